@@ -26,13 +26,13 @@ pub(super) fn start_reload(
 ) -> reload::Trigger {
     let trigger = reload::Trigger::default();
     if let Some(file) = file {
-        let drain = installer.shared.drain.clone();
+        let (drain, tls) = (installer.shared.drain.clone(), Arc::clone(&installer.tls));
         let watching = Watcher::new(file, files, identities, trigger.clone()).run(installer);
         tokio::spawn(async move {
             tokio::select! {
                 () = watching => {}
                 // The file may be meant for a successor.
-                () = drain.leaving() => {}
+                () = drain.leaving() => tls.follow_lists().await,
             }
         });
     }

@@ -11,9 +11,14 @@ use arc_swap::ArcSwap;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::spawn_blocking;
+use tokio::time::MissedTickBehavior;
 
 /// The interval at which certificates that have ended are logged.
 const ENDED_EVERY: Duration = Duration::from_hours(1);
+
+/// The interval at which a gateway that leaves reads the files by which clients are judged.
+const LISTS_EVERY: Duration = Duration::from_secs(10);
 
 /// The listeners with TLS.
 #[derive(Debug)]
@@ -146,6 +151,40 @@ impl TlsListeners {
                 running.offer.install(offer.certified(&ordered));
             }
         }
+        self.took_over(ordered, identities);
+    }
+
+    /// Has open connections follow the authorities and revocation lists of the identities in force, where no reload does it
+    /// any more: the gateway leaves, and a file that is changed now may be meant for a successor.
+    pub(super) async fn follow_lists(&self) {
+        let mut ticks = tokio::time::interval(LISTS_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let identities = self.identities.load_full();
+            let reading = spawn_blocking(move || identities.with_lists_of_today());
+            if let Ok(Some(today)) = reading.await {
+                self.install_lists(today);
+            }
+        }
+    }
+
+    /// Has the listeners judge clients by these identities, which differ in nothing else from those in force.
+    fn install_lists(&self, identities: Identities) {
+        let ordered = self.ordered_now(&identities);
+        let mut today = ordered.clone();
+        for one in identities.all().filter(|one| !one.is_ordered()) {
+            today.insert(one.identity().name().to_owned(), Arc::clone(one.identity()));
+        }
+        for listener in &self.listeners {
+            let certified = listener.offer.load().certified(&today);
+            listener.offer.install(certified);
+        }
+        self.took_over(ordered, Arc::new(identities));
+    }
+
+    /// Notes and reports what is in force from now on.
+    fn took_over(&self, ordered: OrderedByName, identities: Arc<Identities>) {
         self.ordered.store(Arc::new(ordered));
         let before = self.identities.swap(identities);
         self.report_kept(&before);
@@ -197,7 +236,7 @@ impl TlsListeners {
     /// Logs certificates and lists that have ended, now and each hour.
     pub(super) async fn watch_ends(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(ENDED_EVERY);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             self.report_ended();

@@ -4,12 +4,12 @@ use super::GatewayState;
 use super::accepting::known_peer;
 use crate::admin::{PeekRequest, answer_peeks};
 use crate::descriptors::DescriptorShare;
-use crate::listen::arrival::{Arrivals, ArrivingConnection};
+use crate::listen::arrival::{Arrivals, ArrivingConnection, PeerKind};
 use crate::listen::connection_register::ConnectionRegister;
 use crate::listen::dispatch::{DealtConnection, Dispatcher, WorkerTask};
+use crate::listen::encrypted_peers::EncryptedPeers;
 use crate::listen::keep_alive::KeepAlive;
 use crate::listen::socket::Stream;
-use crate::listen::verified_peers::VerifiedPeers;
 use crate::listen::{ListenSettings, Peer, connection};
 use crate::proxy::{self, Worker};
 use crate::snapshot::Snapshot;
@@ -133,7 +133,7 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
             metrics: shared.metrics,
             challenges: shared.challenges,
             refused_chains: shared.refused_chains,
-            verified: VerifiedPeers::watched(),
+            encrypted: EncryptedPeers::watched(),
         },
         listen,
         descriptors,
@@ -188,10 +188,9 @@ impl ConnectionService {
             stream,
             from: new.from,
             open,
-            is_stranger: false,
+            of: PeerKind::of(new.is_trusted),
             registration: self.arrivals.enter(new.from),
             facts: new.facts,
-            is_trusted: new.is_trusted,
         };
         let connected = self.metrics.connected();
         if new.is_proxied || connection.facts.offer.is_some() {
@@ -203,13 +202,13 @@ impl ConnectionService {
                     Some(connection)
                 };
                 let Some(connection) = named else { return };
-                let is_trusted = connection.is_trusted;
+                let of = connection.of;
                 let (mut stream, peer) = connection.into_peer(connected);
                 let arrivals = &service.arrivals;
                 // The future is boxed, so that the connection needs no room for it afterwards.
-                let encrypting = arrivals.encrypted(&mut stream, &peer, is_trusted, new.since);
+                let encrypting = arrivals.encrypted(&mut stream, &peer, of, new.since);
                 if Box::pin(encrypting).await {
-                    service.serve_encrypted(stream, peer).await;
+                    service.serve(stream, peer).await;
                 }
             });
         } else {
@@ -228,20 +227,6 @@ impl ConnectionService {
         let known = |client| known_peer(&self.snapshots.load().trust, Some(client));
         // The future is boxed, so that the connection needs no room for it afterwards.
         Box::pin(self.arrivals.named(connection, since, known)).await
-    }
-
-    /// Serves a connection whose handshake is over, until its client's certificate is not believed any more.
-    async fn serve_encrypted(self: Rc<Self>, stream: Stream, peer: Rc<Peer>) {
-        if peer.validity().is_none() {
-            return self.serve(stream, peer).await;
-        }
-        let cut = Rc::clone(&peer);
-        // The future is boxed, so that other connections need no room for it.
-        let serving = Box::pin(self.serve(stream, peer));
-        tokio::select! {
-            () = serving => {}
-            () = cut.cut() => {}
-        }
     }
 
     /// Serves a connection that has arrived.

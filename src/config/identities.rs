@@ -7,6 +7,7 @@
 
 mod certificate_life;
 mod chain;
+mod client_files;
 mod coverage;
 mod demand;
 mod listeners;
@@ -21,6 +22,7 @@ use super::outline::IdentityOutline;
 use super::side_files::SideFiles;
 use crate::acme::OrderedIdentity;
 use crate::tls::{IdentityMistake, IdentityParts, Offer, ServerIdentity};
+use client_files::ClientFiles;
 use loaded::Loading;
 use std::collections::HashMap;
 use std::fmt;
@@ -37,11 +39,13 @@ pub struct Identities {
 }
 
 /// An identity that was made of files.
+#[derive(Clone)]
 pub struct LoadedIdentity {
     identity: Arc<ServerIdentity>,
     parts: IdentityParts,
     kept: Option<String>,
     is_ordered: bool,
+    client_files: ClientFiles,
 }
 
 /// What each listener of a file offers.

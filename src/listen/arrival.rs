@@ -8,12 +8,12 @@ use super::accept::KnownPeer;
 use super::connection::{until_given_up, waiting};
 use super::connection_register::{ClientWait, ConnectionRegister, Registration};
 use super::dispatch::{Dispatcher, OpenGuard};
+use super::encrypted_peers::EncryptedPeers;
 use super::handshake::{self, FailedHandshake, HandshakeFailure, HandshakeSources, Shaken};
 use super::handshake_report;
 use super::proxy_protocol::{HeaderFault, HeaderReader, NamedClient};
 use super::refused_chains::RefusedChains;
 use super::socket::Stream;
-use super::verified_peers::VerifiedPeers;
 use super::{ConnectionFacts, Peer};
 use crate::client::{Client, spelled};
 use crate::telemetry::log::Throttle;
@@ -50,8 +50,8 @@ pub struct Arrivals {
     pub challenges: AuthorityChallenges,
     /// Clients whose certificates are refused, as all workers know them.
     pub refused_chains: Arc<RefusedChains>,
-    /// The worker's connections whose clients have shown certificates.
-    pub verified: VerifiedPeers,
+    /// The worker's connections with TLS.
+    pub encrypted: EncryptedPeers,
 }
 
 /// A connection that arrives.
@@ -63,14 +63,35 @@ pub struct ArrivingConnection {
     pub from: Option<SocketAddr>,
     /// Counts the connection as its client's.
     pub open: OpenGuard,
-    /// Its proxy names no client: the connection is a stranger's, whatever its address.
-    pub is_stranger: bool,
+    /// Whose it is.
+    pub of: PeerKind,
     /// The connection in the worker's register, as its client's.
     pub registration: Registration,
     /// What the connection has from its listener.
     pub facts: ConnectionFacts,
-    /// Its client, as [`NewConnection::is_trusted`](super::dispatch::NewConnection::is_trusted).
-    pub is_trusted: bool,
+}
+
+/// Whose a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerKind {
+    /// One client's.
+    Client,
+    /// A peer's in `trust`, which stands for many clients.
+    Trusted,
+    /// Its proxy names no client: a stranger's, whatever its address. It is one of the many of that proxy.
+    Unnamed,
+}
+
+impl PeerKind {
+    /// The kind of a peer, which `trust` may believe.
+    #[must_use]
+    pub fn of(is_trusted: bool) -> Self {
+        if is_trusted {
+            Self::Trusted
+        } else {
+            Self::Client
+        }
+    }
 }
 
 impl ArrivingConnection {
@@ -81,13 +102,12 @@ impl ArrivingConnection {
             stream,
             from,
             open,
-            is_stranger,
+            of,
             registration,
             facts,
-            is_trusted: _,
         } = self;
         let mut peer = Peer::new(from, &stream, registration, open, connected, facts);
-        peer.is_stranger = is_stranger;
+        peer.is_stranger = of == PeerKind::Unnamed;
         (stream, Rc::new(peer))
     }
 }
@@ -145,9 +165,7 @@ impl Arrivals {
         match named {
             Ok(NamedClient::Peer) => Some(arriving),
             Ok(NamedClient::Nobody) => {
-                arriving.is_stranger = true;
-                // One stranger's certificates are not held against all clients of the proxy.
-                arriving.is_trusted = true;
+                arriving.of = PeerKind::Unnamed;
                 match proxy {
                     Some(proxy) => self.counted(arriving, proxy, false, since).await,
                     None => Some(arriving),
@@ -156,7 +174,7 @@ impl Arrivals {
             Ok(NamedClient::At(client)) => {
                 let peer = known(client);
                 let client = peer.from.unwrap_or(client);
-                arriving.is_trusted = peer.is_trusted;
+                arriving.of = PeerKind::of(peer.is_trusted);
                 self.counted(arriving, client, peer.is_trusted, since).await
             }
             Err(fault) => {
@@ -207,14 +225,14 @@ impl Arrivals {
         }
     }
 
-    /// Shakes hands on a connection whose listener offers identities, and counts the handshake. Where `is_trusted`, the
-    /// peer stands for many clients: what one of them shows is not held against the others. False where the connection must
-    /// be closed.
+    /// Shakes hands on a connection whose listener offers identities, and counts the handshake. Where the peer, `of` that
+    /// kind, stands for many clients, what one of them shows is not held against the others. False where the connection
+    /// must be closed.
     pub async fn encrypted(
         &self,
         stream: &mut Stream,
         peer: &Rc<Peer>,
-        is_trusted: bool,
+        of: PeerKind,
         since: Instant,
     ) -> bool {
         let Some(offer) = &peer.offer else {
@@ -224,7 +242,7 @@ impl Arrivals {
             offer,
             challenges: &self.challenges,
             client: Client::of(peer.ip()),
-            refused: (!is_trusted).then_some(&*self.refused_chains),
+            refused: (of == PeerKind::Client).then_some(&*self.refused_chains),
         };
         let registration = &peer.registration;
         let deadline = since + self.within;
@@ -238,7 +256,7 @@ impl Arrivals {
             Ok(Shaken::Session(session)) => {
                 handshake_report::succeeded(&session, peer);
                 let is_set = peer.tls.set(session).is_ok();
-                self.verified.enter(peer);
+                self.encrypted.enter(peer);
                 is_set
             }
             Ok(Shaken::Challenge(host)) => {

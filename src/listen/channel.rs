@@ -174,6 +174,12 @@ impl Channel {
         self.transport.bound_farewell();
     }
 
+    /// Ends the socket's connection in a reset, which whoever waits on it hears of.
+    pub(super) fn cut(&mut self) {
+        self.end_in_reset();
+        self.transport.cut();
+    }
+
     /// Has the connection end in a reset when it is closed.
     pub(super) fn end_in_reset(&mut self) {
         self.is_cut = true;

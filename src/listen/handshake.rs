@@ -1,6 +1,10 @@
 //! The handshake of TLS on a fresh connection: the identity is chosen by the host that the client names, and every end of
 //! a handshake that fails is one that the client understands.
 
+mod failure;
+
+pub(super) use failure::{FailedHandshake, HandshakeFailure};
+
 use super::encrypted_layer::EncryptedLayer;
 use super::proxy_protocol;
 use super::refused_chains::RefusedChains;
@@ -9,9 +13,10 @@ use crate::client::Client;
 use crate::clock;
 use crate::tls::{
     AuthorityChallenges, CHALLENGE_PROTOCOL, OfferInForce, ServerIdentity, TlsSession, TlsVersion,
-    named_host,
+    named_host, take_handshake_step,
 };
 use bytes::BytesMut;
+use failure::{broken, cause_of};
 use rustls::server::{Accepted, AcceptedAlert, Acceptor, ClientHello};
 use rustls::{Error, PeerIncompatible, ServerConfig};
 use std::future::{Future, poll_fn};
@@ -76,49 +81,6 @@ pub(super) enum Shaken {
     Challenge(Box<str>),
 }
 
-/// A handshake that failed.
-#[derive(Debug)]
-pub(super) struct FailedHandshake {
-    pub(super) cause: HandshakeFailure,
-    /// The identity that was chosen, as far as it came to that.
-    pub(super) identity: Option<Arc<ServerIdentity>>,
-    /// The version that both sides had agreed on, as far as it came to that.
-    pub(super) version: Option<TlsVersion>,
-}
-
-/// Causes for which a handshake fails.
-#[derive(Debug)]
-pub(super) enum HandshakeFailure {
-    /// The client does not speak TLS.
-    PlainText,
-    /// A proxy begins with a header by which it names its client, where none is taken from it.
-    ProxyHeader,
-    /// No identity answers for the host that the client named; without a host it named none.
-    NoName(Option<Box<str>>),
-    /// The client's certificate is missing or was refused.
-    Client(rustls::Error),
-    /// So many certificates of the client were refused lately that it is not heard.
-    ClientThrottled,
-    /// The two sides do not agree, or the client breaks the protocol.
-    Protocol(rustls::Error),
-    /// The client did not go on in time.
-    Late,
-    /// The client has left without a byte. This is no event: a proxy looks so whether the gateway is there.
-    Silent,
-    /// The client has left in the middle.
-    Left,
-}
-
-impl From<HandshakeFailure> for FailedHandshake {
-    fn from(cause: HandshakeFailure) -> Self {
-        Self {
-            cause,
-            identity: None,
-            version: None,
-        }
-    }
-}
-
 /// Shakes hands on `stream`, until `deadline` at the latest. `first` are the bytes of the client's that have been read.
 pub(super) async fn shake_hands(
     stream: &mut Stream,
@@ -131,8 +93,11 @@ pub(super) async fn shake_hands(
         let last_words = match &failed.cause {
             HandshakeFailure::PlainText | HandshakeFailure::ProxyHeader => PLAIN_TEXT_ANSWER,
             HandshakeFailure::NoName(_) => &UNRECOGNIZED_NAME,
-            HandshakeFailure::ClientThrottled => &ACCESS_DENIED,
-            HandshakeFailure::Client(_) | HandshakeFailure::Protocol(_) => &[],
+            HandshakeFailure::ClientThrottled if !stream.is_encrypted() => &ACCESS_DENIED,
+            // The layer has sent an alert.
+            HandshakeFailure::ClientThrottled
+            | HandshakeFailure::Client(_)
+            | HandshakeFailure::Protocol(_) => &[],
             HandshakeFailure::Late | HandshakeFailure::Silent | HandshakeFailure::Left => {
                 return shaken;
             }
@@ -184,15 +149,10 @@ async fn try_to_shake_hands(
                 .map_err(FailedHandshake::from);
         }
     }
-    let identity = {
-        let hello = accepted.client_hello();
-        let host = hello.server_name().map(named_host);
-        let chosen = sources.offer.load().choose(host).cloned();
-        chosen.ok_or_else(|| HandshakeFailure::NoName(host.map(Into::into)))?
-    };
-    sources.hears_client_of(&identity)?;
+    let identity = sources.identity_for(&accepted.client_hello())?;
     let config = Arc::clone(identity.config());
-    let finishing = finish(stream, accepted, &rest, config);
+    let hears_chains = || sources.hears_chains_at(&identity);
+    let finishing = finish(stream, accepted, &rest, config, hears_chains);
     match in_time(deadline, finishing).await {
         Ok(()) => {
             let session =
@@ -215,18 +175,34 @@ async fn try_to_shake_hands(
 }
 
 impl HandshakeSources<'_> {
-    /// Is the client heard by an identity? It is not by one that asks for certificates, where too many of its were refused
-    /// lately.
-    fn hears_client_of(&self, identity: &Arc<ServerIdentity>) -> Result<(), FailedHandshake> {
-        let refused = self.refused.filter(|_| identity.client().is_some());
-        if refused.is_some_and(|refused| refused.are_too_many(self.client, clock::now())) {
-            return Err(FailedHandshake {
-                cause: HandshakeFailure::ClientThrottled,
-                identity: Some(Arc::clone(identity)),
-                version: None,
-            });
+    /// The identity for the host that the client names, if a chain of the client's would be looked at there.
+    fn identity_for(
+        &self,
+        hello: &ClientHello<'_>,
+    ) -> Result<Arc<ServerIdentity>, FailedHandshake> {
+        let host = hello.server_name().map(named_host);
+        let Some(identity) = self.offer.load().choose(host).cloned() else {
+            return Err(HandshakeFailure::NoName(host.map(Into::into)).into());
+        };
+        if self.hears_chains_at(&identity) {
+            return Ok(identity);
         }
-        Ok(())
+        Err(FailedHandshake {
+            cause: HandshakeFailure::ClientThrottled,
+            identity: Some(identity),
+            version: None,
+        })
+    }
+
+    /// Is a chain of the client looked at by an identity? It is not by one that asks for certificates, where too many of its
+    /// were refused lately.
+    ///
+    /// This is asked before the handshake, and again with each step of it: others of the client may have been refused
+    /// meanwhile. Each worker takes one step at a time, and counts a chain with the step that refuses it. So of any number
+    /// of handshakes side by side, no more chains than the bound, and one for each worker, are verified.
+    fn hears_chains_at(&self, identity: &ServerIdentity) -> bool {
+        let refused = self.refused.filter(|_| identity.client().is_some());
+        !refused.is_some_and(|refused| refused.are_too_many(self.client, clock::now()))
     }
 
     /// Counts a certificate that was refused. A missing one costs no more than any handshake, and is no guess.
@@ -324,18 +300,20 @@ async fn answer_authority(
     rest: &[u8],
     challenge: ChallengeHandshake,
 ) -> Result<Shaken, HandshakeFailure> {
-    finish(stream, accepted, rest, challenge.config).await?;
+    finish(stream, accepted, rest, challenge.config, || true).await?;
     // The authority leaves when it likes.
     let _ = timeout(FAREWELL, part(stream, &[])).await;
     Ok(Shaken::Challenge(challenge.host))
 }
 
-/// Goes on from the client's hello to the end of the handshake. `rest` are bytes that came behind the hello.
+/// Goes on from the client's hello to the end of the handshake. `rest` are bytes that came behind the hello. Before each
+/// step `hears_chains` is asked whether a chain of the client is looked at.
 async fn finish(
     stream: &mut Stream,
     accepted: Accepted,
     rest: &[u8],
     config: Arc<ServerConfig>,
+    hears_chains: impl Fn() -> bool,
 ) -> Result<(), HandshakeFailure> {
     let connection = match accepted.into_connection(config) {
         Ok(connection) => connection,
@@ -345,10 +323,12 @@ async fn finish(
         }
     };
     let mut layer = EncryptedLayer::new(connection);
-    let took = layer.take_read(rest);
+    let took = take_handshake_step(hears_chains(), || layer.take_read(rest));
     stream.encrypt(layer);
     let shaken = match took {
-        Ok(()) => poll_fn(|cx| stream.poll_handshake(cx)).await,
+        Ok(()) => {
+            poll_fn(|cx| take_handshake_step(hears_chains(), || stream.poll_handshake(cx))).await
+        }
         Err(error) => {
             // The alert waits in the layer.
             let _ = stream.flush().await;
@@ -356,33 +336,6 @@ async fn finish(
         }
     };
     shaken.map_err(|error| cause_of(&error))
-}
-
-fn cause_of(error: &io::Error) -> HandshakeFailure {
-    let inner = error.get_ref();
-    let error = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    error.map_or(HandshakeFailure::Left, |error| {
-        HandshakeFailure::Protocol(error.clone())
-    })
-}
-
-impl HandshakeFailure {
-    /// The cause, once it is known which identity was chosen: one that asks for certificates may have refused the client's.
-    fn of_client_of(self, identity: &ServerIdentity) -> Self {
-        use rustls::Error as E;
-        match self {
-            Self::Protocol(
-                error @ (E::NoCertificatesPresented
-                | E::InvalidCertificate(_)
-                | E::InvalidCertRevocationList(_)),
-            ) if identity.client().is_some() => Self::Client(error),
-            other => other,
-        }
-    }
-}
-
-fn broken() -> HandshakeFailure {
-    HandshakeFailure::Protocol(rustls::InvalidMessage::HandshakePayloadTooLarge.into())
 }
 
 async fn send(stream: &mut Stream, mut alert: AcceptedAlert) {

@@ -3,6 +3,7 @@
 
 use super::Peer;
 use super::handshake::{FailedHandshake, HandshakeFailure};
+use super::refused_chains::{MOST, WITHIN};
 use crate::client::spelled;
 use crate::telemetry::log::{Throttle, Throttles};
 use crate::telemetry::metrics::Handshake;
@@ -157,7 +158,11 @@ fn words(failed: &FailedHandshake) -> String {
             format!("its certificate is refused: {why}{}", of_identity())
         }
         HandshakeFailure::ClientThrottled => {
-            format!("20 of its certificates were refused within 10 s; until these are over none is looked at{}", of_identity())
+            format!(
+                "{MOST} of its certificates were refused within {} s; until these are over none is looked at{}",
+                WITHIN.as_secs(),
+                of_identity()
+            )
         }
         HandshakeFailure::Protocol(_) if lacks_certificate(failed) => {
             format!("its certificate is ordered and has not come yet{}", of_identity())

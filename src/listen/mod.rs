@@ -10,6 +10,7 @@ pub mod connection;
 pub mod connection_register;
 pub mod dispatch;
 mod encrypted_layer;
+pub mod encrypted_peers;
 mod framing;
 mod h2_fields;
 mod h2_flood;
@@ -31,7 +32,6 @@ pub mod socket;
 pub mod socket_file;
 mod stream_deadline;
 mod transport;
-pub mod verified_peers;
 
 pub use framing::FramingFault;
 
@@ -40,6 +40,7 @@ use crate::telemetry::metrics::Connected;
 use crate::tls::{OfferInForce, TlsSession};
 use connection_register::Registration;
 use dispatch::OpenGuard;
+use encrypted_peers::PeerPlace;
 use http::{HeaderValue, Version};
 use keep_alive::KeepAlive;
 use listener::Listener;
@@ -81,6 +82,8 @@ pub struct Peer {
     offer: Option<OfferInForce>,
     /// The outcome of the handshake.
     tls: OnceCell<Rc<TlsSession>>,
+    /// The connection among those with TLS, once the handshake is over.
+    place: OnceCell<PeerPlace>,
     /// The peer's connection in the worker's register.
     registration: Registration,
     /// A request of the peer has had an idle time of its own.
@@ -118,6 +121,7 @@ impl Peer {
             redirects,
             offer,
             tls: OnceCell::new(),
+            place: OnceCell::new(),
             registration,
             has_own_idle: Cell::new(false),
             timer: RefCell::default(),

@@ -165,6 +165,11 @@ impl Stream {
         lock(&self.socket).channel.poll_discard(cx)
     }
 
+    /// Is there a layer of TLS over the socket?
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.of_layer(|_| ()).is_some()
+    }
+
     /// Reads from the state of the connection's TLS; nothing in clear text.
     pub(super) fn of_layer<T>(&self, read: impl FnOnce(&EncryptedLayer) -> T) -> Option<T> {
         lock(&self.socket).channel.layer().map(read)
@@ -502,6 +507,13 @@ impl SocketWatch {
     pub fn end_in_reset(&self) {
         if let Some(socket) = self.socket.upgrade() {
             lock(&socket).channel.end_in_reset();
+        }
+    }
+
+    /// Ends the connection at once, whatever is under way: nothing passes in either direction any more.
+    pub fn cut(&self) {
+        if let Some(socket) = self.socket.upgrade() {
+            lock(&socket).channel.cut();
         }
     }
 

@@ -4,6 +4,7 @@ use crate::descriptors::SpareDescriptor;
 use crate::descriptors::departure::SecondDescriptor;
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
+use std::net::Shutdown;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -119,6 +120,12 @@ impl Transport {
     pub(super) fn end_in_reset(&self) {
         // At worst the connection ends in order.
         let _ = SockRef::from(self.socket()).set_linger(Some(Duration::ZERO));
+    }
+
+    /// Ends both directions.
+    pub(super) fn cut(&self) {
+        // A connection that has ended already needs no end.
+        let _ = SockRef::from(self.socket()).shutdown(Shutdown::Both);
     }
 
     fn socket(&self) -> &TcpStream {

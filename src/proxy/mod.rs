@@ -305,9 +305,11 @@ impl Worker {
     fn misdirected(peer: &Peer, exchange: &mut Exchange) -> ProxyError {
         if peer.is_dismissed() {
             exchange.is_last();
-            return ProxyError::Dismissed;
         }
-        ProxyError::Misdirected
+        match &exchange.tls {
+            Some(session) if session.client.is_some() && session.is_lost() => ProxyError::Dismissed,
+            _ => ProxyError::Misdirected,
+        }
     }
 
     /// The text that an authority looks for, on the account of the request's client where it is not here.

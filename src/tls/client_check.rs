@@ -41,6 +41,16 @@ pub struct ClientParts {
 }
 
 impl ClientParts {
+    /// A digest of everything that makes two of them equal.
+    fn digest(&self) -> [u8; 32] {
+        let mut digest = Sha256::new();
+        for part in self.bytes() {
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part);
+        }
+        digest.finalize().into()
+    }
+
     /// Everything that makes two of them equal.
     pub(super) fn bytes(&self) -> Vec<&[u8]> {
         let verify: &[u8] = match self.verify {
@@ -59,6 +69,8 @@ pub struct ClientCheck {
     /// Digests of the authorities.
     authorities: BTreeSet<[u8; 32]>,
     digest: [u8; 32],
+    /// A digest of all that it was made of.
+    parts_digest: [u8; 32],
     lists: Vec<RevocationList>,
     /// Subjects of authorities that have no list although others have one.
     unlisted: Vec<String>,
@@ -114,6 +126,7 @@ impl ClientCheck {
             missigned: missigned(&parts.ca_pem, &lists),
             authorities,
             digest: digest.finalize().into(),
+            parts_digest: parts.digest(),
             lists: facts,
             verifier,
         })
@@ -136,6 +149,11 @@ impl ClientCheck {
     #[must_use]
     pub fn authorities_digest(&self) -> &[u8; 32] {
         &self.digest
+    }
+
+    /// A digest of all that it was made of. Two checks with one judge alike.
+    pub(super) fn parts_digest(&self) -> &[u8; 32] {
+        &self.parts_digest
     }
 
     /// The revocation lists that are in force, in the order of their files: of one authority's, the newest.
@@ -172,7 +190,7 @@ impl ClientCheck {
         let (leaf, between) = chain.split_first().ok_or("it is empty")?;
         let facts = CertificateFacts::read(leaf).ok_or("it is broken")?;
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
-        let judged = self.verifier.verify_client_cert(leaf, between, now);
+        let judged = self.verifier.judge(leaf, between, now);
         judged.map_err(|error| failure::of_file(&error))?;
         match facts.key.strip_prefix("RSA ").map(str::parse::<u32>) {
             // The handshake would fail later, by the client's signature.
@@ -194,7 +212,7 @@ impl ClientCheck {
         let (own, between) = chain
             .split_first()
             .ok_or(rustls::Error::NoCertificatesPresented)?;
-        self.verifier.verify_client_cert(own, between, now)?;
+        self.verifier.judge(own, between, now)?;
         Ok(())
     }
 

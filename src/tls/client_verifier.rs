@@ -9,11 +9,28 @@ use rustls::{
     CertRevocationListError, CertificateError, DigitallySignedStruct, DistinguishedName, Error,
     OtherError, SignatureScheme,
 };
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
+
+thread_local! {
+    /// The thread takes a step of a handshake in which no chain is looked at.
+    static LOOKS_AWAY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Takes a step of a client's handshake, in which a chain of the client's is looked at only where `hears_chains`. Else it is
+/// refused before anything of it is read, by `ApplicationVerificationFailure`, which is the alert `access_denied`.
+///
+/// rustls tells its verifier nothing of the connection, but asks it on the thread that takes the step.
+pub fn take_handshake_step<T>(hears_chains: bool, step: impl FnOnce() -> T) -> T {
+    LOOKS_AWAY.set(!hears_chains);
+    let taken = step();
+    LOOKS_AWAY.set(false);
+    taken
+}
 
 /// Most certificates of a chain, the client's own included.
 const MOST: usize = 8;
@@ -78,6 +95,20 @@ fn bound(intermediates: &[CertificateDer<'_>]) -> Result<(), CertificateError> {
 }
 
 impl ClientVerifier {
+    /// Judges a chain, which is bounded first.
+    pub(super) fn judge(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        bound(intermediates)?;
+        if is_named(&self.named, end_entity, now, |usage| usage.client_auth)? {
+            return Ok(ClientCertVerified::assertion());
+        }
+        self.verify_chain(end_entity, intermediates, now)
+    }
+
     /// Asks one verifier after the other, as long as the list that it looks at is another key's.
     fn verify_chain(
         &self,
@@ -120,11 +151,10 @@ impl ClientCertVerifier for ClientVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        bound(intermediates)?;
-        if is_named(&self.named, end_entity, now, |usage| usage.client_auth)? {
-            return Ok(ClientCertVerified::assertion());
+        if LOOKS_AWAY.get() {
+            return Err(CertificateError::ApplicationVerificationFailure.into());
         }
-        self.verify_chain(end_entity, intermediates, now)
+        self.judge(end_entity, intermediates, now)
     }
 
     fn verify_tls12_signature(

@@ -11,6 +11,8 @@ type Names = HashMap<Box<str>, usize, foldhash::fast::RandomState>;
 #[derive(Debug)]
 pub struct Offer {
     identities: Vec<Arc<ServerIdentity>>,
+    /// Positions of identities by the names of their tables.
+    by_table: Names,
     /// Positions of identities by exact names.
     exact: Names,
     /// Positions of identities by what stands behind the `*` of their wildcards.
@@ -22,7 +24,7 @@ pub struct Offer {
     default: Option<usize>,
     /// An identity asks for clients' certificates.
     asks_clients: bool,
-    /// The offers of the listener that were in force before, and this one.
+    /// The offers that the listener had before, and this one.
     generation: u64,
 }
 
@@ -35,6 +37,17 @@ pub struct ClaimedTwice {
     pub identities: [String; 2],
 }
 
+/// Why a client gets an identity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChosenBy {
+    /// It has a name for the host.
+    Name,
+    /// It demands certificates for every host below a wildcard of its own.
+    Demand,
+    /// It is the default.
+    Default,
+}
+
 impl Offer {
     /// The offer of a listener, each identity once. One that is alone is the default. Without any, all handshakes are
     /// refused.
@@ -42,7 +55,10 @@ impl Offer {
     /// # Errors
     /// All names that two of them claim.
     pub fn new(identities: Vec<Arc<ServerIdentity>>) -> Result<Self, Vec<ClaimedTwice>> {
+        let by_table = identities.iter().enumerate();
+        let by_table = by_table.map(|(at, one)| (one.name().into(), at)).collect();
         let mut offer = Self {
+            by_table,
             exact: Names::default(),
             wildcards: Names::default(),
             demanding: Names::default(),
@@ -100,6 +116,12 @@ impl Offer {
         &self.identities
     }
 
+    /// The identity of the table of this name.
+    #[must_use]
+    pub fn named(&self, table: &str) -> Option<&Arc<ServerIdentity>> {
+        Some(&self.identities[*self.by_table.get(table)?])
+    }
+
     /// Does an identity ask for clients' certificates?
     #[must_use]
     pub fn asks_clients(&self) -> bool {
@@ -120,13 +142,21 @@ impl Offer {
     /// is shown is for one label.
     #[must_use]
     pub fn choose(&self, host: Option<&str>) -> Option<&Arc<ServerIdentity>> {
+        self.choice(host).map(|(identity, _)| identity)
+    }
+
+    /// As [`Self::choose`], with the reason.
+    #[must_use]
+    pub fn choice(&self, host: Option<&str>) -> Option<(&Arc<ServerIdentity>, ChosenBy)> {
         let by_name = host.and_then(|host| {
             let by_rest = || self.wildcards.get(wildcard_rest(host)?);
             let named = self.exact.get(host).or_else(by_rest);
-            named.or_else(|| self.demanding_above(host))
+            let named = named.map(|at| (at, ChosenBy::Name));
+            named.or_else(|| Some((self.demanding_above(host)?, ChosenBy::Demand)))
         });
-        let at = by_name.copied().or(self.default)?;
-        Some(&self.identities[at])
+        let by_default = || Some((self.default.as_ref()?, ChosenBy::Default));
+        let (at, by) = by_name.or_else(by_default)?;
+        Some((&self.identities[*at], by))
     }
 
     fn demanding_above(&self, host: &str) -> Option<&usize> {
@@ -166,7 +196,8 @@ impl Offer {
         self.asks_clients || identity.client().is_some()
     }
 
-    /// The number of the offer among those of its listener: no two that were in force have one.
+    /// The number of the offer among those of its listener, once it is in force: no two have had the same. Before it is 1,
+    /// or that of the offer which it was made from.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
@@ -196,6 +227,7 @@ impl Offer {
         let of = |own: &Arc<ServerIdentity>| certified.get(own.name()).unwrap_or(own).clone();
         Self {
             identities: self.identities.iter().map(of).collect(),
+            by_table: self.by_table.clone(),
             exact: self.exact.clone(),
             wildcards: self.wildcards.clone(),
             demanding: self.demanding.clone(),

@@ -22,6 +22,12 @@ impl OfferInForce {
         self.0.store(Arc::new(kept));
     }
 
+    /// Is it the offer of the same listener?
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The offer in force. It is held for a moment, never over a wait.
     #[must_use]
     pub fn load(&self) -> Guard<Arc<Offer>> {

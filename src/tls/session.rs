@@ -1,16 +1,19 @@
 //! What a handshake has settled about a client's connection.
 
-use super::{Alpn, CertificateFacts, ServerIdentity, TlsVersion, Validity};
+use super::entitlement::Entitlement;
+use super::validity::Validity;
+use super::{Alpn, CertificateFacts, Offer, ServerIdentity, TlsVersion};
 use crate::clock;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use rustls::pki_types::CertificateDer;
-use rustls::{HandshakeKind, ProtocolVersion, ServerConnection};
+use rustls::{CertificateError, Error, HandshakeKind, ProtocolVersion, ServerConnection};
 use std::cell::OnceCell;
 use std::sync::Arc;
+use tokio::time::Instant;
 
-/// The outcome of a handshake, which holds as long as the connection lives.
+/// The outcome of a handshake, which holds as long as the connection lives, and whether its client may go on.
 #[derive(Debug)]
 pub struct TlsSession {
     /// The identity that the client was shown.
@@ -25,6 +28,7 @@ pub struct TlsSession {
     pub is_resumed: bool,
     /// The certificate that the client has shown and that was verified. There is none where none was asked for.
     pub client: Option<ClientCertificate>,
+    entitlement: Entitlement,
 }
 
 /// A client's certificate, verified in the handshake.
@@ -34,8 +38,8 @@ pub struct ClientCertificate {
     pub subject: Box<str>,
     /// SHA-256 of the whole certificate.
     pub fingerprint: [u8; 32],
-    /// What the certificate is worth now.
-    pub validity: Validity,
+    /// What the certificate is worth.
+    validity: Validity,
     /// The certificate in a field, once it was asked for.
     field: OnceCell<HeaderValue>,
 }
@@ -68,7 +72,71 @@ impl TlsSession {
                 _ => Alpn::Http11,
             },
             is_resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
+            entitlement: Entitlement::default(),
         }
+    }
+
+    /// May the client go on, as far as it is known? It is to be looked up where the offer has changed.
+    #[inline]
+    #[must_use]
+    pub fn is_known_good(&self, offer: &Offer) -> bool {
+        self.entitlement.is_known_good(offer.generation())
+    }
+
+    /// Looks whether the client may go on by `offer`, and by the time `now` in seconds since 1970. Returns why it may not
+    /// from now on; nothing where that is as before.
+    #[must_use]
+    pub fn look_up(&self, offer: &Offer, now: i64) -> Option<Error> {
+        let validity = self.client.as_ref().map(|client| &client.validity);
+        if self.is_lost()
+            || self.is_known_good(offer) && !validity.is_some_and(|one| one.has_ended(now))
+        {
+            return None;
+        }
+        let judged = match validity {
+            Some(validity) => {
+                let today = offer.named(self.identity.name());
+                match today.and_then(|today| today.client()) {
+                    Some(check) => validity.verify(check, now),
+                    // No authority is believed there any more.
+                    None => Err(CertificateError::UnknownIssuer.into()),
+                }
+            }
+            None if self.is_asked_for_more(offer) => Err(Error::NoCertificatesPresented),
+            None => Ok(()),
+        };
+        self.entitlement
+            .looked_up(offer.generation(), judged.is_err());
+        judged.err()
+    }
+
+    /// Would the client, which has shown no certificate, get no connection today: by the name that it asked for, or by the
+    /// identity that it was shown?
+    fn is_asked_for_more(&self, offer: &Offer) -> bool {
+        let by_name = offer.choose(self.sni.as_deref());
+        let mut asked = by_name.into_iter().chain(offer.named(self.identity.name()));
+        asked.any(|identity| identity.demands_certificates())
+    }
+
+    /// May the client not go on?
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.entitlement.is_lost()
+    }
+
+    /// Has what is still under way be cut, where the time for it is over. True when that is now.
+    pub fn cut_late(&self, now: Instant) -> bool {
+        self.entitlement.cut_late(now)
+    }
+
+    /// Resolves when the client may not go on.
+    pub async fn lost(&self) {
+        self.entitlement.lost().await;
+    }
+
+    /// Resolves when what is under way is to be cut.
+    pub async fn cut(&self) {
+        self.entitlement.cut().await;
     }
 }
 

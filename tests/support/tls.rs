@@ -11,7 +11,8 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
-    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, SupportedProtocolVersion,
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    SupportedProtocolVersion,
 };
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -296,6 +298,24 @@ impl TlsClient {
         refusal(self.over(tcp, name).await).await
     }
 
+    /// A handshake of a client at `from`, up to where the client has heard the server and says nothing yet of itself.
+    pub(crate) async fn half_shake(
+        &self,
+        from: Ipv4Addr,
+        address: SocketAddr,
+        name: &str,
+    ) -> HalfHandshake {
+        let name = ServerName::try_from(name.to_owned()).unwrap();
+        let tls = ClientConnection::new(Arc::new(self.0.clone()), name).unwrap();
+        let tcp = connect_from(from, address).await;
+        let mut half = HalfHandshake { tcp, tls };
+        half.send().await;
+        while !half.tls.wants_write() {
+            half.receive().await.unwrap();
+        }
+        half
+    }
+
     /// A connection of HTTP/1.1 of a client at `from`.
     pub(crate) async fn wire_from(&self, from: Ipv4Addr, address: SocketAddr, name: &str) -> Wire {
         let tcp = connect_from(from, address).await;
@@ -318,7 +338,6 @@ impl TlsClient {
 
     /// Shakes hands, and reads what comes of a request: in TLS 1.3 a refusal comes behind the handshake.
     pub(crate) async fn connect_and_ask(&self, address: SocketAddr, name: &str) -> io::Result<u8> {
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let mut stream = self.connect(address, name).await?;
         let request = format!("GET / HTTP/1.1\r\nHost: {name}\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
@@ -339,6 +358,45 @@ impl TlsClient {
     /// The alert, or other error, by which a handshake or the first read after it fails.
     pub(crate) async fn refused(&self, address: SocketAddr, name: &str) -> rustls::Error {
         refusal(self.connect(address, name).await).await
+    }
+}
+
+/// A handshake whose next flight is the client's.
+pub(crate) struct HalfHandshake {
+    tcp: TcpStream,
+    tls: ClientConnection,
+}
+
+impl HalfHandshake {
+    /// Sends the client's flight.
+    pub(crate) async fn send(&mut self) {
+        let mut flight = Vec::new();
+        while self.tls.wants_write() {
+            self.tls.write_tls(&mut flight).unwrap();
+        }
+        self.tcp.write_all(&flight).await.unwrap();
+    }
+
+    async fn receive(&mut self) -> Result<(), rustls::Error> {
+        let mut read = [0; 4096];
+        let read_some = timeout(PATIENCE, self.tcp.read(&mut read)).await.unwrap();
+        let count = read_some.unwrap();
+        assert_ne!(count, 0, "the connection ended without a word");
+        let mut records = &read[..count];
+        while !records.is_empty() {
+            self.tls.read_tls(&mut records).unwrap();
+            self.tls.process_new_packets()?;
+        }
+        Ok(())
+    }
+
+    /// The alert by which the server refuses the client.
+    pub(crate) async fn refused(mut self) -> rustls::Error {
+        loop {
+            if let Err(error) = self.receive().await {
+                return error;
+            }
+        }
     }
 }
 

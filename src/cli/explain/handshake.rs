@@ -8,7 +8,7 @@ use crate::config::describe::show_instant;
 use crate::key::ShownCertificate;
 use crate::listen::listener::Listener;
 use crate::route::host_key;
-use crate::tls::{CertificateFacts, ClientVerify, Offer, ServedName, ServerIdentity};
+use crate::tls::{CertificateFacts, ChosenBy, ClientVerify, Offer, ServerIdentity};
 use http::header;
 use http::request::Parts;
 use serde_json::{Value, json};
@@ -124,13 +124,17 @@ pub(super) fn outlook(
     if all.iter().any(is_there) {
         all.retain(is_there);
     }
-    let has = |offer: &Offer| offer.identities().iter().any(|one| is_for(one, sni));
+    let has = |offer: &Offer| {
+        let choice = offer.choice(sni);
+        choice.is_some_and(|(_, by)| by != ChosenBy::Default)
+    };
     let (listener, offer) = all
         .iter()
         .find(|(_, offer)| has(offer))
         .or(all.first())
         .copied()?;
-    let identity = offer.choose(sni);
+    let choice = offer.choice(sni);
+    let identity = choice.map(|(identity, _)| identity);
     let order = identity.and_then(|identity| order(compiled, identity));
     let is_pending = identity.is_some_and(|identity| identity.is_pending());
     let certificate = identity.map(|identity| certificate(identity, client));
@@ -141,7 +145,7 @@ pub(super) fn outlook(
     let is_refused = certificate.is_refused || is_pending;
     Some(HandshakeOutlook {
         listener: listener.address.to_string(),
-        why: why(identity, sni),
+        why: why(choice, sni),
         order,
         identity: identity.map(|identity| identity.name().to_owned()),
         certificate: certificate.text,
@@ -170,36 +174,32 @@ fn order(compiled: &Compiled, identity: &ServerIdentity) -> Option<String> {
     })
 }
 
-fn is_for(identity: &ServerIdentity, sni: Option<&str>) -> bool {
-    let hosts = identity.hosts();
-    let is_there = |host: &ServedName, sni: &str| {
-        host.covers(sni) || (identity.demands_certificates() && host.is_above(sni))
+fn why(choice: Option<(&Arc<ServerIdentity>, ChosenBy)>, sni: Option<&str>) -> String {
+    let Some((identity, by)) = choice else {
+        return match sni {
+            Some(sni) => {
+                format!("none is for {sni}, none is the default, and the handshake is refused")
+            }
+            None => "the client names no host, none is the default, and the handshake is refused"
+                .to_owned(),
+        };
     };
-    sni.is_some_and(|sni| hosts.iter().any(|host| is_there(host, sni)))
-}
-
-fn why(identity: Option<&Arc<ServerIdentity>>, sni: Option<&str>) -> String {
-    let by_name = identity.zip(sni).and_then(|(identity, sni)| {
-        let mut hosts = identity.hosts().iter();
-        hosts.find(|host| host.covers(sni))
-    });
-    let by_demand = identity.zip(sni).and_then(|(identity, sni)| {
-        let mut hosts = identity.hosts().iter();
-        hosts.find(|host| identity.demands_certificates() && host.is_above(sni))
-    });
-    match (identity, by_name, sni) {
-        (_, Some(host), _) => format!("it is for {host}"),
-        (Some(_), None, Some(_)) if let Some(host) = by_demand => {
-            format!("it demands certificates for every host below {host}")
+    let Some(sni) = sni else {
+        return "it is the default, and the client names no host".to_owned();
+    };
+    let mut hosts = identity.hosts().iter();
+    match by {
+        ChosenBy::Name => {
+            let own = hosts.find(|host| host.covers(sni));
+            let own = own.map_or_else(|| sni.to_owned(), ToString::to_string);
+            format!("it is for {own}")
         }
-        (Some(_), None, Some(sni)) => format!("it is the default, and none is for {sni}"),
-        (Some(_), None, None) => "it is the default, and the client names no host".to_owned(),
-        (None, None, Some(sni)) => {
-            format!("none is for {sni}, none is the default, and the handshake is refused")
+        ChosenBy::Demand => {
+            let above = hosts.find(|host| host.is_above(sni));
+            let above = above.map_or_else(|| sni.to_owned(), ToString::to_string);
+            format!("it demands certificates for every host below {above}")
         }
-        (None, None, None) => {
-            "the client names no host, none is the default, and the handshake is refused".to_owned()
-        }
+        ChosenBy::Default => format!("it is the default, and none is for {sni}"),
     }
 }
 

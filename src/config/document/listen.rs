@@ -139,6 +139,14 @@ impl ListenEntry {
         }
     }
 
+    /// Do clients on other machines come in by it: by themselves, or through proxies that name them?
+    pub(in crate::config) fn serves_others(&self) -> bool {
+        let is_proxied = self.proxy_protocol.get();
+        let is_proxied = is_proxied.is_some_and(|peers| !matches!(peers, ProxyProtocol::Off));
+        let address = self.address.at();
+        address.is_some_and(|at| is_proxied || at.value.is_for_others())
+    }
+
     /// The address, which a good entry has.
     pub(in crate::config) fn listens_on(&self) -> Option<&At<ListenAddress>> {
         self.address.at()

@@ -59,7 +59,7 @@ struct TlsListener<'a> {
     offer: &'a Offer,
     /// The first identity that demands no certificate.
     lenient: Option<&'a ServerIdentity>,
-    /// Can other machines reach it?
+    /// Do clients on other machines come in by it?
     is_open: bool,
     /// What the names of identities below each end of a host lead to; below `""` all.
     below: HashMap<&'a str, Reach<'a>>,
@@ -155,13 +155,12 @@ impl<'a> TlsListener<'a> {
                 }
             }
         }
-        let address = entry.listens_on();
         let mut all = offer.identities().iter();
         let lenient = all.find(|one| !one.demands_certificates());
         Self {
             offer,
             lenient: lenient.map(|one| &**one),
-            is_open: address.is_some_and(|at| at.value.is_for_others()),
+            is_open: entry.serves_others(),
             below,
         }
     }

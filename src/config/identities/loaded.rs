@@ -36,7 +36,7 @@ impl Loading<'_> {
             .iter()
             .map(|one| PemFiles::read(one, beside))
             .collect();
-        self.settle(written, &mut read, beside.source);
+        self.settle(written, &mut read);
         let all = written.iter().zip(&read);
         all.map(|(written, files)| {
             let loaded = self.one(written, files, beside.found)?;
@@ -47,7 +47,7 @@ impl Loading<'_> {
     }
 
     /// Reads changed files a second time. The thread is one on which waiting is allowed: a reload's own.
-    fn settle(self, written: &[WrittenIdentity<'_>], read: &mut [PemFiles<'_>], source: &Source) {
+    fn settle(self, written: &[WrittenIdentity<'_>], read: &mut [PemFiles<'_>]) {
         let Some(before) = self.before else { return };
         let both = written.iter().zip(read);
         let changed = both.filter(|(written, files)| {
@@ -59,7 +59,7 @@ impl Loading<'_> {
             std::thread::sleep(SETTLE);
         }
         for files in &mut changed {
-            files.compare_again(source);
+            files.compare_again();
         }
     }
 
@@ -111,6 +111,7 @@ fn made(
         parts,
         kept: None,
         is_ordered: files.is_ordered(),
+        client_files: files.of_clients(),
     })
 }
 

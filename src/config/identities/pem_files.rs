@@ -1,11 +1,12 @@
 //! The files of one identity: their contents, and what is wrong with them.
 
+use super::client_files::{ClientFiles, NamedFile};
 use super::written::{WrittenCertificate, WrittenIdentity};
 use crate::acme;
 use crate::config::diagnostic::{Code, Details as _, Diagnostic};
 use crate::config::files::Files;
 use crate::config::side_files::SideFiles;
-use crate::config::source::{At, Source};
+use crate::config::source::At;
 use crate::config::value::quoted;
 use crate::tls::{ClientParts, IdentityMistake, IdentityParts};
 use std::io;
@@ -68,6 +69,7 @@ impl Role {
 struct PemFile<'a> {
     role: Role,
     path: &'a At<String>,
+    named: NamedFile,
     read: io::Result<Vec<u8>>,
 }
 
@@ -94,10 +96,18 @@ impl<'a> PemFiles<'a> {
         let authorities = authorities.iter().map(|path| (Role::Authorities, path));
         let lists = lists.iter().map(|path| (Role::RevocationLists, path));
         let all = pair.into_iter().chain(authorities).chain(lists);
-        let files = all.map(|(role, path)| PemFile {
-            read: read(role, path, beside.source, beside.files),
-            role,
-            path,
+        let files = all.map(|(role, path)| {
+            let named = NamedFile {
+                path: beside.source.beside(path.span.start, &path.value),
+                fence: beside.source.fence(path.span.start),
+                most: role.most_bytes(),
+            };
+            PemFile {
+                read: named.read(beside.files),
+                role,
+                path,
+                named,
+            }
         });
         Self {
             written,
@@ -107,10 +117,10 @@ impl<'a> PemFiles<'a> {
     }
 
     /// Reads the files again; those that have changed in between are not settled, and count as unreadable.
-    pub(super) fn compare_again(&mut self, source: &Source) {
+    pub(super) fn compare_again(&mut self) {
         for file in &mut self.files {
             // The first reading is the one that a reload knows the file by, so that a change since then is noticed.
-            let again = read(file.role, file.path, source, &mut Files::default());
+            let again = file.named.read(&mut Files::default());
             if let (Ok(first), Ok(second)) = (&file.read, &again)
                 && first != second
             {
@@ -128,6 +138,18 @@ impl<'a> PemFiles<'a> {
             && now.cert_pem == parts.cert_pem
             && now.key_pem == parts.key_pem
             && now.client == parts.client
+    }
+
+    /// The files that clients are judged by.
+    pub(super) fn of_clients(&self) -> ClientFiles {
+        let of = |role| {
+            let files = self.files.iter().filter(move |file| file.role == role);
+            files.map(|file| file.named.clone()).collect()
+        };
+        ClientFiles {
+            authorities: of(Role::Authorities),
+            lists: of(Role::RevocationLists),
+        }
     }
 
     /// Is the certificate ordered?
@@ -230,8 +252,4 @@ fn issued(written: &WrittenIdentity<'_>) -> Vec<u8> {
         kept.covers_any(&order.hosts).then_some(kept)
     });
     kept.map(|kept| kept.pem().into()).unwrap_or_default()
-}
-
-fn read(role: Role, path: &At<String>, source: &Source, files: &mut Files) -> io::Result<Vec<u8>> {
-    source.read(path.span.start, &path.value, role.most_bytes(), files)
 }

@@ -181,8 +181,16 @@ fn a_demand_of_one_listener_is_held_against_another() {
     let said = past_a_demand(&both("0.0.0.0:1"), "\"par.test\"", routes);
     let errors = said.iter().filter(|(kind, _)| *kind == Severity::Error);
     assert_eq!(errors.count(), 1, "{said:?}");
-    // Nobody else comes in over a loopback address.
-    assert!(past_a_demand(&both("127.0.0.1:1"), "\"par.test\"", routes).is_empty());
+    // Nobody else comes in over a loopback address, unless a proxy there names others.
+    let loopback = both("127.0.0.1:1");
+    assert!(past_a_demand(&loopback, "\"par.test\"", routes).is_empty());
+    for (proxies, count) in [("true", 1), ("[\"127.0.0.0/8\"]", 1), ("false", 0)] {
+        let proxied = format!("tls = \"open\", proxy_protocol = {proxies}");
+        let proxied = loopback.replacen("tls = \"open\"", &proxied, 1);
+        let said = past_a_demand(&proxied, "\"par.test\"", routes);
+        let errors = said.iter().filter(|(kind, _)| *kind == Severity::Error);
+        assert_eq!(errors.count(), count, "{proxies}: {said:?}");
+    }
 }
 
 fn api(compiled: &Compiled) -> &Arc<ServerIdentity> {

@@ -144,11 +144,9 @@ struct OpenListeners<'a> {
 impl<'a> OpenListeners<'a> {
     fn of(document: &'a Document) -> Self {
         let entries = document.server.listen.entries().iter();
-        let open = entries.filter(|entry| {
-            let address = entry.value.listens_on();
-            address.is_some_and(|at| at.value.is_for_others())
-        });
-        let open: Vec<&At<ListenEntry>> = open.collect();
+        let open: Vec<&At<ListenEntry>> = entries
+            .filter(|entry| entry.value.serves_others())
+            .collect();
         let is_plain = |entry: &&At<ListenEntry>| {
             entry.value.tls.is_absent() && entry.value.redirect.is_absent()
         };

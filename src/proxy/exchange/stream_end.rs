@@ -65,16 +65,10 @@ impl Exchange {
     fn end_by_client(&self) -> EndedBy {
         match self.stalled.get() {
             _ if self.worker.drain.is_over() => EndedBy::Drain,
-            _ if self.is_dismissed() => EndedBy::Certificate,
+            _ if self.tls.as_ref().is_some_and(|tls| tls.is_lost()) => EndedBy::Certificate,
             Some(how) => end_of_late(how),
             None => EndedBy::Client,
         }
-    }
-
-    /// Is the certificate that the client has shown not believed any more?
-    fn is_dismissed(&self) -> bool {
-        let shown = self.tls.as_ref().and_then(|tls| tls.client.as_ref());
-        shown.is_some_and(|shown| shown.validity.is_lost())
     }
 
     /// The server's connection has ended: by the server, or since the client's upload broke.

@@ -5,12 +5,15 @@ use super::client_certificates::asking;
 use super::{asked, counts, gateway, gateway_with};
 use crate::support::tls::{Authority, made_up_chain};
 use crate::support::{Upstream, process};
+use rustls::version::{TLS12, TLS13};
 use rustls::{AlertDescription, Error};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// Refused chains of one client within the bound.
 const WITHIN_BOUND: u8 = 19;
+/// More workers than a gateway of the tests has.
+const MOST_WORKERS: usize = 4;
 
 fn refused(alert: AlertDescription) -> Error {
     Error::AlertReceived(alert)
@@ -128,6 +131,56 @@ async fn a_client_whose_chains_are_refused_is_closed_before_cryptography() {
     wire.ask(asked("inner.test")).await.expect(200);
     let mut wire = anna.wire_from(client(2), tls, "open.test").await;
     wire.ask(asked("open.test")).await.expect(200);
+}
+
+/// Handshakes that run side by side, and come to their chains when none of them was refused yet.
+#[tokio::test]
+async fn chains_that_come_side_by_side_are_bounded_too() {
+    let upstream = Upstream::echo().await;
+    let ca = Authority::new();
+    let identities = [
+        ca.identity("inner", &["inner.test"]) + &asking(&ca, "required"),
+        ca.identity("free", &["free.test"]) + &asking(&ca, "optional"),
+    ];
+    let gateway = gateway(&upstream, &identities).await;
+    let tls = gateway.tls().await;
+    let stranger = made_up_chain(&["I"], "J");
+    for (from, host, version) in [
+        (4, "inner.test", &TLS13),
+        (5, "free.test", &TLS13),
+        (6, "inner.test", &TLS12),
+    ] {
+        let stranger = ca.client_of(&[version], Some(&stranger));
+        let mut halves = Vec::new();
+        for _ in 0..200 {
+            halves.push(stranger.half_shake(client(from), tls, host).await);
+        }
+        for half in &mut halves {
+            half.send().await;
+        }
+        let (mut looked_at, mut closed) = (0, 0);
+        for half in halves {
+            let error = half.refused().await;
+            if error == refused(AlertDescription::AccessDenied) {
+                closed += 1;
+            } else {
+                assert_eq!(error, refused(AlertDescription::UnknownCA));
+                looked_at += 1;
+            }
+        }
+        // Each worker may look at one while the others refuse the twentieth.
+        assert!((20..=20 + MOST_WORKERS).contains(&looked_at), "{looked_at}");
+        assert_eq!(looked_at + closed, 200);
+    }
+    // Whoever shows a good certificate is not counted, however many come at once.
+    let anna = ca.showing(&ca.client("anna"));
+    let mut wires = Vec::new();
+    for _ in 0..50 {
+        wires.push(anna.wire_from(client(7), tls, "inner.test").await);
+    }
+    for wire in &mut wires {
+        wire.ask(asked("inner.test")).await.expect(200);
+    }
 }
 
 #[tokio::test]

@@ -2,10 +2,10 @@
 //! authority. Connections that are open hear of it as new ones do.
 
 use super::client_certificates::asking;
-use super::{asked, gateway};
+use super::{LISTEN, asked, gateway, gateway_with};
 use crate::support::tls::{Authority, Pair, TlsClient};
 use crate::support::{
-    Connection, End, Feed, Gateway, PATIENCE, Upstream, Wire, eventually, request,
+    Connection, End, Feed, File, Gateway, PATIENCE, Upstream, Wire, eventually, request,
 };
 use http::Request;
 use http_body_util::BodyExt as _;
@@ -73,6 +73,25 @@ async fn is_served(wire: &mut Wire) -> bool {
     }
 }
 
+/// Has a WebSocket under way.
+async fn begin_socket(wire: &mut Wire) {
+    let upgrade = [
+        ("Host", HOST),
+        ("Connection", "Upgrade"),
+        ("Upgrade", "websocket"),
+    ];
+    wire.send(&request("GET", "/ws", &upgrade)).await;
+    assert_eq!(wire.head().await.status(), 101);
+}
+
+/// Has a stream under way.
+async fn begin_events(wire: &mut Wire, host: &str) {
+    wire.send(asked(host).replacen("GET /", "GET /events", 1))
+        .await;
+    assert_eq!(wire.head().await.status(), 200);
+    assert_eq!(wire.chunk().await.unwrap(), "hi");
+}
+
 /// New handshakes of `client` are refused, and its open connection serves nothing.
 async fn loses(client: &TlsClient, tls: SocketAddr, wire: &mut Wire) {
     // Without a pause, so that a request meets the change.
@@ -99,19 +118,8 @@ async fn a_list_that_revokes_reaches_all_that_is_open() {
     for wire in [&mut wire, &mut resting, &mut other] {
         assert!(is_served(wire).await);
     }
-    let upgrade = [
-        ("Host", HOST),
-        ("Connection", "Upgrade"),
-        ("Upgrade", "websocket"),
-    ];
-    let upgrade = request("GET", "/ws", &upgrade);
-    socket.send(&upgrade).await;
-    assert_eq!(socket.head().await.status(), 101);
-    events
-        .send(asked(HOST).replacen("GET /", "GET /events", 1))
-        .await;
-    assert_eq!(events.head().await.status(), 200);
-    assert_eq!(events.chunk().await.unwrap(), "hi");
+    begin_socket(&mut socket).await;
+    begin_events(&mut events, HOST).await;
     let h2 = anna.h2(tls, HOST).await;
     let to = |path: &str| Request::get(format!("https://{HOST}{path}")).body(Feed::empty());
     h2.ask(to("/").unwrap()).await.expect(200);
@@ -210,4 +218,82 @@ async fn a_list_that_revokes_others_ends_nothing() {
     let asks = Request::get(format!("https://{HOST}/"));
     let asks = asks.body(Feed::empty()).unwrap();
     h2.ask(asks).await.expect(200);
+}
+
+/// A demand that is new reaches the connections of clients that have shown nothing: those of its own hosts, and no others.
+#[tokio::test]
+async fn a_new_demand_reaches_all_that_is_open_without_a_certificate() {
+    let upstream = server().await;
+    let ca = Authority::new();
+    let file = |identities: &str| File::to(&upstream, &[]).server(LISTEN).with(identities);
+    let (inner, open) = (
+        ca.identity("inner", &[HOST]),
+        ca.identity("open", &["open.test"]),
+    );
+    let gateway = Gateway::start(&file(&format!("{inner}{open}"))).await;
+    let tls = gateway.tls().await;
+    let nobody = ca.trusting();
+    let mut resting = nobody.wire(tls, HOST).await;
+    assert!(is_served(&mut resting).await);
+    let mut socket = nobody.wire(tls, HOST).await;
+    begin_socket(&mut socket).await;
+    let mut events = nobody.wire(tls, HOST).await;
+    begin_events(&mut events, HOST).await;
+    let mut others = nobody.wire(tls, "open.test").await;
+    begin_events(&mut others, "open.test").await;
+    let h2 = nobody.h2(tls, HOST).await;
+    let to = |path: &str| Request::get(format!("https://{HOST}{path}")).body(Feed::empty());
+    let mut stream = h2.send(to("/events").unwrap()).await.unwrap().into_body();
+    assert_eq!(
+        stream.frame().await.unwrap().unwrap().into_data().unwrap(),
+        "hi"
+    );
+
+    let demand = asking(&ca, "required");
+    gateway.rename_over(&file(&format!("{inner}{demand}{open}")).text());
+    assert_eq!(socket.exactly(4).await.unwrap()[..], GOING_AWAY);
+    assert_ne!(resting.ended(PATIENCE).await, End::Open);
+    eventually(PATIENCE, "GOAWAY", async || h2.closed()).await;
+    assert_ne!(socket.ended(A_MINUTE).await, End::Open);
+    assert_ne!(events.ended(A_MINUTE).await, End::Open);
+    let rest = timeout(A_MINUTE, stream.frame()).await.unwrap();
+    assert!(rest.is_none_or(|rest| rest.is_err()));
+    gateway.line_where("ended_by", "certificate").await;
+    let said = gateway.said.line(0, "the cause", |line| {
+        line.contains(
+            "127.0.0.1 has shown no certificate, which `client` demands by now (identity `inner`)",
+        )
+    });
+    said.await;
+    assert_eq!(others.ended(Duration::from_millis(100)).await, End::Open);
+}
+
+/// A gateway that has handed its sockets over and finishes what is under way goes on to read the lists of its identities.
+#[tokio::test]
+async fn a_list_that_revokes_reaches_a_gateway_that_drains() {
+    let upstream = server().await;
+    let ca = Authority::new();
+    ca.revoke("crl.pem", &[], 2100);
+    let (authorities, crl) = (ca.path("ca.pem"), ca.path("crl.pem"));
+    let client = format!("client = {{ ca = {authorities:?}, crl = {crl:?} }}\n");
+    let server = "drain = \"10min\"\n";
+    let identity = ca.identity("inner", &[HOST]) + &client;
+    let mut gateway = gateway_with(&upstream, server, &[identity]).await;
+    let tls = gateway.tls().await;
+    let [anna, bob] = [7, 8].map(|number| ca.showing(&numbered(&ca, number)));
+    let (mut ends, mut stays) = (anna.wire(tls, HOST).await, bob.wire(tls, HOST).await);
+    begin_socket(&mut ends).await;
+    begin_socket(&mut stays).await;
+    gateway.hand_over().await;
+    // A list that is being written is none.
+    std::fs::write(ca.path("half.pem"), "-----BEGIN X509 CRL-----\n").unwrap();
+    std::fs::rename(ca.path("half.pem"), ca.path("crl.pem")).unwrap();
+    let said = gateway.said.line(0, "the broken list", |line| {
+        line.contains("identity inner") && line.contains("what was in force before stays")
+    });
+    said.await;
+    ca.revoke("crl.pem", &[7], 2100);
+    assert_eq!(ends.exactly(4).await.unwrap()[..], GOING_AWAY);
+    assert_ne!(ends.ended(A_MINUTE).await, End::Open);
+    assert_eq!(stays.ended(Duration::from_millis(100)).await, End::Open);
 }
