@@ -2,6 +2,8 @@
 
 mod counting;
 mod forged_tokens;
+#[cfg(test)]
+mod one_client;
 pub(super) mod shares;
 mod translators;
 
