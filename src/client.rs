@@ -3,6 +3,7 @@
 //! here too.
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The scheme of a request: whether the connection that a client sent it on was encrypted.
@@ -218,6 +219,17 @@ impl Client {
     }
 }
 
+/// As an operator would write it: an address, a network of IPv6, or the word for the peers of a Unix socket.
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str(UNIX),
+            Some(IpAddr::V4(address)) => address.fmt(f),
+            Some(IpAddr::V6(network)) => write!(f, "{network}/64"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,6 +241,9 @@ mod tests {
         assert_ne!(client("2001:db8::1"), client("2001:db8:0:1::1"));
         assert_eq!(client("::ffff:192.0.2.1"), client("192.0.2.1"));
         assert_ne!(client("192.0.2.1"), client("192.0.2.2"));
+        assert_eq!(client("2001:db8::1").to_string(), "2001:db8::/64");
+        assert_eq!(client("192.0.2.1").to_string(), "192.0.2.1");
+        assert_eq!(Client::of(None).to_string(), UNIX);
     }
 
     #[test]

@@ -8,7 +8,8 @@ use super::authority::Storage;
 use super::issued::Bundle;
 use super::open_challenge::{CHALLENGE_LIFE, MOST_OPEN};
 use super::others_answers::OthersAnswers;
-use super::ownership;
+use super::ownership::{self, VolumeGroup};
+use rustix::fs::OFlags;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -51,6 +52,8 @@ pub(super) enum Part {
 }
 
 impl Part {
+    const ALL: [Self; 3] = [Self::Accounts, Self::Certificates, Self::Attempts];
+
     fn folder(self) -> &'static str {
         match self {
             Self::Accounts => "accounts",
@@ -81,11 +84,9 @@ impl Folder {
     /// # Errors
     /// When others may write to the folder: what they have put there is not taken over by closing it.
     pub(super) fn lock(&self) -> io::Result<Option<FolderLock>> {
-        for part in [Part::Accounts, Part::Certificates, Part::Attempts] {
-            self.hold(part.folder())?;
-        }
-        self.hold(CHALLENGES)?;
-        for part in [Part::Accounts, Part::Certificates, Part::Attempts] {
+        self.hold_all()?;
+        for part in Part::ALL {
+            self.close_to_group(part)?;
             make(&self.0.join(part.folder()))?;
         }
         let challenges = self.0.join(CHALLENGES);
@@ -105,13 +106,47 @@ impl Folder {
         }
     }
 
-    /// Holds the folder and a part of it, as far as they are there, to the rule that no others write to them.
-    fn hold(&self, part: &str) -> io::Result<()> {
-        for folder in [&self.0, &self.0.join(part)] {
-            match fs::metadata(folder) {
-                Ok(found) => ownership::hold(folder, &found)?,
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+    /// Holds the folder with all its parts to the rule that no others write to them.
+    ///
+    /// # Errors
+    /// When others may, or what is there cannot be looked at.
+    pub(super) fn hold_all(&self) -> io::Result<()> {
+        for part in Part::ALL {
+            self.hold(part.folder())?;
+        }
+        self.hold(CHALLENGES)?;
+        for file in [LOCK, WATCH] {
+            if_there(ownership::hold_regular(&self.0.join(file)))?;
+        }
+        Ok(())
+    }
+
+    /// Holds the folder and a part of it, as far as they are there, to the rule that no others write to them. The folder
+    /// may stand behind a link, its parts may not.
+    fn hold(&self, part: &str) -> io::Result<VolumeGroup> {
+        let Some(found) = if_there(fs::metadata(&self.0))? else {
+            return Ok(VolumeGroup::default());
+        };
+        let all = ownership::hold_folder(&self.0, &found)?;
+        let part = self.0.join(part);
+        match if_there(ownership::hold_no_link(&part))? {
+            Some(found) => Ok(ownership::hold_folder(&part, &found)?.or(all)),
+            None => Ok(all),
+        }
+    }
+
+    /// Takes the right to write to the files of a part from the group that has got it with a volume's mounting.
+    fn close_to_group(&self, part: Part) -> io::Result<()> {
+        let volume = self.hold(part.folder())?;
+        let Some(files) = if_there(fs::read_dir(self.0.join(part.folder())))? else {
+            return Ok(());
+        };
+        for file in files.flatten() {
+            let path = file.path();
+            if let Ok(found) = ownership::hold_regular(&path)
+                && ownership::hold_file(&path, &found, volume).is_ok()
+            {
+                ownership::close_to_group(&path, &found, volume)?;
             }
         }
         Ok(())
@@ -120,7 +155,7 @@ impl Folder {
     /// Takes the rights of strangers away, unless anything else lies in the folder: it is somebody's then.
     fn close_to_strangers(&self) -> io::Result<()> {
         let is_ours = |name: &std::ffi::OsStr| {
-            let parts = [Part::Accounts, Part::Certificates, Part::Attempts].map(Part::folder);
+            let parts = Part::ALL.map(Part::folder);
             name == CHALLENGES
                 || name == LOCK
                 || name == WATCH
@@ -139,8 +174,8 @@ impl Folder {
     /// # Errors
     /// When it cannot be read, is no regular file, or others may have written it.
     pub(super) fn read(&self, part: Part, name: &str) -> io::Result<Option<String>> {
-        self.hold(part.folder())?;
-        let Some(file) = open(&self.file(part, name))? else {
+        let volume = self.hold(part.folder())?;
+        let Some(file) = open(&self.file(part, name), volume)? else {
             return Ok(None);
         };
         let mut bytes = Vec::new();
@@ -178,14 +213,14 @@ impl Folder {
 
     /// The answers that processes have ready, by the digests of their challenges' names.
     pub(super) fn all_posted(&self) -> io::Result<HashMap<[u8; 32], Vec<u8>>> {
-        self.hold(CHALLENGES)?;
+        let volume = self.hold(CHALLENGES)?;
         let mut all = HashMap::new();
         for entry in fs::read_dir(self.0.join(CHALLENGES))?.flatten() {
             let name = entry.file_name();
             let digest = name.to_str().and_then(digest_in);
             // A file may be going just now.
             if let Some(digest) = digest
-                && let Ok(Some(answer)) = answer_in(&entry.path())
+                && let Ok(Some(answer)) = answer_in(&entry.path(), volume)
             {
                 all.insert(digest, answer);
             }
@@ -265,8 +300,8 @@ fn digest_in(name: &str) -> Option<[u8; 32]> {
 }
 
 /// The answer in the file of a challenge, if its life has not ended.
-fn answer_in(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let Some(file) = open(path)? else {
+fn answer_in(path: &Path, volume: VolumeGroup) -> io::Result<Option<Vec<u8>>> {
+    let Some(file) = open(path, volume)? else {
         return Ok(None);
     };
     if has_ended(&file.metadata()?) {
@@ -284,33 +319,42 @@ fn has_ended(answer: &fs::Metadata) -> bool {
 }
 
 /// A file that is kept, open to be read; nothing where there is none.
-fn open(path: &Path) -> io::Result<Option<File>> {
-    match regular(path).and_then(|()| File::open(path)) {
-        Ok(file) => {
-            ownership::hold(path, &file.metadata()?)?;
-            Ok(Some(file))
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+fn open(path: &Path, volume: VolumeGroup) -> io::Result<Option<File>> {
+    if if_there(ownership::hold_regular(path))?.is_none() {
+        return Ok(None);
     }
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags())
+        .open(path);
+    let Some(file) = if_there(opened)? else {
+        return Ok(None);
+    };
+    ownership::hold_file(path, &file.metadata()?, volume)?;
+    Ok(Some(file))
 }
 
 /// A file that is held for its lock alone.
 fn lockable(path: &Path) -> io::Result<File> {
-    match regular(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    private().create(true).write(true).open(path)
+    if_there(ownership::hold_regular(path))?;
+    let mut options = private();
+    options.create(true).write(true).custom_flags(flags());
+    options.open(path)
 }
 
-/// Looks whether this is a regular file before it is opened: opening a pipe would wait for its other end.
-fn regular(path: &Path) -> io::Result<()> {
-    if fs::metadata(path)?.is_file() {
-        return Ok(());
+/// What has come in a file's place since it was looked at is not followed, and is not waited for.
+fn flags() -> i32 {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    flags.bits().cast_signed()
+}
+
+/// Nothing where there is none.
+fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
-    let path = path.display();
-    Err(io::Error::other(format!("{path} is not a regular file")))
 }
 
 /// Puts a file in the place of the one that is there: readers see the old one or the new one.

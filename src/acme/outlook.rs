@@ -6,6 +6,7 @@ use super::failure::Failure;
 use super::folder::{Folder, Part};
 use super::issued::Bundle;
 use super::orders::{as_known_of, order_text};
+use super::ownership;
 use super::schedule::{self, Seconds};
 use super::store_orders::entry_of;
 use super::store_vault::SharedStorage;
@@ -96,6 +97,30 @@ pub fn outlook(identity: &OrderedIdentity, now: Seconds) -> io::Result<OrderOutl
     let kept = folder.read(Part::Certificates, name)?;
     let attempts = folder.read(Part::Attempts, name)?;
     Ok(OrderOutlook::of(identity, kept, attempts, now))
+}
+
+/// Why nothing is believed of what is kept in a folder about the order of an identity, in words with the command that ends
+/// it. Nothing where it is believed, or where only the gateway's own user can tell.
+#[must_use]
+pub fn refusal(identity: &OrderedIdentity) -> Option<String> {
+    let Storage::Folder(path) = &identity.authority.storage else {
+        return None;
+    };
+    let folder = Folder::at(path);
+    let read = |part| folder.read(part, &identity.name).err();
+    let error = folder.hold_all().err();
+    let error = error.or_else(|| read(Part::Certificates));
+    let error = error.or_else(|| read(Part::Attempts))?;
+    ownership::is_refusal(path, &error).then(|| error.to_string())
+}
+
+/// The group whose members may write to a folder of certificates.
+#[must_use]
+pub fn group_of(storage: &Storage) -> Option<u32> {
+    let Storage::Folder(path) = storage else {
+        return None;
+    };
+    ownership::writing_group(path)
 }
 
 impl OrderOutlook {

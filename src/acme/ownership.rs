@@ -2,10 +2,34 @@
 //! would be served with a key that they know.
 
 use rustix::process::{getegid, geteuid, getgroups};
-use std::fs::Metadata;
+use std::error::Error as StdError;
+use std::fmt;
+use std::fs::{self, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// The right of a group to write, in a mode.
+const GROUP_WRITES: u32 = 0o020;
+
+/// Why nothing is believed of what is kept at a path.
+#[derive(Debug)]
+pub(super) struct Unbelieved {
+    path: PathBuf,
+    why: Cause,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// Others may write to the folder.
+    OpenFolder(OtherWriter),
+    /// Others may write to the file.
+    OpenFile(OtherWriter),
+    /// It is a symbolic link: whoever may write to the folders that it leads through says what it is.
+    Link,
+    /// A pipe, a socket or the like.
+    NoFile,
+}
 
 /// Others that may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,45 +39,172 @@ enum OtherWriter {
     Everybody,
 }
 
-/// Holds a file or folder to the rule that only root and the gateway's user, and its groups, may write to it.
+/// The group that may write to a folder, if there is one: the gateway is in it. An orchestrator lets such a group write to all
+/// files of a volume, each time that it is mounted (`fsGroup`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct VolumeGroup(Option<u32>);
+
+impl VolumeGroup {
+    /// That of a folder, or that of the one in which it is.
+    pub(super) fn or(self, outer: Self) -> Self {
+        Self(self.0.or(outer.0))
+    }
+
+    /// Is it the group of such a file that lets it write?
+    pub(super) fn writes(self, file: &Metadata) -> bool {
+        file.mode() & GROUP_WRITES != 0 && self.0 == Some(file.gid())
+    }
+}
+
+/// Holds a folder to the rule that only root, the gateway's user and its groups may write to it.
 ///
 /// # Errors
 /// When others may, in words with the command that ends it.
-pub(super) fn hold(path: &Path, found: &Metadata) -> io::Result<()> {
-    let user = geteuid().as_raw();
-    let is_own = |group: u32| {
-        let mut groups = getgroups().unwrap_or_default().into_iter();
-        getegid().as_raw() == group || groups.any(|one| one.as_raw() == group)
-    };
-    let Some(writer) = other_writer(found.uid(), found.gid(), found.mode(), user, is_own) else {
-        return Ok(());
-    };
-    let path = path.display();
-    Err(io::Error::other(match writer {
-        OtherWriter::Owner(owner) => format!(
-            "{path} belongs to user {owner}, who may write to it: `chown {user} {path}`, if what is in it is known to be good"
-        ),
-        OtherWriter::Group(group) => format!(
-            "group {group}, which the gateway is not in, may write to {path}: `chmod g-w {path}`, if what is in it is known to be good"
-        ),
-        OtherWriter::Everybody => format!(
-            "everybody may write to {path}: `chmod o-w {path}`, if what is in it is known to be good"
-        ),
-    }))
+pub(super) fn hold_folder(path: &Path, found: &Metadata) -> io::Result<VolumeGroup> {
+    hold(found, is_own_group).map_err(|writer| refused(path, Cause::OpenFolder(writer)))?;
+    let group = (found.mode() & GROUP_WRITES != 0).then(|| found.gid());
+    Ok(VolumeGroup(group))
 }
+
+/// Holds a file to the rule that only root and the gateway's user may write to it, and the group that may write to its folder.
+///
+/// # Errors
+/// When others may, in words with the command that ends it.
+pub(super) fn hold_file(path: &Path, found: &Metadata, volume: VolumeGroup) -> io::Result<()> {
+    hold(found, |group| volume.0 == Some(group))
+        .map_err(|writer| refused(path, Cause::OpenFile(writer)))
+}
+
+/// Looks whether this is a file and no link, before it is opened: opening a pipe would wait for its other end.
+///
+/// # Errors
+/// When it is not there, or something else.
+pub(super) fn hold_regular(path: &Path) -> io::Result<Metadata> {
+    let found = fs::symlink_metadata(path)?;
+    match found.file_type() {
+        kind if kind.is_file() => Ok(found),
+        kind if kind.is_symlink() => Err(refused(path, Cause::Link)),
+        _ => Err(refused(path, Cause::NoFile)),
+    }
+}
+
+/// Looks whether a folder's place is a link.
+///
+/// # Errors
+/// When it is one, or not there.
+pub(super) fn hold_no_link(path: &Path) -> io::Result<Metadata> {
+    let found = fs::symlink_metadata(path)?;
+    if found.is_symlink() {
+        return Err(refused(path, Cause::Link));
+    }
+    Ok(found)
+}
+
+/// Takes the right to write from the group of a volume, where the file is ours.
+pub(super) fn close_to_group(path: &Path, found: &Metadata, volume: VolumeGroup) -> io::Result<()> {
+    if volume.writes(found) && found.uid() == geteuid().as_raw() {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    }
+    Ok(())
+}
+
+/// Is this a refusal that the gateway would come to as well? A `check` may run as another user, so that what depends on the
+/// user counts for the one that the folder belongs to, or that is let in by its group.
+pub(super) fn is_refusal(folder: &Path, error: &io::Error) -> bool {
+    let inner = error.get_ref();
+    let Some(unbelieved) = inner.and_then(|inner| inner.downcast_ref::<Unbelieved>()) else {
+        return false;
+    };
+    let asks = geteuid().as_raw();
+    let is_gateways = || {
+        fs::metadata(folder).is_ok_and(|found| match found.uid() {
+            owner if owner == asks => asks != 0 || found.mode() & GROUP_WRITES == 0,
+            owner => owner == 0,
+        })
+    };
+    match unbelieved.why {
+        Cause::Link | Cause::NoFile => true,
+        Cause::OpenFolder(OtherWriter::Everybody) | Cause::OpenFile(OtherWriter::Everybody) => true,
+        Cause::OpenFolder(_) | Cause::OpenFile(_) => is_gateways(),
+    }
+}
+
+/// The group that may write to a folder.
+pub(super) fn writing_group(folder: &Path) -> Option<u32> {
+    let found = fs::metadata(folder).ok()?;
+    (found.mode() & GROUP_WRITES != 0).then(|| found.gid())
+}
+
+fn refused(path: &Path, why: Cause) -> io::Error {
+    let path = path.to_owned();
+    io::Error::other(Unbelieved { path, why })
+}
+
+fn hold(found: &Metadata, may: impl FnOnce(u32) -> bool) -> Result<(), OtherWriter> {
+    let user = geteuid().as_raw();
+    match other_writer(found.uid(), found.gid(), found.mode(), user, may) {
+        Some(writer) => Err(writer),
+        None => Ok(()),
+    }
+}
+
+fn is_own_group(group: u32) -> bool {
+    let mut groups = getgroups().unwrap_or_default().into_iter();
+    getegid().as_raw() == group || groups.any(|one| one.as_raw() == group)
+}
+
+/// With the command that ends it.
+impl fmt::Display for Unbelieved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        let command = match self.why {
+            Cause::Link => {
+                return write!(
+                    f,
+                    "{path} is a symbolic link: `storage` may be one, but nothing in it, since others may write where it leads through"
+                );
+            }
+            Cause::NoFile => return write!(f, "{path} is not a regular file"),
+            Cause::OpenFolder(OtherWriter::Owner(owner))
+            | Cause::OpenFile(OtherWriter::Owner(owner)) => {
+                let user = geteuid().as_raw();
+                write!(f, "{path} belongs to user {owner}, who may write to it")?;
+                format!("chown {user} {path}")
+            }
+            Cause::OpenFolder(OtherWriter::Group(group)) => {
+                write!(
+                    f,
+                    "group {group}, which the gateway is not in, may write to {path}"
+                )?;
+                format!("chmod g-w {path}")
+            }
+            Cause::OpenFile(OtherWriter::Group(group)) => {
+                write!(f, "group {group} may write to {path}")?;
+                format!("chmod g-w {path}")
+            }
+            Cause::OpenFolder(OtherWriter::Everybody) | Cause::OpenFile(OtherWriter::Everybody) => {
+                write!(f, "everybody may write to {path}")?;
+                format!("chmod o-w {path}")
+            }
+        };
+        write!(f, ": `{command}`, if what is in it is known to be good")
+    }
+}
+
+impl StdError for Unbelieved {}
 
 fn other_writer(
     owner: u32,
     group: u32,
     mode: u32,
     user: u32,
-    is_own: impl FnOnce(u32) -> bool,
+    may: impl FnOnce(u32) -> bool,
 ) -> Option<OtherWriter> {
     if owner != user && owner != 0 {
         Some(OtherWriter::Owner(owner))
     } else if mode & 0o002 != 0 {
         Some(OtherWriter::Everybody)
-    } else if mode & 0o020 != 0 && !is_own(group) {
+    } else if mode & GROUP_WRITES != 0 && !may(group) {
         Some(OtherWriter::Group(group))
     } else {
         None
@@ -71,14 +222,13 @@ mod tests {
             (0, 0, 0o40755, None),
             // A volume of an orchestrator, with a group that the gateway is given (`fsGroup`).
             (0, 2000, 0o42775, None),
-            (1000, 2000, 0o100_660, None),
             (1000, 3000, 0o40775, Some(OtherWriter::Group(3000))),
             (1000, 1000, 0o40777, Some(OtherWriter::Everybody)),
             (1000, 1000, 0o41777, Some(OtherWriter::Everybody)),
             (1001, 1000, 0o100_600, Some(OtherWriter::Owner(1001))),
         ] {
-            let is_own = |group| group == 1000 || group == 2000;
-            let found = other_writer(owner, group, mode, 1000, is_own);
+            let may = |group| group == 1000 || group == 2000;
+            let found = other_writer(owner, group, mode, 1000, may);
             assert_eq!(found, other, "{owner} {group} {mode:o}");
         }
     }

@@ -116,10 +116,11 @@ fn output(
         (CheckTask::Connect, Ok(compiled)) => Some(probes(compiled, probe)),
         _ => None,
     };
-    let (report, compiled) = match loaded {
-        Ok(compiled) => (compiled.whole_report(), Some(compiled)),
-        Err(report) => (report, None),
-    };
+    let (report, compiled) =
+        match loaded.map(|compiled| (orders::refused(task, &compiled), compiled)) {
+            Ok((None, compiled)) => (compiled.whole_report(), Some(compiled)),
+            Ok((Some(report), _)) | Err(report) => (report, None),
+        };
     let mut output = CheckOutput {
         code: u8::from(compiled.is_none() || (deny_warnings && report.warnings() > 0)),
         ..CheckOutput::default()

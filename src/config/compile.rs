@@ -12,7 +12,9 @@ use super::value::literal_path;
 use super::{Compiled, Report};
 use crate::client::Nat64;
 use crate::key::client_ip::Trust;
-use crate::key::{FieldsOfOthers, Group, IdentityFields, KeyTemplate, MissingKey, Sameness};
+use crate::key::{
+    FieldWriters, FieldsOfOthers, Group, IdentityFields, KeyTemplate, MissingKey, Sameness,
+};
 use crate::limit::Limit;
 use crate::route::{PathBack, PathPattern, Rule, Segment};
 use crate::snapshot::errors::ErrorFormats;
@@ -216,7 +218,7 @@ struct IdentitySources<'a> {
 fn identity(
     route: &document::Route,
     known: &IdentitySources<'_>,
-    of_others: &Arc<HashMap<String, Option<usize>>>,
+    of_others: &Arc<FieldWriters>,
 ) -> Option<Arc<IdentityFields>> {
     let own = known.writers.bounded_file(route);
     let of_others = own

@@ -3,7 +3,7 @@
 
 use super::document::{Document, Route};
 use super::source::{At, Source};
-use crate::key::{IdentityField, IdentityPiece, same_field};
+use crate::key::{FieldWriters, IdentityField, IdentityPiece, same_field};
 use http::HeaderName;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -90,14 +90,11 @@ impl<'a> IdentityWriters<'a> {
     }
 
     /// Each field with the only file that writes it, where there is only one.
-    pub(super) fn shared(&self) -> Arc<HashMap<String, Option<usize>>> {
+    pub(super) fn shared(&self) -> Arc<FieldWriters> {
         let fields = self.fields.iter();
         let only = |one: &FirstWriters<'_>| one.other.is_none().then_some(one.first.0);
-        Arc::new(
-            fields
-                .map(|(name, one)| (name.clone(), only(one)))
-                .collect(),
-        )
+        let all = fields.map(|(name, one)| (name.clone(), only(one)));
+        Arc::new(FieldWriters::of(all.collect()))
     }
 }
 

@@ -143,6 +143,19 @@ impl Compiled {
         self.boot.secrets.hide(text).into_owned()
     }
 
+    /// The error that nothing is believed of what is kept of the orders of an identity.
+    #[must_use]
+    pub fn unbelieved(&self, identity: &str, why: String) -> Diagnostic {
+        let error = Diagnostic::error(Code::CertificateUnreadable, why);
+        match self.places.get(&("tls", identity.to_owned())) {
+            Some(at) => error.at(
+                &(*at..at + identity.len()),
+                "nothing that is kept of its orders is believed",
+            ),
+            None => error,
+        }
+    }
+
     /// The place of the definition of this name in `limits`, `upstreams`, `routes` or `tls`: `gateway.toml:12`.
     #[must_use]
     pub fn place(&self, table: &'static str, name: &str) -> Option<String> {

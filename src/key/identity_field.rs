@@ -3,6 +3,7 @@
 
 use super::{Caller, Group, KeyPart, Memberships};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -21,16 +22,49 @@ pub struct IdentityFields {
 /// The fields by which routes tell servers who their clients are, as a route of one file sees them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldsOfOthers {
-    /// Each field in the one spelling of [`same_field`], with the file whose routes alone write it, if there is only one.
-    pub writers: Arc<HashMap<String, Option<usize>>>,
+    /// The writers in all files.
+    pub writers: Arc<FieldWriters>,
     /// The route's own file.
     pub own: usize,
+}
+
+/// Which files write which fields. Nothing is allocated to look for a field of a usual name.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct FieldWriters {
+    /// Each field in the one spelling of [`same_field`], with the file whose routes alone write it, if there is only one.
+    fields: HashMap<String, Option<usize>>,
+    /// The bytes of the longest name.
+    longest: usize,
+}
+
+impl FieldWriters {
+    /// Fields in the one spelling of [`same_field`], each with the file whose routes alone write it, if there is only one.
+    #[must_use]
+    pub fn of(fields: HashMap<String, Option<usize>>) -> Self {
+        let longest = fields.keys().map(String::len).max().unwrap_or(0);
+        Self { fields, longest }
+    }
+
+    /// Does no route write any?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    fn writer(&self, name: &HeaderName) -> Option<&Option<usize>> {
+        let name = name.as_str();
+        if name.len() > self.longest {
+            return None;
+        }
+        let spelled: SmallVec<[u8; 64]> = name.bytes().map(one_spelling).collect();
+        self.fields.get(str::from_utf8(&spelled).ok()?)
+    }
 }
 
 impl FieldsOfOthers {
     /// Does a route of another file write the field?
     fn has(&self, name: &HeaderName) -> bool {
-        let writer = self.writers.get(&same_field(name));
+        let writer = self.writers.writer(name);
         writer.is_some_and(|only| *only != Some(self.own))
     }
 }
@@ -38,8 +72,17 @@ impl FieldsOfOthers {
 /// One spelling of all names that servers may take for the same field (RFC 3875, section 4.1.18).
 #[must_use]
 pub fn same_field(name: &HeaderName) -> String {
-    let name = name.as_str();
-    name.replace(|one: char| !one.is_ascii_alphanumeric(), "-")
+    let bytes = name.as_str().bytes().map(one_spelling);
+    bytes.map(char::from).collect()
+}
+
+/// One character for all that are neither letters nor digits.
+fn one_spelling(byte: u8) -> u8 {
+    if byte.is_ascii_alphanumeric() {
+        byte
+    } else {
+        b'-'
+    }
 }
 
 /// One field, with the template of its value.
@@ -313,6 +356,30 @@ mod tests {
         }
         for between in ["", "a", "2", "%", "%20", "a%"] {
             assert!(!IdentityPiece::Text(between.into()).ends_a_value());
+        }
+    }
+
+    #[test]
+    fn fields_of_other_files_are_found_in_any_spelling() {
+        let fields = [
+            ("x-consumer", Some(1)),
+            ("x-tenant", None),
+            ("x-own", Some(2)),
+        ];
+        let fields = fields.map(|(name, only)| (name.to_owned(), only));
+        let all = FieldsOfOthers {
+            writers: Arc::new(FieldWriters::of(HashMap::from(fields))),
+            own: 2,
+        };
+        for (name, is_others) in [
+            ("x-consumer", true),
+            ("x.consumer", true),
+            ("x_tenant", true),
+            ("x-own", false),
+            ("x-consumers", false),
+            ("accept", false),
+        ] {
+            assert_eq!(all.has(&HeaderName::from_static(name)), is_others, "{name}");
         }
     }
 

@@ -31,7 +31,7 @@ pub use digest::{Digest, DigestText};
 pub use exemption::Exemption;
 pub use group::{Group, Memberships};
 pub use identity_field::{
-    FieldsOfOthers, IdentityField, IdentityFields, IdentityPiece, same_field,
+    FieldWriters, FieldsOfOthers, IdentityField, IdentityFields, IdentityPiece, same_field,
 };
 pub use meter::{Meter, MeterPlace, OnLeave};
 pub use preflight::OTHER_METHODS;

@@ -4,6 +4,9 @@
 mod http1;
 mod http2;
 
+#[cfg(test)]
+pub(crate) use http2::{MOST_SEEN, MOST_STREAMS, MOST_UNTAKEN, STREAM_WINDOW};
+
 use super::connection_register::{ClientWait, Registration};
 use super::h2_frames::PREFACE;
 use super::handler::{Handler, RejectedHead};

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 /// Most fields in a head, without the pseudo-fields of HTTP/2. In HTTP/1.1 hyper's own bound is as high: setting it
 /// there would make hyper allocate for each head.
-pub(super) const MOST_REQUEST_FIELDS: usize = 100;
+pub(crate) const MOST_REQUEST_FIELDS: usize = 100;
 /// Most bytes in a head. h2 answers a head beyond h2's own bound without reporting it to the gateway, so that bound is
 /// higher.
-pub(super) const MOST_REQUEST_HEAD: usize = 64 * 1024;
+pub(crate) const MOST_REQUEST_HEAD: usize = 64 * 1024;
 
 /// Answers requests. The program passes the handler in; this room does not know its type.
 pub trait Handler: 'static {

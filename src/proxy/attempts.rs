@@ -254,9 +254,9 @@ impl<'a> Attempts<'a> {
         if !self.next(RetryCause::Status(status), false).await {
             return None;
         }
-        let address = self.notes.address();
+        let client = || self.notes.client();
         self.balancer
-            .answered(&before, status, false, asked, address);
+            .answered(&before, status, false, asked, client);
         Some(again)
     }
 

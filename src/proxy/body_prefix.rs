@@ -27,10 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest wait for a body's beginning on behalf of limits in shadow, which delay no request.
 const GLANCE: Duration = Duration::from_millis(50);
 /// The most beginnings that one worker keeps: 16 MiB.
-const MOST: u32 = 1024;
+pub(crate) const MOST: u32 = 1024;
 /// The most beginnings of one client while half of the room is taken. Without this bound one client would take from all
 /// others the worth of their ids.
-const MOST_OF_ONE: u32 = 64;
+pub(crate) const MOST_OF_ONE: u32 = 64;
 
 /// Spaces the log lines about requests that are charged as if they had no id.
 static UNREAD: Throttle = Throttle::every(Duration::from_secs(10));

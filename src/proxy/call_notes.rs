@@ -49,13 +49,8 @@ impl CallNotes {
         }
     }
 
-    /// The address of the request's client.
-    #[inline]
-    pub(super) fn address(&self) -> Option<IpAddr> {
-        self.address
-    }
-
     /// The request's client.
+    #[inline]
     pub(super) fn client(&self) -> Client {
         Client::of(self.address)
     }
@@ -110,8 +105,8 @@ impl CallNotes {
         is_unavailable: bool,
     ) {
         if let (Some(server), Some(asked)) = (&*self.server.borrow(), self.asked.get()) {
-            let address = self.address;
-            balancer.answered(&server.endpoint, status, is_unavailable, asked, address);
+            let client = || self.client();
+            balancer.answered(&server.endpoint, status, is_unavailable, asked, client);
         }
     }
 

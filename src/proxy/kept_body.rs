@@ -11,11 +11,11 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 /// The most bytes that are kept of one body.
-const MOST: usize = 16 * 1024;
+pub(crate) const MOST: usize = 16 * 1024;
 /// The most bytes that one worker keeps.
-const MOST_OF_WORKER: usize = 8 << 20;
+pub(crate) const MOST_OF_WORKER: usize = 8 << 20;
 /// The most bytes that it keeps of one client's bodies.
-const MOST_OF_CLIENT: usize = MOST_OF_WORKER / 8;
+pub(crate) const MOST_OF_CLIENT: usize = MOST_OF_WORKER / 8;
 /// The least room that is taken for a body of unknown length.
 const LEAST: usize = 256;
 

@@ -5,9 +5,9 @@ use super::exchange::Exchange;
 use super::handshake_facts;
 use super::request::Target;
 use crate::admission::destination::Destination;
-use crate::key::Caller;
 use crate::key::cookie::Cookies;
 use crate::key::token::Token;
+use crate::key::{Caller, Identity};
 use crate::snapshot::Service;
 use http::request::Parts;
 
@@ -21,7 +21,21 @@ pub(super) fn read<R>(
 ) -> R {
     let token = Token::new(exchange.local.snapshot.tokens.as_deref(), &parts.headers)
         .knowing(exchange.token.clone());
-    let caller = Caller {
+    read_as(&token, service, target, parts, exchange, |caller| {
+        reader(caller, &token)
+    })
+}
+
+/// What `reader` makes of the client, of which `identity` is known.
+pub(super) fn read_as<R>(
+    identity: &dyn Identity,
+    service: &Service,
+    target: &Target,
+    parts: &Parts,
+    exchange: &Exchange,
+    reader: impl FnOnce(&Caller<'_>) -> R,
+) -> R {
+    reader(&Caller {
         address: exchange.client,
         route: &service.name,
         method: &parts.method,
@@ -33,9 +47,8 @@ pub(super) fn read<R>(
             pattern: &service.path,
         },
         cookies: &Cookies::of(&parts.headers),
-        identity: &token,
+        identity,
         content: exchange.content,
         certificate: exchange.tls.as_deref().and_then(handshake_facts::shown),
-    };
-    reader(&caller, &token)
+    })
 }

@@ -7,14 +7,12 @@
 use super::Worker;
 use super::error::ProxyError;
 use super::exchange::Exchange;
-use super::handshake_facts;
+use super::route_caller;
 use super::route_members::RouteMembers;
 use super::route_request::RouteRequest;
-use crate::admission::destination::Destination;
 use crate::admission::{Admission, Plan, RefusalCause};
 use crate::clock;
-use crate::key::cookie::Cookies;
-use crate::key::{Caller, NoIdentity};
+use crate::key::NoIdentity;
 use crate::limit::Limit;
 use std::ptr;
 use std::sync::Arc;
@@ -72,27 +70,13 @@ impl Worker {
             return None;
         }
         let service = exchange.local.service(position);
-        let parts = coming.parts;
-        let caller = Caller {
-            address: exchange.client,
-            route: &service.name,
-            method: &parts.method,
-            fields: &parts.headers,
-            location: &Destination {
-                authority: coming.target.host(),
-                path: parts.uri.path(),
-                query: parts.uri.query(),
-                pattern: &service.path,
-            },
-            cookies: &Cookies::of(&parts.headers),
-            identity: &NoIdentity,
-            content: exchange.content,
-            certificate: exchange.tls.as_deref().and_then(handshake_facts::shown),
-        };
         let mut plan = Plan::default();
         plan.make_room(service);
         let is_one = |limit: &Limit| limits.iter().any(|one| ptr::eq(Arc::as_ptr(one), limit));
-        plan.fill(service, &caller, is_one);
+        let (target, parts) = (coming.target, coming.parts);
+        route_caller::read_as(&NoIdentity, service, target, parts, exchange, |caller| {
+            plan.fill(service, caller, is_one);
+        });
         let (decided, by) = self.store.refusal(&plan.checks(service))?;
         let admission = Admission {
             decided: Some(Box::new(decided)),

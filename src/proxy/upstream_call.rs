@@ -80,7 +80,7 @@ pub async fn send(
         notes,
         own,
     } = outgoing;
-    let server = match balancer.choose(key, notes.address()) {
+    let server = match balancer.choose(key, || notes.client()) {
         Choice::Server(server) => server,
         other => Box::pin(free_server(balancer, other, notes, at)).await?,
     };
@@ -151,7 +151,7 @@ async fn free_server(
     }
     let deadline = at + balancer.upstream.rules.queue.wait;
     loop {
-        let mut place = match balancer.wait(notes.address()) {
+        let mut place = match balancer.wait(notes.client()) {
             Waiting::Free(slot) => match balancer.occupy(slot) {
                 Some(server) => return Ok(server),
                 None => continue,

@@ -33,9 +33,10 @@ pub trait RequestView {
     fn is_member(&self, _groups: &[Arc<str>]) -> bool {
         false
     }
-    /// Does a search end with this route, whose conditions the request meets?
+    /// A search has come to this route, whose conditions the request meets. Does it take the route? A search of which not
+    /// all is known yet may note it and go on.
     #[inline]
-    fn ends_with(&self, _route: usize, _conditions: &[Condition]) -> bool {
+    fn takes(&self, _route: usize, _conditions: &[Condition]) -> bool {
         true
     }
 }

@@ -63,15 +63,15 @@ impl<V: RequestView> RequestView for OpenSearch<'_, V> {
         self.known.is_member(groups) || (self.may_be_member)(groups)
     }
 
-    fn ends_with(&self, route: usize, conditions: &[Condition]) -> bool {
+    fn takes(&self, route: usize, conditions: &[Condition]) -> bool {
         let is_known = |one: &Condition| match one {
             Condition::Groups(groups) => self.known.is_member(groups),
             _ => true,
         };
-        let ends = conditions.iter().all(is_known);
-        if !ends {
+        let takes = conditions.iter().all(is_known);
+        if !takes {
             self.possible.borrow_mut().push(route);
         }
-        ends
+        takes
     }
 }

@@ -45,7 +45,7 @@ impl RouteEnd {
     fn takes(&self, asked: &impl RequestView) -> bool {
         self.conditions.is_empty()
             || self.conditions.iter().all(|one| one.holds(asked))
-                && asked.ends_with(self.route, &self.conditions)
+                && asked.takes(self.route, &self.conditions)
     }
 }
 

@@ -10,13 +10,12 @@ use super::retry_budget::RequestCount;
 use super::server_queue::{self, Joined, Place};
 use super::upstream_state::RequestSlot;
 use super::{ConnectError, OutgoingBody, Purpose, Upstream};
-use crate::client::{Client, spelled};
+use crate::client::Client;
 use crate::clock;
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{UpstreamMetrics, WorkerMetrics};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -92,17 +91,16 @@ impl<B: OutgoingBody> Balancer<B> {
         balancer
     }
 
-    /// Counts a request of the client at `address`, and chooses its server by `key`, where the upstream's rule goes by
-    /// keys.
+    /// Counts a request of `client`, and chooses its server by `key`, where the upstream's rule goes by keys.
     #[inline]
-    pub fn choose(&self, key: Option<u64>, address: Option<IpAddr>) -> Choice<B> {
+    pub fn choose(&self, key: Option<u64>, client: impl FnOnce() -> Client) -> Choice<B> {
         self.requests.add();
         if self.upstream.state.generation() != self.generation.get() {
             self.refresh();
         }
         if self.may_eject.get() {
             let seen = self.upstream.state.seen.load(Ordering::Relaxed);
-            self.clients.asked(Client::of(address), seen);
+            self.clients.asked(client(), seen);
         }
         let mut choices = self.choices.borrow_mut();
         if choices.are_in_turn()
@@ -163,22 +161,23 @@ impl<B: OutgoingBody> Balancer<B> {
         }
     }
 
-    /// Stands in the queue for a request of the client at `address`.
+    /// Stands in the queue for a request of `client`.
     #[cold]
     #[inline(never)]
-    pub fn wait(&self, address: Option<IpAddr>) -> Waiting {
+    pub fn wait(&self, client: Client) -> Waiting {
         let (name, state) = (&self.upstream.name, &self.upstream.state);
         let most = self.upstream.rules.queue.max as usize;
-        let client = Some(Client::of(address));
-        match state.queue.join(most, client, || RequestSlot::any(state)) {
+        match state
+            .queue
+            .join(most, Some(client), || RequestSlot::any(state))
+        {
             Joined::Free(slot) => Waiting::Free(slot),
             Joined::Waits(place) => Waiting::Waits(place),
             Joined::Full => Waiting::Full,
             Joined::FullOfClient => {
                 if let Some(more) = ONE_CLIENT.pass() {
                     tracing::warn!(
-                        "upstream {name}: client {} has its half of the queue, {} of {most} places: its further requests get 503{more}",
-                        spelled(address),
+                        "upstream {name}: client {client} has its half of the queue, {} of {most} places: its further requests get 503{more}",
                         server_queue::share(most)
                     );
                 }
@@ -277,7 +276,7 @@ impl<B: OutgoingBody> Balancer<B> {
     }
 
     /// A request to `endpoint` that began at `began` has been answered with `status`; in gRPC perhaps that the service
-    /// `is_unavailable`. It was of the client at `address`.
+    /// `is_unavailable`. It was of `client`.
     #[inline]
     pub fn answered(
         &self,
@@ -285,16 +284,14 @@ impl<B: OutgoingBody> Balancer<B> {
         status: u16,
         is_unavailable: bool,
         began: Instant,
-        address: Option<IpAddr>,
+        client: impl FnOnce() -> Client,
     ) {
         endpoint.metrics.answered(status);
         if matches!(status, 502..=504) {
-            let client = Client::of(address);
-            return self.failed(endpoint, &status.to_string(), began, Some(client));
+            return self.failed(endpoint, &status.to_string(), began, Some(client()));
         }
         if is_unavailable {
-            let client = Client::of(address);
-            return self.failed(endpoint, "grpc-status 14", began, Some(client));
+            return self.failed(endpoint, "grpc-status 14", began, Some(client()));
         }
         let ejection = &endpoint.member.state.health.ejection;
         ejection.succeeded(|| uptime_at(began));

@@ -19,6 +19,8 @@ mod head_bound;
 mod held_body;
 pub mod http1;
 mod http2;
+#[cfg(test)]
+pub(crate) use http2::connection::STREAM_WINDOW;
 mod keep_alive;
 pub mod keeper;
 mod least_requests;

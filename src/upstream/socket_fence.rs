@@ -7,6 +7,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::net::UnixStream;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+/// Looks of one bound at a time, over all workers. A look at a disk that is away may never end; the next ones then wait as
+/// long as they may wait for a connection, and those of other files do not.
+const LOOKS: usize = 8;
 
 /// Which places of sockets are within reach. Two bounds are equal when their texts are.
 #[derive(Clone)]
@@ -14,6 +20,7 @@ pub struct SocketFence {
     /// The bound in full.
     text: Arc<str>,
     holds: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
+    looks: Arc<Semaphore>,
 }
 
 impl SocketFence {
@@ -25,12 +32,21 @@ impl SocketFence {
         Self {
             text: text.into(),
             holds: Arc::new(holds),
+            looks: Arc::new(Semaphore::new(LOOKS)),
         }
     }
 
-    /// Connects to the socket at `path`, if the place to which it leads is within reach.
+    /// Connects to the socket at `path`, if the place to which it leads is within reach. The disk may be slow or away, so
+    /// that a thread of its own looks there, and not that of the worker.
     pub(super) async fn connect(&self, path: &Path) -> io::Result<UnixStream> {
-        let socket = PlacedSocket::open(path)?;
+        let looks = Arc::clone(&self.looks);
+        let turn = looks.acquire_owned().await.map_err(io::Error::other)?;
+        let path = path.to_owned();
+        let looked = spawn_blocking(move || {
+            let _turn = turn;
+            PlacedSocket::open(&path)
+        });
+        let socket = looked.await.map_err(io::Error::other)??;
         if !(self.holds)(&socket.place) {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
@@ -85,7 +101,7 @@ impl PlacedSocket {
             .custom_flags(flags)
             .open(path)?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
-        let place = std::fs::read_link(&path)?;
+        let place = std::fs::read_link(&path).map_err(without_proc)?;
         Ok(Self {
             _held: held,
             path,
@@ -102,6 +118,12 @@ impl PlacedSocket {
             place,
         })
     }
+}
+
+#[cfg(target_os = "linux")]
+fn without_proc(error: io::Error) -> io::Error {
+    let words = format!("where the socket leads cannot be looked up, is /proc mounted? {error}");
+    io::Error::new(error.kind(), words)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Any bytes on the sockets of a running gateway: each connection comes to an end, others are served all the while, nothing
 //! panics, and memory does not grow with what came.
 
-use super::{PROXY_HEADERS, drive};
+use super::{PROXY_HEADERS, ROUNDS, drive, drive_for};
 use crate::support::h2_frames::{
     CONTINUATION, DATA, HEAD, HEADERS, PING, RST_STREAM, SETTINGS, frame,
 };
@@ -14,6 +14,7 @@ use serde_json::json;
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -87,6 +88,32 @@ impl Attacked {
         if self.connections.get().is_multiple_of(50) {
             self.is_well();
         }
+    }
+
+    /// Has the gateway read these bytes as its file, and waits until it has. Bytes that say what it knows are not read again.
+    fn read(&self, bytes: &[u8]) {
+        std::fs::write(self.gateway.file(), bytes).unwrap();
+        let before = self.reloads();
+        self.gateway.signal("HUP");
+        let until = Instant::now() + Duration::from_secs(2);
+        while self.reloads() == before && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.connections.set(self.connections.get() + 1);
+        if self.connections.get() == WARM {
+            self.resident.set(resident(self.gateway.pid()));
+        }
+        assert!(!self.gateway.said.text().contains("panicked"));
+    }
+
+    /// The times that the file was read anew, for better or worse.
+    fn reloads(&self) -> u64 {
+        let metrics = self.runtime.block_on(self.gateway.metrics());
+        let counts = metrics
+            .lines()
+            .filter_map(|line| line.strip_prefix("tollgate_config_reloads_total{"));
+        let counts = counts.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok());
+        counts.sum()
     }
 
     fn is_well(&self) {
@@ -213,6 +240,40 @@ fn any_bytes_are_a_hello() {
         let client = authority.trusting();
         let mut wire = client.wire(attacked.address, "api.example.com").await;
         wire.ask(get("/")).await.expect(200);
+    });
+    attacked.ends_unharmed();
+}
+
+/// Files that lead to no other machine: what is mutated is read by a gateway that runs.
+#[test]
+fn any_bytes_are_a_file_that_is_read_anew() {
+    let keys = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/config/jwt/hs.secret");
+    let who = format!(
+        "[jwt]\nkeys = {keys:?}\nalgorithms = \"HS256\"\n[groups.gold]\nby = \"jwt:plan\"\nmembers = [\"gold\", \"old\"]\n"
+    );
+    let limit = "by = [\"ip\", \"header:x-api-key\"]\nmissing = \"refuse\"\nrate = \"100/min\"\nburst = 20\n\
+                 tiers.gold = { rate = \"1000/min\" }";
+    let file = |upstream: &Upstream| {
+        File::to(upstream, &["per-key"])
+            .limit("per-key", limit)
+            .with(&who)
+    };
+    let attacked = Attacked::with(file, false);
+    let good = std::fs::read(attacked.gateway.file()).unwrap();
+    // A read that settles takes its time.
+    drive_for(ROUNDS / 3, std::slice::from_ref(&good), |bytes| {
+        // Patterns could lead through the whole machine.
+        if !bytes.windows(7).any(|window| window == b"include") {
+            attacked.read(bytes);
+        }
+    });
+    attacked.read(&good);
+    attacked.runtime.block_on(async {
+        eventually(PATIENCE, "the good file is in force", async || {
+            let answer = attacked.gateway.get_with("/", &[("X-Api-Key", "a")]).await;
+            answer.status == 200
+        })
+        .await;
     });
     attacked.ends_unharmed();
 }

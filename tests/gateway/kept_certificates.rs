@@ -3,7 +3,7 @@
 use crate::support::tls::Authority;
 use crate::support::{Gateway, Site, free_port, tollgate};
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 /// A site whose authority never answers.
 async fn site(own: &Authority) -> (Site, String) {
@@ -46,9 +46,13 @@ async fn a_pair_that_others_may_have_put_there_is_not_served() {
         assert!(served.is_err(), "{words}");
         let now = fs::metadata(&lax).unwrap().permissions().mode() & 0o777;
         assert_eq!(now, mode, "nothing is taken over");
-        let told = tollgate(gateway.folder(), &["check"]).await.stdout;
+        let check = tollgate(gateway.folder(), &["check"]).await;
+        let told = check.stderr;
+        assert_eq!(check.code, Some(1), "{told}");
         assert!(
-            told.contains(&words) && told.contains("chmod o-w"),
+            told.contains("error[certificate-unreadable]")
+                && told.contains(&words)
+                && told.contains("chmod o-w"),
             "{told}"
         );
     }
@@ -56,9 +60,40 @@ async fn a_pair_that_others_may_have_put_there_is_not_served() {
     let (site, text) = site(&own).await;
     let kept = site.path("certificates/shop.pem");
     fs::write(&kept, format!("{}{}", pair.cert, pair.key)).unwrap();
-    let _gateway = site.start(&text).await;
+    let gateway = site.start(&text).await;
     let served = own.trusting().connect(site.tls(), "shop.example.com").await;
     assert!(served.is_ok());
+    // A group that the gateway is in may write to the folder: it is told.
+    fs::set_permissions(site.path(""), fs::Permissions::from_mode(0o770)).unwrap();
+    let check = tollgate(gateway.folder(), &["check"]).await;
+    assert_eq!(check.code, Some(0), "{}", check.stderr);
+    let words = "note: members of group ";
+    assert!(check.stdout.contains(words), "{}", check.stdout);
+}
+
+/// The attack: a pair behind a link into a folder where anybody may put another one in its place.
+#[tokio::test]
+async fn a_pair_behind_a_link_is_not_served() {
+    let own = Authority::new();
+    let pair = own.server(&["shop.example.com"]);
+    for linked in ["certificates/shop.pem", "certificates"] {
+        let (site, text) = site(&own).await;
+        let planted = site.path("certificates/shop.pem");
+        fs::write(&planted, format!("{}{}", pair.cert, pair.key)).unwrap();
+        let lax = tempfile::tempdir().unwrap();
+        fs::set_permissions(lax.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let (place, behind) = (site.path(linked), lax.path().join("kept"));
+        fs::rename(&place, &behind).unwrap();
+        symlink(&behind, &place).unwrap();
+        let gateway = site.start(&text).await;
+        let words = format!("{} is a symbolic link", place.display());
+        says(&gateway, &words).await;
+        let served = own.trusting().connect(site.tls(), "shop.example.com").await;
+        assert!(served.is_err(), "{words}");
+        let check = tollgate(gateway.folder(), &["check"]).await;
+        assert_eq!(check.code, Some(1), "{}", check.stderr);
+        assert!(check.stderr.contains(&words), "{}", check.stderr);
+    }
 }
 
 /// The attack: opening a pipe waits for ever for somebody who writes to it.
@@ -74,7 +109,8 @@ async fn a_pipe_in_the_folder_stops_nobody() {
         let gateway = site.start(&text).await;
         let words = format!("{} is not a regular file", pipe.display());
         says(&gateway, &words).await;
-        let told = tollgate(gateway.folder(), &["check"]).await.stdout;
-        assert_eq!(told.contains(&words), place != "lock", "{told}");
+        let check = tollgate(gateway.folder(), &["check"]).await;
+        assert_eq!(check.code, Some(1), "{}", check.stderr);
+        assert!(check.stderr.contains(&words), "{}", check.stderr);
     }
 }

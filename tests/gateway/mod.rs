@@ -35,6 +35,7 @@ mod limiting;
 mod listen_addresses;
 mod minimum_rate;
 mod network_faults;
+mod one_address;
 mod ordered_certificates;
 mod outage;
 mod owed_time;

@@ -6,9 +6,14 @@ use tokio::task::JoinSet;
 use tollgate::admission::claimed_fields::{CLAIMED, USERS};
 
 /// Fields that frameworks take for the client's address, or for a setting.
-const ADDRESSES: [&str; 7] = [
+const ADDRESSES: [&str; 12] = [
     "True-Client-IP",
     "CF-Connecting-IP",
+    "X-Appengine-Remote-Addr",
+    "EO-Connecting-IP",
+    "DDG-Connecting-IP",
+    "X-Vercel-Proxied-For",
+    "Fastly-SSL",
     "X-Client-IP",
     "X-Cluster-Client-IP",
     "X-Real-IP",

@@ -1,6 +1,7 @@
 //! The folder, on a disk.
 
 use super::*;
+use std::os::unix::fs::symlink;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -99,6 +100,70 @@ fn a_pair_that_others_may_have_written_is_not_believed() {
     assert!(said.contains("shop.pem: `chmod o-w"), "{said}");
 }
 
+/// A group that may write to the whole volume may write to its files, until the gateway has them for itself again.
+#[test]
+fn the_group_of_a_volume_writes_to_its_files_until_the_start() {
+    let pair = "certificates/shop.pem";
+    for (volume, mounted) in [(false, 0o700), (true, 0o2770)] {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::at(&root.path().join("acme"));
+        drop(folder.lock().unwrap());
+        folder.keep(Part::Certificates, "shop", "a pair").unwrap();
+        for (place, mode) in [("", mounted), ("certificates", mounted), (pair, 0o660)] {
+            let place = folder.path().join(place);
+            fs::set_permissions(place, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let kept = folder.path().join(pair);
+        let read = || folder.read(Part::Certificates, "shop");
+        assert_eq!(read().is_ok(), volume);
+        drop(folder.lock().unwrap());
+        assert_eq!(mode(&kept), if volume { 0o600 } else { 0o660 });
+        match read() {
+            Ok(read) => assert_eq!(read.as_deref(), Some("a pair")),
+            Err(error) => assert!(
+                error.to_string().contains("shop.pem: `chmod g-w"),
+                "{error}"
+            ),
+        }
+    }
+}
+
+/// The attack: whoever may write to the folder behind a link says what is there.
+#[test]
+fn no_link_is_followed_but_that_to_the_folder() {
+    let root = tempfile::tempdir().unwrap();
+    let (real, lax) = (root.path().join("real"), root.path().join("lax"));
+    let folder = Folder::at(&root.path().join("acme"));
+    fs::create_dir(&lax).unwrap();
+    fs::set_permissions(&lax, fs::Permissions::from_mode(0o777)).unwrap();
+    fs::create_dir(&real).unwrap();
+    symlink(&real, folder.path()).unwrap();
+    drop(folder.lock().unwrap());
+    folder.keep(Part::Certificates, "shop", "a pair").unwrap();
+    let read = || folder.read(Part::Certificates, "shop");
+    assert!(read().unwrap().is_some(), "behind the one link");
+    for place in ["certificates/shop.pem", "certificates"] {
+        let place = folder.path().join(place);
+        let behind = lax.join(place.file_name().unwrap());
+        fs::rename(&place, &behind).unwrap();
+        symlink(&behind, &place).unwrap();
+        let error = read().unwrap_err().to_string();
+        let said = format!("{} is a symbolic link", place.display());
+        assert!(error.starts_with(&said), "{error}");
+        assert_eq!(folder.lock().is_ok(), place.ends_with("shop.pem"));
+        fs::remove_file(&place).unwrap();
+        fs::rename(&behind, &place).unwrap();
+    }
+    for place in ["lock", "watch"] {
+        let place = folder.path().join(place);
+        let _ = fs::remove_file(&place);
+        symlink(lax.join("anything"), &place).unwrap();
+        assert!(folder.lock().is_err());
+        fs::remove_file(&place).unwrap();
+    }
+    assert!(!lax.join("anything").exists());
+}
+
 /// Opening a pipe would wait for ever for its other end.
 #[test]
 fn nothing_is_opened_but_regular_files() {
@@ -121,7 +186,7 @@ fn nothing_is_opened_but_regular_files() {
         assert!(folder.all_posted().unwrap().is_empty());
         assert_eq!(folder.watch().is_ok(), place != "watch");
         assert_eq!(folder.is_watched().is_ok(), place != "watch");
-        assert_eq!(folder.lock().is_ok(), place != "lock");
+        assert_eq!(folder.lock().is_ok(), !matches!(place, "lock" | "watch"));
     }
 }
 

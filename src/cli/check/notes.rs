@@ -2,9 +2,12 @@
 
 mod counting;
 mod forged_tokens;
+#[cfg(test)]
+mod one_client;
 pub(super) mod shares;
 mod translators;
 
+use super::orders;
 use crate::config::Compiled;
 use crate::config::outline::time_text;
 use crate::key::{KeyPart, MissingKey, UnknownKey, credential};
@@ -17,7 +20,10 @@ pub(super) fn all(compiled: &Compiled) -> Vec<String> {
     let known = [store(compiled), scope(compiled)].into_iter().flatten();
     let known = known.map(str::to_owned);
     let kept = kept_connections(compiled);
+    let folders = orders::notes(compiled).into_iter();
+    let folders = folders.map(|note| compiled.hide(&note));
     let known = known.chain(kept).chain(translators::all(compiled));
+    let known = known.chain(folders);
     let shares = shares::all(compiled).into_iter();
     let shares = shares.map(|note| compiled.hide(&note));
     known.chain(of_limits(compiled)).chain(shares).collect()

@@ -1,17 +1,19 @@
 //! Certificates that are ordered, and the authorities that they are ordered from, in words and for programs.
 
+use super::CheckTask;
 use crate::acme::{
-    Authority, KeptFailure, OrderOutlook, OrderedIdentity, SharedStorage, Storage, outlook,
-    outlooks_in_store,
+    Authority, KeptFailure, OrderOutlook, OrderedIdentity, SharedStorage, Storage, group_of,
+    outlook, outlooks_in_store, refusal,
 };
 use crate::clock;
-use crate::config::Compiled;
 use crate::config::describe::show_instant;
+use crate::config::{Compiled, Report};
 use crate::store::Backend;
 use crate::store::redis::SharedKeys;
 use crate::telemetry::shown_url;
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// The orders of a file, by the names of their identities.
 pub(super) struct KnownOrders<'a>(HashMap<&'a str, KnownOrder<'a>>);
@@ -71,6 +73,45 @@ fn ask_store(
         let shared = SharedStorage::new(SharedKeys::new(target), &store.prefix);
         outlooks_in_store(orders, &shared, now).await
     })
+}
+
+/// The report where what is kept of an order would not be believed. What a file means, and whether all is well that it
+/// names, depends on it; how it is understood, and how it differs from another one, does not.
+pub(super) fn refused(task: &CheckTask, compiled: &Compiled) -> Option<Report> {
+    if !matches!(task, CheckTask::Meaning | CheckTask::Connect) {
+        return None;
+    }
+    let mut told = HashSet::new();
+    let orders = compiled.orders.iter();
+    let refused = orders.filter_map(|order| Some((&*order.name, refusal(order)?)));
+    let errors: Vec<_> = refused
+        .filter(|(_, why)| told.insert(why.clone()))
+        .map(|(name, why)| compiled.unbelieved(name, why))
+        .collect();
+    if errors.is_empty() {
+        return None;
+    }
+    let all = compiled.whole_report().diagnostics.into_iter();
+    let all = all.chain(errors).collect();
+    Some(Report::new(Arc::clone(&compiled.source), all))
+}
+
+/// Notes on folders of certificates that a group may write to.
+pub(super) fn notes(compiled: &Compiled) -> Vec<String> {
+    let mut notes = Vec::new();
+    for order in compiled.orders.iter() {
+        let storage = &order.authority.storage;
+        if let Some(group) = group_of(storage) {
+            let note = format!(
+                "members of group {group} may write to {storage}, and to certificates there until the gateway starts: fine for \
+                 the `fsGroup` of a volume, which the gateway must be in"
+            );
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    notes
 }
 
 /// A line for each authority that something is ordered from, in the order of the identities.

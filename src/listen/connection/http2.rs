@@ -23,10 +23,12 @@ use tokio::time::sleep_until;
 /// Most bytes in a head that h2 hands over; the gateway refuses a head beyond its own bound. h2 counts 32 bytes for each
 /// piece of a cookie, which the gateway joins before it counts: thousands of pieces come as far as the gateway's own answer,
 /// whose line has host and user agent.
-const MOST_SEEN: u32 = 256 * 1024;
+pub(crate) const MOST_SEEN: u32 = 256 * 1024;
 /// The bytes of a request's body that may wait here for its server. With the piece in hand, and what allocations round up, an
 /// upload takes less than 128 KiB of memory.
-const STREAM_WINDOW: u32 = 48 * 1024;
+pub(crate) const STREAM_WINDOW: u32 = 48 * 1024;
+/// The bytes of an answer that may wait here for its client: as many as hyper lets wait where nothing is said.
+pub(crate) const MOST_UNTAKEN: usize = 400 * 1024;
 /// The time in which a client without a request under way may close its side, at most a quarter of the time for which
 /// connections are kept, which it ends.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -34,7 +36,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// answer, where it awaits nothing.
 const NEXT: Duration = Duration::from_millis(250);
 /// Most requests at once on one connection.
-const MOST_STREAMS: u32 = 128;
+pub(crate) const MOST_STREAMS: u32 = 128;
 
 /// Causes for which a connection takes no more requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +68,7 @@ pub(super) async fn serve<A: Handler>(session: &Session<'_, A>, stream: Stream) 
         .max_concurrent_streams(MOST_STREAMS)
         .max_header_list_size(MOST_SEEN)
         .initial_stream_window_size(STREAM_WINDOW)
+        .max_send_buf_size(MOST_UNTAKEN)
         .initial_connection_window_size(1024 * 1024)
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20))

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// The most bytes that are written of any text from outside.
-pub(super) const LONGEST: usize = 1024;
+pub(crate) const LONGEST: usize = 1024;
 
 /// The mark of a cut text.
 const CUT: &[u8] = b"...";

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// Refused requests of one client that are a line each, in a second of one worker.
-pub(super) const LINES_A_SECOND: u32 = 100;
+pub(crate) const LINES_A_SECOND: u32 = 100;
 
 /// Clients watched at once. Beyond this number each refusal is a line: the refusals of so many clients are no
 /// repetition.

@@ -31,7 +31,7 @@ use tokio::time::{Instant, sleep, timeout};
 /// Streams that one connection carries at once, where its server allows as many.
 const MOST_STREAMS: usize = 100;
 /// The bytes of an answer that may wait here for a slow client. No stream takes another's share.
-const STREAM_WINDOW: u32 = 256 * 1024;
+pub(crate) const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * MOST_STREAMS as u32;
 /// The bytes of a request's body that wait here for the connection, whatever its server's window allows.
 const MOST_UNSENT: usize = 16 * 1024;

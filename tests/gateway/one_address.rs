@@ -1,0 +1,100 @@
+//! One address takes what it can of connections, streams and lines: what is in docs/hardening.md as the most of each holds.
+
+use crate::support::{Feed, File, Gateway, H2, PATIENCE, Upstream, Wire, eventually, get};
+use http::Request;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+const CONNECTIONS: usize = 3;
+/// Streams of a connection, as docs/hardening.md has them.
+const STREAMS: usize = 128;
+/// Lines of a worker and second, with the one that sums up.
+const LINES: usize = 101;
+
+async fn counts(gateway: &Gateway, line: &str) {
+    eventually(PATIENCE, line, async || {
+        gateway.metrics().await.lines().any(|one| one == line)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_address_has_its_connections_with_their_streams_and_no_more() {
+    let upstream = Upstream::silent().await;
+    let file = File::to(&upstream, &[]).server(&format!(
+        "workers = 2\nmax_connections_per_client = {CONNECTIONS}"
+    ));
+    let gateway = Gateway::start(&file).await;
+    let mut asking = JoinSet::new();
+    for n in 1..=CONNECTIONS {
+        let client = H2::to(gateway.address()).await;
+        for _ in 0..STREAMS + 40 {
+            let client = client.clone();
+            asking.spawn(async move {
+                let request = Request::get("http://gateway.test/");
+                let request = request.body(Feed::empty()).unwrap();
+                let _ = client.try_ask(request).await;
+            });
+        }
+        upstream.sees(n * STREAMS).await;
+    }
+    // Those beyond wait at the client, and a connection beyond ends.
+    let mut one_more = Wire::to(gateway.address()).await;
+    let _ = one_more.try_send(get("/")).await;
+    let answer = timeout(PATIENCE, one_more.try_answer()).await;
+    assert!(answer.expect("it ends").is_err(), "one connection too many");
+    let most = CONNECTIONS * STREAMS;
+    counts(&gateway, &format!("tollgate_connections {CONNECTIONS}")).await;
+    counts(
+        &gateway,
+        &format!("tollgate_http_requests_in_flight {most}"),
+    )
+    .await;
+    counts(
+        &gateway,
+        "tollgate_connections_turned_away_total{reason=\"per_client\"} 1",
+    )
+    .await;
+    assert_eq!(upstream.seen(), most);
+}
+
+#[tokio::test]
+async fn one_address_has_its_lines_and_no_more() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["few"])
+        .server("workers = 2")
+        .limit("few", "by = \"everyone\"\nrate = \"1/h\"");
+    let gateway = Gateway::start(&file).await;
+    gateway.get("/").await.expect(200);
+    let begun = std::time::Instant::now();
+    let mut flood = JoinSet::new();
+    for _ in 0..4 {
+        let mut wire = gateway.connect().await;
+        flood.spawn(async move {
+            for _ in 0..400 {
+                wire.ask(get("/")).await.expect(429);
+            }
+        });
+    }
+    flood.join_all().await;
+    // Each second that was begun has its lines, in each worker.
+    let seconds = begun.elapsed().as_secs() as usize + 2;
+    counts(&gateway, "tollgate_http_requests_in_flight 0").await;
+    let told = |lines: &[String]| -> (usize, u64) {
+        let refusals = lines.iter().filter(|line| line.contains("\"status\":429"));
+        let summed = |line: &String| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            line["repeated"].as_u64().unwrap_or(0)
+        };
+        let refusals: Vec<&String> = refusals.collect();
+        let all = refusals.iter().map(|line| 1 + summed(line)).sum();
+        (refusals.len(), all)
+    };
+    eventually(PATIENCE, "each refusal is told", async || {
+        told(&gateway.access.lines()).1 == 1600
+    })
+    .await;
+    let (lines, _) = told(&gateway.access.lines());
+    let most = 2 * LINES * seconds;
+    assert!(lines <= most && lines < 1600, "{lines} of {most}");
+}
