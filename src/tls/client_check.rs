@@ -2,7 +2,7 @@
 
 use super::client_verifier::ClientVerifier;
 use super::named_certificate::NamedCertificates;
-use super::revocation_list::{RevocationList, is_missigned, subject};
+use super::revocation_list::{RevocationList, Revoked, is_missigned, revoked, subject};
 use super::same_name_lists::{ReadList, turns};
 use super::{CertificateFacts, IdentityMistake, PROVIDER, certificates, failure, pem_fault};
 use rustls::RootCertStore;
@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientCertVerifierBuilder, VerifierBuilderError, WebPkiClientVerifier};
 use sha2::{Digest as _, Sha256};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +41,22 @@ pub struct ClientParts {
 }
 
 impl ClientParts {
+    /// Do these lists revoke every certificate that those of `before` revoke, and are they of the same authorities at least?
+    #[must_use]
+    pub fn revokes_all_of(&self, before: &Self) -> bool {
+        if self.crl_pem == before.crl_pem {
+            return true;
+        }
+        let after: HashSet<Revoked> = self.revoked().collect();
+        before.revoked().all(|one| after.contains(&one))
+    }
+
+    fn revoked(&self) -> impl Iterator<Item = Revoked> {
+        let files = self.crl_pem.iter();
+        let lists = files.flat_map(|pem| CertificateRevocationListDer::pem_slice_iter(pem));
+        lists.flatten().flat_map(|list| revoked(&list))
+    }
+
     /// Everything that makes two of them equal.
     pub(super) fn bytes(&self) -> Vec<&[u8]> {
         let verify: &[u8] = match self.verify {
