@@ -1,12 +1,10 @@
 //! Takes over changes of the file while the gateway runs: the whole new file, or the whole old one stays in force.
 //!
 //! Events only tell when to read; the content of every file that the configuration names decides. A change is taken
-//! once two readings a moment apart agree, because a half-written file can be valid without its limits. One that takes away
-//! what restricts waits for a third reading, unless a signal asks for it.
+//! once two readings a moment apart agree, because a half-written file can be valid without its limits. One that takes anything
+//! away waits for a third reading, unless a signal asks for it.
 
 mod folders;
-#[cfg(test)]
-mod settling;
 #[cfg(test)]
 mod tests;
 
@@ -25,7 +23,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 
 /// Two readings this far apart must agree.
 const SETTLE: Duration = Duration::from_millis(50);
-/// A reading that takes away what restricts clients must be the same this much later: a file that is written in two steps
+/// A reading that takes away what was written must be the same this much later: a file that is written in two steps
 /// may be good without its limits in between.
 const SETTLE_LESS: Duration = Duration::from_millis(500);
 /// The time after which the log says that such a reading is still not taken over.
@@ -52,7 +50,7 @@ impl Trigger {
 pub trait ReloadTarget {
     /// Takes a valid file into force.
     fn apply(&mut self, compiled: Compiled) -> impl Future<Output = ()>;
-    /// The first thing that a valid file takes away from what is in force and that restricts clients, in words.
+    /// The first thing that a valid file takes away from what is in force, in words.
     fn takes_away(&self, _: &Compiled) -> Option<String> {
         None
     }
@@ -275,7 +273,7 @@ impl Watcher {
     }
 }
 
-/// What the log hears of a file that takes away what restricts, and is therefore looked at once more.
+/// What the log hears of a file that takes something away, and is therefore looked at once more.
 #[derive(Default)]
 struct LessRestricted {
     since: Option<Instant>,

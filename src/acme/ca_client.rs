@@ -1,6 +1,7 @@
 //! The HTTP client that an authority is spoken to with: a connection for each request, TLS 1.2 or later, and a bound on
 //! all of it.
 
+use crate::telemetry::shown_url;
 use crate::tls::ClientTls;
 use crate::{clock, fetch};
 use bytes::Bytes;
@@ -54,7 +55,7 @@ impl CaClient {
     }
 
     async fn answer(self, request: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, Failing> {
-        let url = request.uri().to_string();
+        let url = shown_url(&request.uri().to_string()).into_owned();
         let exchange = timeout(WITHIN, self.exchange(request)).await;
         let no_answer = || io::Error::from(io::ErrorKind::TimedOut);
         let answer = exchange.map_err(|_| no_answer().into()).flatten();

@@ -2,7 +2,7 @@
 
 use super::authority::ChallengeKind;
 use crate::store::StoreError;
-use crate::telemetry::printable_line;
+use crate::telemetry::{printable_line, without_queries};
 use instant_acme::Problem;
 use std::io;
 use std::time::Duration;
@@ -121,10 +121,12 @@ pub(super) fn is_problem(said: &Problem, problem: &str) -> bool {
     kind.and_then(|kind| kind.strip_prefix("urn:ietf:params:acme:error:")) == Some(problem)
 }
 
-/// Text with words of an authority on one line: it may say anything, and at any length.
+/// Text with words of an authority on one line: it may say anything, and at any length. The queries of URLs, which may
+/// hold secrets of the file, have stars.
 pub(super) fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let text = words.join(" ");
+    let text = without_queries(&text);
     let mut shown: String = text.chars().take(MOST).collect();
     if shown.len() < text.len() {
         shown.push_str("...");
@@ -157,6 +159,10 @@ mod tests {
         assert_eq!(
             words("a\r\n b\t\u{1b}[31m"),
             format!("{said}a b \\u{{1b}}[31m")
+        );
+        assert_eq!(
+            words("https://ca.example/dir?tok=S: it answers 500"),
+            format!("{said}https://ca.example/dir?*** it answers 500")
         );
         let long = words(&"é".repeat(5000));
         assert_eq!(long.chars().count(), MOST + 3);

@@ -1,5 +1,6 @@
 //! One identity's certificate: is it due, and its order from the first word to what is kept of it.
 
+use super::account::account_name;
 use super::accounts::OpenAccounts;
 use super::attempts::Attempts;
 use super::authority::{Authority, OrderedIdentity};
@@ -14,6 +15,7 @@ use super::store_vault::SharedStorage;
 use super::suggestions::Suggestions;
 use super::vault::{OrderRight, Vault};
 use crate::telemetry::metrics::{Metrics, OrderResult};
+use crate::telemetry::shown_url;
 use crate::tls::AuthorityChallenges;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -421,13 +423,17 @@ impl Orders {
     }
 }
 
-/// What is ordered, in words that change when the order does.
+/// What is ordered, in words that change when the order does. They are kept, so that the name of the account stands for a query.
 pub(super) fn order_text(identity: &OrderedIdentity) -> String {
     let authority = &identity.authority;
     let mut hosts: Vec<&str> = identity.hosts.iter().map(String::as_str).collect();
     hosts.sort_unstable();
     let profile = authority.profile.as_deref().unwrap_or_default();
-    format!("{} {profile} {}", authority.directory, hosts.join(" "))
+    let mut directory = shown_url(&authority.directory).into_owned();
+    if directory != authority.directory {
+        directory = format!("{directory} {}", account_name(authority));
+    }
+    format!("{directory} {profile} {}", hosts.join(" "))
 }
 
 /// What is known of the order of `identity` as it is made now, by what was kept.

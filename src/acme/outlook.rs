@@ -11,7 +11,7 @@ use super::schedule::{self, Seconds};
 use super::store_orders::entry_of;
 use super::store_vault::SharedStorage;
 use super::vault::Vault;
-use crate::telemetry::printable_line;
+use crate::telemetry::{printable_line, without_queries};
 use std::io;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -150,7 +150,8 @@ impl OrderOutlook {
             failures: attempts.failures(),
             last_failure: attempts.last_failure().map(|(at, cause)| KeptFailure {
                 at,
-                cause: cause.map(|cause| printable_line(cause).into_owned()),
+                // A gateway of before may have kept the query of a URL.
+                cause: cause.map(|cause| printable_line(&without_queries(cause)).into_owned()),
             }),
             next: Some(attempts.next(now)).filter(|next| *next > now),
             certificate,

@@ -6,6 +6,7 @@ use crate::config::PublishedKeys;
 use crate::fetch;
 use crate::key::key_set::KeySet;
 use crate::telemetry::metrics::{KeyFetch, Metrics};
+use crate::telemetry::shown_url;
 use crate::tls::{self, ClientTls};
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, USER_AGENT};
@@ -83,7 +84,7 @@ impl KeyFollower {
                 if let Err(why) = keys.set.adopt(&followed.keys.set) {
                     tracing::warn!(
                         "the keys of {} cannot be used any more: {why}",
-                        shown(keys.set.url())
+                        shown_url(keys.set.url())
                     );
                 }
                 followed.newest.send_replace(Arc::clone(&keys.set));
@@ -105,7 +106,7 @@ impl KeyFollower {
         }
         let read = self.followed.iter().map(|one| {
             let set = &one.keys.set;
-            (shown(set.url()).to_owned(), set.is_read())
+            (label(set.url()).to_owned(), set.is_read())
         });
         self.metrics.keys_read(read.collect());
         let all_tried = async {
@@ -174,7 +175,7 @@ impl KeyReader {
             Ok((is_new, rest)) => {
                 if is_new || self.failures > 0 {
                     let (_, count) = set.ids();
-                    tracing::info!("keys of tokens were read from {}: {count}", shown(&url));
+                    tracing::info!("keys of tokens were read from {}: {count}", shown_url(&url));
                 }
                 self.failures = 0;
                 let result = if is_new {
@@ -183,7 +184,7 @@ impl KeyReader {
                     KeyFetch::Same
                 };
                 self.metrics.keys_fetched(result);
-                self.metrics.keys_are_read(shown(&url));
+                self.metrics.keys_are_read(label(&url));
                 jittered(rest)
             }
             Err(why) => {
@@ -194,7 +195,7 @@ impl KeyReader {
                     if is_first {
                         tracing::error!(
                             "cannot read the keys of tokens from {}: {why}; what needs a token is answered 503 until they are read",
-                            shown(&url)
+                            shown_url(&url)
                         );
                     }
                     return backed_off(self.failures, LONGEST_UNREAD);
@@ -202,7 +203,7 @@ impl KeyReader {
                 if is_first {
                     tracing::warn!(
                         "cannot read the keys of tokens from {}: {why}; the keys that were read before hold",
-                        shown(&url)
+                        shown_url(&url)
                     );
                 }
                 backed_off(self.failures, LONGEST_READ)
@@ -248,8 +249,8 @@ fn max_age(fields: &HeaderMap) -> Option<Duration> {
     })
 }
 
-/// The URL without its query, which may hold a secret.
-fn shown(url: &str) -> &str {
+/// The URL as a metric has it: without its query, which may hold a secret.
+fn label(url: &str) -> &str {
     url.split('?').next().unwrap_or(url)
 }
 

@@ -67,6 +67,7 @@ impl Compilation<'_> {
             holds: holds(&document.server),
             keep_alive: document.server.kept_alive(),
             names_keep_alive: document.server.names_keep_alive(),
+            written: Arc::clone(&document.written),
         };
         let routed = services.len();
         let (tokens, key_sets) = self.jwt.map(TokenRules::split).unzip();

@@ -52,9 +52,11 @@ use super::masking::Numbering;
 use super::side_files::SideFiles;
 use super::source::{At, Source, Span};
 use super::vocabulary::{Compare, Default::Words as InWords, Key, Table, ValueShape};
+use super::written::Written;
 use fields::Fields;
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use table::Section as _;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
@@ -258,6 +260,8 @@ pub(super) struct Document {
     pub(super) empty: bool,
     /// The place of the counters.
     pub(super) counted: CounterStore,
+    /// What is written, whatever it means.
+    pub(super) written: Arc<Written>,
 }
 
 /// Where counters are, as far as the file says so without its variables.
@@ -364,6 +368,7 @@ pub(super) fn read(beside: &mut SideFiles<'_>) -> Document {
     let alone = document.variables.lone_values();
     let mut root = root;
     document.variables.bare(&mut root, &alone);
+    document.written = Arc::new(Written::of(&root));
     document.fetched = secrets::fetch(&mut root, beside);
     let found = &mut *beside.found;
     document.empty = root.is_empty();

@@ -48,6 +48,7 @@ mod upstreams;
 mod validate;
 mod value;
 pub mod vocabulary;
+mod written;
 
 #[cfg(test)]
 mod complexity;

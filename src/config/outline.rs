@@ -2,6 +2,7 @@
 
 use super::masking::Secrets;
 use super::value::show_span;
+use super::written::Written;
 use crate::key::client_ip::Field;
 use crate::key::{Group, IdentityFields, KeyPart};
 use crate::limit::Limit;
@@ -55,6 +56,8 @@ pub struct Outline {
     pub keep_alive: Duration,
     /// The file names that time, or the one of silence in its place.
     pub names_keep_alive: bool,
+    /// What is written, whatever it means.
+    pub(super) written: Arc<Written>,
 }
 
 /// The settings that are read once, at start. A reload can only report that such a setting has changed.

@@ -16,7 +16,7 @@ use super::vocabulary::{Default, Table, ValueShape};
 use super::{Compiled, document, read, redaction};
 use crate::limit::{Limit, Mode};
 use crate::store;
-use crate::telemetry::shown_url;
+use crate::telemetry::{shown_url, without_queries};
 use ::toml::de::{DeTable, DeValue};
 use sha2::{Digest as _, Sha256};
 use std::cell::OnceCell;
@@ -222,7 +222,7 @@ impl Printer<'_> {
         }
         let text = self.shown_whole(vocabulary, key, value, offset);
         if key == "directory" {
-            return redaction::without_queries(&text);
+            return without_queries(&text).into_owned();
         }
         text
     }

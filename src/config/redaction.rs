@@ -3,6 +3,7 @@
 //! Redaction works on the text, not on the parsed file: a message about a broken line must not show its password either.
 
 use crate::key;
+use crate::telemetry::urls;
 use std::ops::Range;
 
 /// The ends of keys whose values are secret.
@@ -25,11 +26,7 @@ pub(super) fn hidden(text: &str) -> Vec<Range<usize>> {
     found.extend(members(text));
     found.extend(sections(text));
     found.extend(defaults(text));
-    found.extend(
-        queries(text)
-            .into_iter()
-            .filter(|query| is_asked(text, query.start)),
-    );
+    found.extend(queries(text));
     found.sort_by_key(|span| span.start);
     let mut apart: Vec<Range<usize>> = Vec::with_capacity(found.len());
     for span in found.into_iter().filter(|span| !span.is_empty()) {
@@ -56,46 +53,20 @@ pub(super) fn starred(text: &str) -> String {
     out
 }
 
-/// `text` with three stars for the query of each URL.
-pub(super) fn without_queries(text: &str) -> String {
-    let (mut out, mut kept) = (String::with_capacity(text.len()), 0);
-    for query in queries(text) {
-        out.push_str(&text[kept..query.start]);
-        out.push_str("***");
-        kept = query.end;
-    }
-    out + &text[kept..]
-}
-
-/// The queries of URLs, behind their `?`.
+/// The queries of URLs, behind their `?`, but those of redirects: any client is told where these lead.
 fn queries(text: &str) -> Vec<Range<usize>> {
-    let mut found = Vec::new();
-    let mut seen = 0;
-    for (scheme, mark) in text.match_indices("://") {
-        let start = scheme + mark.len();
-        if start < seen {
-            continue;
-        }
-        let rest = &text[start..];
-        let end = rest.find(['"', '\'', ' ', '\t', '\n', '\r']);
-        seen = start + end.unwrap_or(rest.len());
-        if let Some(at) = text[start..seen].find('?')
-            && start + at + 1 < seen
-        {
-            found.push(start + at + 1..seen);
+    let (mut found, mut seen) = (Vec::new(), 0);
+    for url in urls(text) {
+        let before = text[seen..url.start].rsplit(['\n', '\r']).next();
+        let key = before.and_then(|before| before.rsplit_once('='));
+        let leads_clients =
+            key.is_some_and(|(key, _)| matches!(word_before(key), "to" | "redirect"));
+        seen = url.end;
+        if !leads_clients && let Some(at) = text[url.clone()].find('?') {
+            found.push(url.start + at + 1..url.end);
         }
     }
     found
-}
-
-/// Does the URL with a query at `at` stand where the gateway itself asks: in `jwks`, `directory`, or on a line of a list?
-fn is_asked(text: &str, at: usize) -> bool {
-    // A longer line is not looked through for each of its URLs.
-    const NEAR: usize = 1000;
-    let near = &text[text.floor_char_boundary(at.saturating_sub(NEAR))..at];
-    let line = near.rsplit(['\n', '\r']).next().unwrap_or_default();
-    let is_of_list = line.trim_start().starts_with(['"', '\'']);
-    is_of_list || line.contains("jwks") || line.contains("directory")
 }
 
 /// Values of keys that sound like secrets. A value is not searched again, so that time stays linear.
@@ -212,28 +183,17 @@ fn is_address(text: &str) -> bool {
 
 /// The text between `://` and the last `@` of an address.
 fn credentials(text: &str) -> Vec<Range<usize>> {
-    let mut found = Vec::new();
-    let mut seen = 0;
-    for (scheme, mark) in text.match_indices("://") {
-        let start = scheme + mark.len();
-        if start < seen {
-            continue;
+    let of_url = |Range { start, end }| {
+        let rest: &str = &text[start..end];
+        if let Some(at) = rest.rfind('@') {
+            return Some(start..start + at);
         }
-        let rest = &text[start..];
-        let end = rest
-            .find(['"', '\'', ' ', '\t', '\n', '\r'])
-            .unwrap_or(rest.len());
-        if let Some(at) = rest[..end].rfind('@') {
-            found.push(start..start + at);
-        } else if let Some(alone) = rest[..end].strip_prefix(':')
-            && !alone.bytes().all(|byte| byte.is_ascii_digit())
-        {
-            // A password and nothing else: no host begins so, and a port has digits only.
-            found.push(start + 1..start + end);
-        }
-        seen = start + end;
-    }
-    found
+        // A password and nothing else: no host begins so, and a port has digits only.
+        let alone = rest.strip_prefix(':')?;
+        let is_port = alone.bytes().all(|byte| byte.is_ascii_digit());
+        (!is_port).then_some(start + 1..end)
+    };
+    urls(text).filter_map(of_url).collect()
 }
 
 /// Credentials of an address without a scheme: `"user:password@host"`.
@@ -404,6 +364,14 @@ mod tests {
         }
     }
 
+    /// However long the list is that stands on one line.
+    #[test]
+    fn queries_far_behind_their_key_are_starred() {
+        let others = "\"https://id.example/keys\", ".repeat(1000);
+        let text = |query: &str| format!("jwks = [{others}\"https://i/k?{query}\"]");
+        assert_eq!(starred(&text("key=1")), text("*****"));
+    }
+
     #[test]
     fn credentials_are_starred_and_nothing_moves() {
         for (text, shown) in [
@@ -439,6 +407,14 @@ mod tests {
             ),
             ("  \"https://i/k?key=1\",", "  \"https://i/k?*****\","),
             ("to = \"https://i/k?key=1\"", "to = \"https://i/k?key=1\""),
+            (
+                "servers = [\"http://h:1/?key=1\", { url = \"h2c://h?k\" }]",
+                "servers = [\"http://h:1/?*****\", { url = \"h2c://h?*\" }]",
+            ),
+            (
+                "x = \"\"\"\nhttps://i/k?key=1\"\"\"",
+                "x = \"\"\"\nhttps://i/k?*****\"\"\"",
+            ),
             ("listen = \"unix:@front\"", "listen = \"unix:@front\""),
             ("a = \"unix:pw@front\"", "a = \"*******@front\""),
             ("at = \"a@b\" # c:d@e", "at = \"a@b\" # c:d@e"),

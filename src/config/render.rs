@@ -157,9 +157,46 @@ fn snippet(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic) -> Str
     if let Some(note) = &diagnostic.note {
         group = group.element(Level::NOTE.message(printable(note).into_owned()));
     }
-    let text = renderer.render(&[group]);
+    let text = placed(source, diagnostic, renderer.render(&[group]));
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     lines.join("\n")
+}
+
+/// The rendered text with the places of a diagnostic's labels as they are in their files.
+fn placed(source: &Source, diagnostic: &Diagnostic, mut text: String) -> String {
+    let Some(primary) = &diagnostic.primary else {
+        return text;
+    };
+    let mut at = tell_place(source, primary, "--> ", 0, &mut text);
+    let here = primary.span.start;
+    for other in &diagnostic.others {
+        if !source.is_one_place(other.span.start, here) {
+            at = tell_place(source, other, "::: ", at, &mut text);
+        }
+    }
+    text
+}
+
+/// Puts the column in the file where the renderer has told that in the excerpt, whose stars are as long for any secret. Looks
+/// behind `from`, and returns where it stands.
+fn tell_place(
+    source: &Source,
+    label: &Label,
+    arrow: &str,
+    from: usize,
+    text: &mut String,
+) -> usize {
+    let position = source.shown_position(label.span.start);
+    let place = source.place(label.span.start);
+    let place = format!("{}:{}:", printable(&place), position.line);
+    let behind = |what: &str, from: usize| Some(from + text[from..].find(what)? + what.len());
+    let Some(column) = behind(arrow, from).and_then(|arrow| behind(&place, arrow)) else {
+        return from;
+    };
+    let rest = text[column..].trim_start_matches(|one: char| one.is_ascii_digit());
+    let digits = column..text.len() - rest.len();
+    text.replace_range(digits, &position.column.to_string());
+    column
 }
 
 /// The line of a label that stands in another file or option than the mistake itself.
@@ -188,7 +225,7 @@ fn elsewhere<'a>(
 
 /// The place in numbers alone.
 fn bare(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic, primary: &Label) -> String {
-    let position = source.position(primary.span.start);
+    let position = source.shown_position(primary.span.start);
     let message = format!(
         "{} (line {}, column {})",
         diagnostic.message, position.line, position.column
@@ -261,8 +298,8 @@ fn object(source: &Source, diagnostic: &Diagnostic) -> Value {
 
 fn place(source: &Source, label: &Label) -> Map<String, Value> {
     let (start, end) = (
-        source.position(label.span.start),
-        source.position(source.shown_end(&label.span)),
+        source.shown_position(label.span.start),
+        source.shown_end(&label.span),
     );
     let numbers = [
         ("line", start.line),

@@ -372,12 +372,32 @@ impl Source {
         excerpt
     }
 
-    /// The end of `span` for programs: the place of a credential in it, whose length is not shown.
-    pub(super) fn shown_end(&self, span: &Span) -> usize {
+    /// Line and column of a byte as they are told: behind a credential on its line the place of that credential, since the
+    /// column would tell its length.
+    pub(super) fn shown_position(&self, offset: usize) -> Position {
+        self.position(self.shown_place(offset))
+    }
+
+    /// Line and column of the end of `span`, told in the same way.
+    pub(super) fn shown_end(&self, span: &Span) -> Position {
         let first = self.hidden().partition_point(|one| one.end <= span.start);
         let hidden = self.hidden().get(first);
         let hidden = hidden.filter(|one| one.start < span.end);
-        hidden.map_or(span.end, |one| one.start.max(span.start))
+        let end = hidden.map_or(span.end, |one| one.start.max(span.start));
+        self.shown_position(end)
+    }
+
+    /// The byte at `offset`, or the first credential in front of it on its line.
+    fn shown_place(&self, offset: usize) -> usize {
+        let part = self.part(offset);
+        let line = match part.set {
+            Some(_) => part.span.start,
+            None => self.lines[self.line(self.floor(offset))],
+        };
+        let first = self.hidden().partition_point(|one| one.end <= line);
+        let hidden = self.hidden().get(first);
+        let hidden = hidden.filter(|one| one.start < offset);
+        hidden.map_or(offset, |one| one.start.max(line))
     }
 
     /// Line and column of a byte.

@@ -2,6 +2,7 @@
 //! text and returns the value, or an error with a text to write instead.
 
 mod acme;
+mod amount;
 mod balance;
 mod byte_rate;
 mod condition;
@@ -21,6 +22,7 @@ mod tls;
 mod zone;
 
 pub(super) use acme::{directory, mail_address};
+pub(super) use amount::is_amount;
 pub(super) use balance::{Balance, balance, probe_host, probe_path, share, statuses};
 pub(super) use byte_rate::byte_rate;
 pub(super) use condition::{condition_field, condition_parameter, condition_value};

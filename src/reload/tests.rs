@@ -1,5 +1,7 @@
 //! Real files in a real folder, changed in every way that editors and orchestrators know.
 
+mod settling;
+
 use super::*;
 use crate::config::diff::{Outline, taken_away};
 use std::fs;

@@ -6,10 +6,10 @@ pub mod h2_words;
 pub mod log;
 pub mod metrics;
 mod printable;
+mod urls;
 
-pub use printable::{
-    excerpt, printable, printable_in_place, printable_json, printable_line, shown_url,
-};
+pub use printable::{excerpt, printable, printable_in_place, printable_json, printable_line};
+pub use urls::{queries, shown_url, urls, without_queries};
 
 /// The extent and the form of the logs. Read once, at start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

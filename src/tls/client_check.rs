@@ -2,7 +2,9 @@
 
 use super::client_verifier::ClientVerifier;
 use super::named_certificate::NamedCertificates;
-use super::revocation_list::{Age, RevocationList, by_subject, is_missigned, subject};
+use super::revocation_list::{
+    Age, RevocationList, Revoked, by_subject, is_missigned, revoked, subject,
+};
 use super::same_name_lists::{ReadList, turns};
 use super::{CertificateFacts, IdentityMistake, PROVIDER, certificates, failure, pem_fault};
 use rustls::RootCertStore;
@@ -49,6 +51,22 @@ impl ClientParts {
             digest.update(part);
         }
         digest.finalize().into()
+    }
+
+    /// Do these lists revoke every certificate that those of `before` revoke, and are they of the same authorities at least?
+    #[must_use]
+    pub fn revokes_all_of(&self, before: &Self) -> bool {
+        if self.crl_pem == before.crl_pem {
+            return true;
+        }
+        let after: HashSet<Revoked> = self.revoked().collect();
+        before.revoked().all(|one| after.contains(&one))
+    }
+
+    fn revoked(&self) -> impl Iterator<Item = Revoked> {
+        let files = self.crl_pem.iter();
+        let lists = files.flat_map(|pem| CertificateRevocationListDer::pem_slice_iter(pem));
+        lists.flatten().flat_map(|list| revoked(&list))
     }
 
     /// Everything that makes two of them equal.

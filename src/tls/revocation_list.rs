@@ -98,6 +98,21 @@ pub(super) fn by_subject<'a>(authorities: &'a [CertificateDer<'_>]) -> BySubject
     all
 }
 
+/// An authority and the serial number of a certificate that it has revoked, as bytes; the number is empty for the list itself.
+pub(super) type Revoked = (Vec<u8>, Vec<u8>);
+
+/// The list itself, and every certificate that it revokes.
+pub(super) fn revoked(list: &[u8]) -> Vec<Revoked> {
+    let Ok((_, list)) = CertificateRevocationList::from_der(list) else {
+        return Vec::new();
+    };
+    let issuer = list.issuer().as_raw();
+    let serials = list.iter_revoked_certificates().map(|one| one.raw_serial());
+    let all = std::iter::once(&[][..]).chain(serials);
+    all.map(|serial| (issuer.to_vec(), serial.to_vec()))
+        .collect()
+}
+
 /// Is the list signed by a key that none of the authorities has, though some of them have the name of its issuer? Every client
 /// of that name is refused by it then.
 pub(super) fn is_missigned(list: &[u8], authorities: &BySubject<'_>) -> bool {

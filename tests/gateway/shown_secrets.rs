@@ -1,6 +1,7 @@
 //! What output tells of secrets in URLs and of their length, and what a foreign server's words do to it.
 
-use crate::support::{Connection, Upstream, tollgate};
+use crate::support::tls::Authority;
+use crate::support::{Connection, PATIENCE, Site, Upstream, eventually, free_port, tollgate};
 use std::fs;
 use tempfile::TempDir;
 
@@ -54,6 +55,55 @@ async fn no_output_shows_the_query_of_a_url() {
     }
 }
 
+/// The attack: who reads the log, the folder of certificates or `check` after a failed order.
+#[tokio::test]
+async fn a_failed_order_shows_no_query_of_its_directory() {
+    let own = Authority::new();
+    let site = Site::at(free_port(), free_port()).await;
+    let nowhere = format!("https://127.0.0.1:{}/directory?tok=DIRQUERY", free_port());
+    let shop = "[tls.shop]\nacme = \"test\"\nhosts = [\"shop.example.com\"]\n";
+    let text = site.file(&site.listen(""), &nowhere, &own.path("ca.pem"), shop);
+    let gateway = site.start(&text).await;
+    let failed = |line: &str| line.contains("tls.shop: no certificate: ");
+    gateway.said.line(0, "the order fails", failed).await;
+    let said = gateway.said.text();
+    assert!(said.contains("/directory?***"), "{said}");
+    assert!(!said.contains("DIRQUERY"), "{said}");
+    let kept = site.path("attempts/shop.json");
+    eventually(PATIENCE, "the failure is kept", async || {
+        fs::read_to_string(&kept).is_ok_and(|kept| kept.contains("/directory?***"))
+    })
+    .await;
+    let kept = fs::read_to_string(&kept).unwrap();
+    assert!(!kept.contains("DIRQUERY"), "{kept}");
+    for arguments in [&["check"][..], &["check", "--format", "json"]] {
+        let told = tollgate(gateway.folder(), arguments).await;
+        let told = told.stdout + &told.stderr;
+        assert!(told.contains("/directory?***"), "{told}");
+        assert!(!told.contains("DIRQUERY"), "{told}");
+    }
+}
+
+/// A server has no query, and one that is written may be meant to be a secret.
+#[tokio::test]
+async fn a_mistaken_server_shows_no_query() {
+    let server = REST.replace("127.0.0.1:9", "127.0.0.1:9/?key=SERVERQUERY");
+    for text in [
+        server.clone(),
+        server
+            .replace("\"http", "[\n# one\n{ url = \"http")
+            .replace("QUERY\"", "QUERY\" }]"),
+    ] {
+        let folder = folder(&text);
+        for format in ["human", "json", "sarif", "github"] {
+            let told = tollgate(folder.path(), &["check", "--format", format]).await;
+            let told = told.stdout + &told.stderr;
+            assert!(told.contains("no path or query"), "{told}");
+            assert!(!told.contains("SERVERQUERY"), "{told}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn stars_never_tell_a_length() {
     let mistaken = |secret: &str| {
@@ -73,9 +123,7 @@ async fn stars_never_tell_a_length() {
             text.contains("password") && !text.contains("****"),
             "{text}"
         );
-        // The place of a mistake in its file is named.
-        let drawn = text.lines().filter(|line| !line.contains(" --> "));
-        told.push(drawn.collect::<Vec<_>>().join("\n"));
+        told.push(text.replace(&folder.path().display().to_string(), "."));
     }
     assert_eq!(told[0], told[1]);
 }

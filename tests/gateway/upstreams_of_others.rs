@@ -73,6 +73,36 @@ async fn a_team_reaches_the_operators_servers_by_grant_and_as_nobody_else() {
     assert_eq!(told.matches("[not-granted]").count(), 2, "{told}");
     assert!(told.contains("writes `x-consumer`") && told.contains("for the host `api.example`"));
 
+    // It tells nothing of clients that only a gateway in front may tell, by whatever spelling.
+    for claimed in [
+        "client-cert",
+        "client-cert-chain",
+        "ssl-client-verify",
+        "x-host",
+        "x-original-host",
+        "x-original-url",
+        "x-rewrite-url",
+        "x-original-uri",
+        "x-http-method-override",
+        "x-method-override",
+        "true-client-ip",
+        "x-forwarded-prefix",
+    ] {
+        for change in ["set", "add"] {
+            let forged = format!("request_headers = {{ {change} = {{ {claimed} = \"x\" }} }}\n");
+            let folder = house(&upstream, &granted, &team(&forged));
+            let (code, told) = checked(&folder).await;
+            assert_eq!(code, Some(1), "{forged}");
+            assert_eq!(told.matches("[not-granted]").count(), 1, "{told}");
+            assert!(told.contains(&format!("writes `{claimed}`")), "{told}");
+        }
+    }
+    let forged = "forward_identity = { client-cert = \"{group}\" }\n";
+    let folder = house(&upstream, &granted, &team(forged));
+    let (code, told) = checked(&folder).await;
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("writes `client-cert`"), "{told}");
+
     let own = "request_headers = { set = { x-internal = \"yes\" } }\n";
     let folder = house(&upstream, &granted, &team(own));
     let path = folder.path().join("gateway.toml");

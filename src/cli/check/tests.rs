@@ -159,6 +159,47 @@ fn what_clients_share_is_listed_where_servers_have_bounds() {
     assert!(!text.contains("one client (an address"), "{text}");
 }
 
+/// Not every `concurrency` limit bounds what a client has in flight.
+#[test]
+fn a_limit_that_a_client_gets_around_leaves_nothing_to_others() {
+    let is_bounded = |limit: &str| {
+        let text = format!(
+            "[groups.g]\nby = \"header:x-api-key\"\nmembers = [\"a-long-secret-key\"]\n\
+             [limits.own]\nalgorithm = \"concurrency\"\n{limit}\n\
+             [upstreams.u]\nservers = [{{ url = \"a:1\", max_requests = 4 }}]\n\
+             [routes.r]\nupstream = \"u\"\nlimits = [\"own\"]\n"
+        );
+        let told = checked(&text, Format::Human, false).out;
+        assert!(
+            told.contains("4 places at the servers of upstream u: "),
+            "{told}"
+        );
+        !told.contains("one client may have all places")
+    };
+    for limit in [
+        "by = \"ip\"\nmax = 3",
+        "by = [\"ip\", \"route\"]\nmax = 3",
+        "by = \"header:x-api-key\"\nmissing = \"ip\"\nunknown = \"refuse\"\nmax = 3",
+        "by = \"ip\"\nmax = 1\ntiers.g = { max = 3 }",
+    ] {
+        assert!(is_bounded(limit), "{limit}");
+    }
+    for limit in [
+        "by = \"ip\"\nmax = 4",
+        "by = \"ip\"\nmax = 1\ntiers.g = { max = 4 }",
+        "by = \"ip\"\nmax = 3\nmode = \"shadow\"",
+        "by = \"ip\"\nmax = 3\nexempt = { methods = [\"GET\"] }",
+        "by = \"ip/32,128\"\nmax = 3",
+        "by = \"header:x-a\"\nmissing = \"refuse\"\nmax = 3",
+        "by = \"header:x-api-key\"\nmissing = \"skip\"\nunknown = \"refuse\"\nmax = 3",
+        "by = [\"ip\", \"header:x-a\"]\nmissing = \"refuse\"\nmax = 3",
+        "by = [\"ip\", \"host\"]\nmax = 3",
+        "by = \"everyone\"\nmax = 3",
+    ] {
+        assert!(!is_bounded(limit), "{limit}");
+    }
+}
+
 #[test]
 fn how_limits_count_is_said() {
     let noted = |store: &str, limit: &str| {

@@ -89,9 +89,13 @@ pub fn server_host(host: Option<&ServerHost>) -> String {
     }
 }
 
-/// An upstream as a sentence: `3 servers, least-requests; a server leaves after 3 failed probes, at most 17s, or after 5
-/// failures in a row (3 of one client); one retry, of at most 20 % of requests; at most 100 in flight each, then 100 wait up to 1s (50 of
-/// one client)`.
+/// An upstream as a sentence:
+///
+/// ```text
+/// 3 servers, least-requests; a server leaves after 3 failed probes, at most 17s, or after 5 failures in a row
+/// (3 of one client); one retry, of at most 20 % of requests; at most 100 in flight each, then 100 wait up to 1s
+/// (50 of one client)
+/// ```
 #[must_use]
 pub fn upstream(one: &UpstreamOutline) -> String {
     let (upstream, rules) = (&one.upstream, &one.upstream.rules);
@@ -183,16 +187,12 @@ fn bounds(one: &UpstreamOutline) -> Option<String> {
     })
 }
 
-/// The requests that all servers together take at once in words, where each has a bound.
+/// The requests that all servers together take at once, where each has a bound.
 #[must_use]
-pub fn most_at_once(one: &UpstreamOutline) -> Option<String> {
+pub fn most_at_once(one: &UpstreamOutline) -> Option<u64> {
     let servers = one.upstream.servers.iter();
     let each: Option<Vec<u32>> = servers.map(Server::most_requests).collect();
-    let all = each?.into_iter().map(u64::from).sum::<u64>();
-    Some(match all {
-        1 => "1 place".to_owned(),
-        all => format!("{all} places"),
-    })
+    Some(each?.into_iter().map(u64::from).sum())
 }
 
 /// When a server gets no more requests.

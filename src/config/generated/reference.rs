@@ -52,7 +52,9 @@ value is taken over as any other change is, a changed password by the connection
 
 Every message, log and dump shows stars in place of a secret: `check` with its `--print` and `--diff`, `explain`, the
 start and a reload. Three stars stand for a secret of any length. Numbers behind the stars tell one secret from another: `***` to
-`***2` is a change. The queries of URLs in `jwks` and `directory` are secrets, too. Three things are shown as they are:
+`***2` is a change. The column of a mistake is the one in the file; behind a secret on the same line it is that of the secret,
+whose length it would tell. The queries of URLs in `jwks` and `directory` are secrets, too, and so is that of any URL in a line
+that is shown, but for a redirect's. Three things are shown as they are:
 
 - texts of a request;
 - addresses of servers in the access log, in metrics and in messages about connections;
@@ -61,10 +63,10 @@ start and a reload. Three stars stand for a secret of any length. Numbers behind
 A secret that is written into the file is a warning.
 
 A change of the file is taken over while requests go on, whole or not at all. The new file holds once two readings 50 ms
-apart agree, within a second after the first change. A file that takes away what restricts clients waits for a third
-equal reading, 500 ms later: a limit of `[defaults]`, of a route or of its upstream, a route, `groups` of a route,
-`client_cert` of a route, `client` of an identity, its `verify`, or a file of its lists. It may be half written. SIGHUP takes such a file over without
-the third reading. The old file stays where the new one has a mistake. Links are followed, and a link that is swapped counts
+apart agree, within a second after the first change. A file that takes anything away waits for a third equal reading,
+500 ms later, since it may be half written: a key, a value or an entry of a list that is no more in it, a member that a group's
+file has lost, or a certificate that a revocation list no longer has. Other numbers (`rate`, `max`, times, sizes) and what is
+more than before take nothing away. SIGHUP takes such a file over without the third reading. The old file stays where the new one has a mistake. Links are followed, and a link that is swapped counts
 as a change. SIGHUP asks for a reading at once. New numbers keep a limit's counters. Another algorithm, window or `by`
 has counters of its own. They start afresh, unless counters of an earlier time with the same settings are still held:
 those go on. The log names the case. Keys marked *restart* are read once, at start; a reload names those that have
@@ -97,8 +99,9 @@ configuration stand. The folder of the main file, and each folder above it, is n
 folder share the files in it: a team with secrets needs a folder to itself. The place to which a path leads through all
 links counts. A file that two entries take in, of which one is a table, is an error.
 
-Through an upstream of another file, a route sets no `host` but one that a route of its own file has, and no field that
-`forward_identity` of another file's route writes. What clients send in such a field is removed there.
+Through an upstream of another file, a route sets no `host` but one that a route of its own file has, no field that
+`forward_identity` of another file's route writes, and no field by which gateways tell of a client's address or certificate, or
+of the host, URL or method that it asked for ([the list](who-is-counted.md)). What clients send in such a field is removed there.
 
 ```toml
 include = [

@@ -76,7 +76,7 @@ impl Identities {
             Arc::ptr_eq(&today.identity, &before.identity) && today.kept == before.kept
         };
         let has_changed = !all.iter().zip(&self.all).all(is_same);
-        has_changed.then_some(Self { all })
+        has_changed.then(|| Self::new(all))
     }
 }
 

@@ -29,8 +29,8 @@ fn command(source: &Source, diagnostic: &Diagnostic, out: &mut String) {
     let file = super::file_of(source, diagnostic);
     let _ = write!(out, "::{level} file={}", property(&file));
     if let Some(at) = &diagnostic.primary {
-        let start = source.position(at.span.start);
-        let end = source.position(source.shown_end(&at.span));
+        let start = source.shown_position(at.span.start);
+        let end = source.shown_end(&at.span);
         let _ = write!(out, ",line={},endLine={}", start.line, end.line);
         // Columns of a stretch over several lines mean nothing there.
         if start.line == end.line {

@@ -78,8 +78,8 @@ fn result(source: &Source, diagnostic: &Diagnostic) -> Value {
 }
 
 fn location(source: &Source, label: &Label) -> Value {
-    let start = source.position(label.span.start);
-    let end = source.position(source.shown_end(&label.span));
+    let start = source.shown_position(label.span.start);
+    let end = source.shown_end(&label.span);
     json!({
         "physicalLocation": {
             "artifactLocation": { "uri": uri(&source.place(label.span.start)) },

@@ -8,7 +8,10 @@ use super::super::identity_writers::IdentityWriters;
 use super::super::source::{At, Source};
 use super::super::value::quoted;
 use super::names::WholeFile;
-use crate::key::KeyPart;
+use crate::admission::claimed_fields::{Claim, claim};
+use crate::admission::stripped_fields::asks_for_method;
+use crate::key::{KeyPart, same_field};
+use crate::proxy::forwarded::is_of_proxies;
 use crate::route::{HostPattern, host_key};
 use http::{HeaderName, header};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -156,23 +159,52 @@ fn host(route: &Route, file: usize, bounds: &Bounds<'_>, found: &mut Findings) {
         .help("leave `host` out, or set one that a route of this file has");
 }
 
-/// A route writes no field by which other files' routes name their clients.
+/// A route writes no field by which other files' routes name their clients, and none by which gateways in front tell of the
+/// client's address or certificate, or of what it asked for.
 fn fields(route: &Route, file: usize, bounds: &Bounds<'_>, found: &mut Findings) {
     if let Some(At { value, span }) = route.request_headers.at() {
         for (name, _) in value.set.iter().chain(&value.add) {
-            told(route, &At::new(name, span.clone()), file, bounds, found);
+            let field = At::new(name, span.clone());
+            told(route, &field, file, bounds, found);
+            claimed(route, &field, found);
         }
     }
     for At { value: field, span } in route.forward_identity.entries() {
         if !bounds.writers.writes_as_its_upstreams_file(route, field) {
-            told(
-                route,
-                &At::new(&field.name, span.clone()),
-                file,
-                bounds,
-                found,
-            );
+            let field = At::new(&field.name, span.clone());
+            told(route, &field, file, bounds, found);
+            claimed(route, &field, found);
         }
+    }
+}
+
+/// The field is none that servers take for the word of a gateway.
+fn claimed(route: &Route, field: &At<&HeaderName>, found: &mut Findings) {
+    let Some(what) = claim_of(field.value) else {
+        return;
+    };
+    found
+        .error(
+            Code::NotGranted,
+            format!(
+                "{route} writes `{}` for an upstream of another file",
+                field.value
+            ),
+        )
+        .at(&field.span, format!("servers read {what} there"))
+        .help("leave it out: through an upstream of another file no route writes such a field");
+}
+
+/// What servers read in a field, in whatever spelling they take for it, where only gateways have a right to write it.
+fn claim_of(name: &HeaderName) -> Option<&'static str> {
+    let name = HeaderName::try_from(same_field(name)).ok()?;
+    match claim(name.as_str()) {
+        Some(Claim::Address) => Some("a client's address"),
+        Some(Claim::Certificate) => Some("a client's certificate"),
+        Some(Claim::Origin) => Some("what a client asked for"),
+        None if asks_for_method(name.as_str()) => Some("the method of a request"),
+        None if is_of_proxies(&name) => Some("what a client asked for"),
+        None => None,
     }
 }
 

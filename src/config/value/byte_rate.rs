@@ -66,6 +66,11 @@ fn read(text: &str) -> Result<u64, ValueError> {
         .ok_or_else(|| wrong("at most 1GiB/s"))
 }
 
+/// Does a spelling stand for a number of bytes?
+pub(super) fn is_unit(spelling: &str) -> bool {
+    known(spelling).is_some()
+}
+
 /// The unit that a spelling stands for. Capitals tell bits from bytes, so only the usual capitals are taken.
 fn known(spelling: &str) -> Option<(&'static str, u64)> {
     let usual = match spelling {

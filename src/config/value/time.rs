@@ -65,6 +65,11 @@ fn unit(spelling: &str) -> Option<&'static str> {
     })
 }
 
+/// Does a spelling stand for a unit of time?
+pub(super) fn is_unit(spelling: &str) -> bool {
+    unit(spelling).is_some()
+}
+
 /// The microseconds of a unit; none for a month.
 fn unit_length(unit: &str) -> Option<u64> {
     LENGTHS

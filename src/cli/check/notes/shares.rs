@@ -2,12 +2,13 @@
 
 use crate::config::Compiled;
 use crate::config::describe::upstream::most_at_once;
-use crate::config::outline::UpstreamOutline;
-use crate::key::KeyPart;
+use crate::key::{KeyPart, Mask, MissingKey};
 use crate::limit::{Limit, Rule};
 use crate::listen::dispatch::ConnectionBounds;
 use crate::upstream::server_queue;
 use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// A bound that clients share.
 struct SharedBound {
@@ -19,20 +20,19 @@ struct SharedBound {
 
 /// Notes on servers whose places one client may have all of, and the list of the bounds where there are such servers.
 pub(super) fn all(compiled: &Compiled) -> Vec<String> {
-    let outlines = compiled.outline.upstreams.iter();
-    let bounded: Vec<&UpstreamOutline> =
-        outlines.filter(|one| most_at_once(one).is_some()).collect();
+    let open = open_routes(compiled);
+    let mut bounded = compiled.outline.upstreams.iter();
     let mut notes: Vec<String> = Vec::new();
-    for one in &bounded {
-        if let Some(route) = unbounded_route(compiled, one) {
+    for one in &compiled.outline.upstreams {
+        let name = &one.upstream.name;
+        if let Some(route) = open.get(&**name) {
             notes.push(format!(
-                "one client may have all places at the servers of upstream {}, by route {route}: a `concurrency` limit by client in front leaves some to others",
-                one.upstream.name
+                "one client may have all places at the servers of upstream {name}, by route {route}: a `concurrency` limit by client in front leaves some to others"
             ));
         }
     }
-    if !bounded.is_empty() {
-        let each: Vec<String> = bounds(compiled)
+    if bounded.any(|one| most_at_once(one).is_some()) {
+        let each: Vec<String> = bounds(compiled, &open)
             .into_iter()
             .map(|bound| format!("{}: {}", bound.all, bound.share))
             .collect();
@@ -46,36 +46,63 @@ pub(super) fn all(compiled: &Compiled) -> Vec<String> {
 
 /// The bounds, for programs.
 pub(in crate::cli::check) fn as_json(compiled: &Compiled) -> Value {
-    let each = bounds(compiled).into_iter();
+    let each = bounds(compiled, &open_routes(compiled)).into_iter();
     each.map(|bound| json!({ "all": bound.all, "one_client": bound.share }))
         .collect()
 }
 
-/// The first route to servers with a bound in front of which no limit counts what each client has in flight.
-fn unbounded_route<'c>(compiled: &'c Compiled, one: &UpstreamOutline) -> Option<&'c str> {
+/// Of each upstream whose servers have a bound, the first route on which no limit leaves places there to other clients.
+fn open_routes(compiled: &Compiled) -> HashMap<&str, &str> {
+    let outlines = compiled.outline.upstreams.iter();
+    let places = outlines.filter_map(|one| Some((&*one.upstream.name, most_at_once(one)?)));
+    let places: HashMap<&str, u64> = places.collect();
     let snapshot = &compiled.snapshot;
-    let mut services = snapshot.services.iter().filter(|service| {
-        let upstream = service.upstream.map(|at| &snapshot.upstreams[at].name);
-        upstream == Some(&one.upstream.name)
-    });
-    let open = services.find(|service| !service.limits.iter().any(|limit| is_by_client(limit)));
-    open?.route()
+    let mut open = HashMap::new();
+    for service in &snapshot.services {
+        let upstream = service.upstream.map(|at| &*snapshot.upstreams[at].name);
+        let Some((name, places)) = upstream.and_then(|name| places.get_key_value(name)) else {
+            continue;
+        };
+        let leaves_some =
+            |limit: &Arc<Limit>| bounds_each_client(limit) && most_of(limit) < *places;
+        if let Some(route) = service.route()
+            && !open.contains_key(name)
+            && !service.limits.iter().any(leaves_some)
+        {
+            open.insert(*name, route);
+        }
+    }
+    open
 }
 
-/// Does the limit bound what a client has in flight?
-fn is_by_client(limit: &Limit) -> bool {
-    let tells_clients = |part: &KeyPart| {
-        !matches!(
-            part,
-            KeyPart::Method | KeyPart::Host | KeyPart::Route | KeyPart::Path(_)
-        )
+/// Does the limit bound what any client has in flight? It holds for every request, and a client has one key, which is not of
+/// its own making.
+fn bounds_each_client(limit: &Limit) -> bool {
+    let by = &limit.by;
+    let is_known = by.unknown.is_some();
+    let is_of_one_client = |part: &KeyPart| match part {
+        KeyPart::Ip(mask) => mask.v6 <= Mask::DEFAULT.v6,
+        KeyPart::Jwt { .. } | KeyPart::TlsSubject | KeyPart::TlsFingerprint => true,
+        KeyPart::Header { .. } | KeyPart::Cookie(_) | KeyPart::Query { .. } => is_known,
+        KeyPart::Method | KeyPart::Host | KeyPart::Route | KeyPart::Path(_) => false,
     };
+    // A part that a client chooses gives it as many keys as it chooses; those of the name of a route are few.
+    let mut others = by.parts.iter().filter(|part| **part != KeyPart::Route);
     limit.mode.decides()
         && matches!(limit.rule, Rule::Concurrency(_))
-        && limit.by.parts.iter().any(tells_clients)
+        && limit.exempt.is_none()
+        && by.parts.iter().any(is_of_one_client)
+        && others.all(is_of_one_client)
+        && !(by.missing == MissingKey::Skip && by.can_be_absent())
 }
 
-fn bounds(compiled: &Compiled) -> Vec<SharedBound> {
+/// The most that a client may have in flight by the limit, in whatever tier.
+fn most_of(limit: &Limit) -> u64 {
+    let tiers = limit.tiers.iter().map(|tier| tier.limit.quota);
+    tiers.fold(limit.quota, u64::max)
+}
+
+fn bounds(compiled: &Compiled, open: &HashMap<&str, &str>) -> Vec<SharedBound> {
     let listen = &compiled.boot.listen;
     let connections = ConnectionBounds {
         most: listen.max_connections,
@@ -108,9 +135,14 @@ fn bounds(compiled: &Compiled) -> Vec<SharedBound> {
                 share: server_queue::share(queue).to_string(),
             });
         }
-        let share = match unbounded_route(compiled, one) {
-            Some(_) => "all of them, since no `concurrency` limit by client is in front",
-            None => "what `concurrency` limits leave it",
+        let share = if open.contains_key(&**name) {
+            "all of them, since no `concurrency` limit by client is in front"
+        } else {
+            "what `concurrency` limits leave it"
+        };
+        let places = match places {
+            1 => "1 place".to_owned(),
+            many => format!("{many} places"),
         };
         all.push(SharedBound {
             all: format!("{places} at the servers of upstream {name}"),
