@@ -53,7 +53,7 @@ pub(super) fn starred(text: &str) -> String {
     out
 }
 
-/// The queries of URLs, behind their `?`, but those of redirects: any client is told where these lead.
+/// The queries of URLs, behind their `?`, but those of redirects: their clients see these.
 fn queries(text: &str) -> Vec<Range<usize>> {
     let (mut found, mut seen) = (Vec::new(), 0);
     for url in urls(text) {

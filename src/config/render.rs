@@ -177,7 +177,7 @@ fn placed(source: &Source, diagnostic: &Diagnostic, mut text: String) -> String 
     text
 }
 
-/// Puts the column in the file where the renderer has told that in the excerpt, whose stars are as long for any secret. Looks
+/// Puts the column in the file where the renderer has written that in the excerpt, whose stars are as long for any secret. Looks
 /// behind `from`, and returns where it stands.
 fn tell_place(
     source: &Source,

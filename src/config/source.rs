@@ -372,13 +372,13 @@ impl Source {
         excerpt
     }
 
-    /// Line and column of a byte as they are told: behind a credential on its line the place of that credential, since the
+    /// Line and column of a byte as they are shown: behind a credential on its line the place of that credential, since the
     /// column would tell its length.
     pub(super) fn shown_position(&self, offset: usize) -> Position {
         self.position(self.shown_place(offset))
     }
 
-    /// Line and column of the end of `span`, told in the same way.
+    /// Line and column of the end of `span`, shown in the same way.
     pub(super) fn shown_end(&self, span: &Span) -> Position {
         let first = self.hidden().partition_point(|one| one.end <= span.start);
         let hidden = self.hidden().get(first);

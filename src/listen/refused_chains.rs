@@ -2,7 +2,7 @@
 //! cryptography, at identities that ask for certificates. A client makes up a chain for nothing, and each costs the gateway
 //! a handshake.
 //!
-//! The places are as many as they are. A client has one of a few, by a hash that nobody outside can tell: a client that is
+//! The places are as many as they are. A client has one of a few, by a hash that no client can tell: a client that is
 //! counted keeps its place for its time, and those that find none are counted together with the others of the same few. So
 //! whoever comes with clients without end pushes nobody out, and none of them goes uncounted.
 
