@@ -13,7 +13,7 @@
 //! ```text
 //! authority        a certification authority, and the identities ordered from it, as the file describes them
 //! vault            where accounts, certificates and failures are kept: a folder or the store
-//! folder           a folder of one's own disk, each file written whole
+//! folder           a folder, each file in it written whole
 //! ownership        may others write to the folder? Then its contents are not trusted
 //! store_vault      the store as the place, for gateways that share it
 //! sealing          each entry of the store is sealed under a secret of the gateways

@@ -27,7 +27,7 @@
 //! channel                 the socket, in clear text or under TLS
 //! encrypted_layer         the layer of TLS over it
 //! connection              HTTP/1.1 or HTTP/2, by the handshake or the first bytes
-//! connection/http1        HTTP/1.1; between two requests there is no state of hyper
+//! connection/http1        HTTP/1.1; a connection at rest has no state of hyper
 //! connection/http2        HTTP/2
 //! socket                  the stream under hyper, watched while hyper does not read
 //! socket/probe            heads, frames and a leaving client, seen in it
