@@ -1,4 +1,26 @@
 //! The running gateway: builds every part from a compiled file, runs them, drains them.
+//!
+//! In: a compiled file. Out: a running gateway, until it has drained.
+//!
+//! ```text
+//! start               builds the parts, stage by stage
+//! banner              the lines printed at the start
+//! sockets             listening sockets: taken over or bound, opened when all is ready, kept for a successor
+//! accepting           connections are accepted on the listeners and on admin's
+//! workers             a thread for each worker, with its share of connections and open files
+//! worker              one worker: its connections, its pools, its way to the store
+//! lifecycle           serves until a signal, hands over, leaves, drains
+//! snapshot_installer  a new file takes effect: its snapshot, with what outlives one
+//! tls_listeners       listeners with TLS: new offers at a reload, ordered certificates as they come
+//! certificates        starts and ends the task that orders certificates
+//! key_sets            keys that issuers publish, read beside requests
+//! handover            starts a successor and has it serve
+//! handover/program    the path and arguments by which it is started
+//! handover/channel    the connection with it, a line each way at a time
+//! handover/bequest    what it gets beside sockets
+//! predecessor         the successor's side
+//! service_manager     systemd hears of each step
+//! ```
 
 mod accepting;
 mod banner;

@@ -4,6 +4,10 @@
 //! server takes one descriptor of it. A request that would need a descriptor is refused early when there is none, and
 //! not half-way by an error of the system. Workers draw from the budget in pieces, so that a request reads only its own
 //! worker's share.
+//!
+//! ```text
+//! departure  a peer that leaves is noticed without a read from its socket
+//! ```
 
 pub mod departure;
 

@@ -3,6 +3,10 @@
 //! Events only tell when to read; the content of every file that the configuration names decides. A change is taken
 //! once two readings a moment apart agree, because a half-written file can be valid without its limits. One that takes anything
 //! away waits for a third reading, unless a signal asks for it.
+//!
+//! ```text
+//! folders  watches the folders that paths lead through
+//! ```
 
 mod folders;
 #[cfg(test)]

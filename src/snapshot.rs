@@ -1,4 +1,10 @@
 //! The snapshot: the compiled whole that a request lives and dies under.
+//!
+//! ```text
+//! changes       fields that a route changes
+//! early_limits  limits before a token is verified
+//! errors        the form of the gateway's own answers
+//! ```
 
 pub mod changes;
 mod early_limits;

@@ -1,4 +1,16 @@
 //! The admin listener: metrics, health and a look at counters, on an address of its own.
+//!
+//! In: a connection to the admin address. Out: metrics, health, counters, upstreams. It is given a trigger for
+//! reloads.
+//!
+//! ```text
+//! server      accepts and serves: few connections, none for long
+//! host_check  the names under which the listener answers
+//! endpoints   the paths: metrics, health, readiness, the store's state
+//! health      is this gateway ready for traffic?
+//! peek        `POST /v1/peek`: the units left on counters, charged nothing
+//! upstreams   `GET /v1/upstreams`: the servers as they are now
+//! ```
 
 mod endpoints;
 mod health;

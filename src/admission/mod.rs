@@ -3,6 +3,23 @@
 //!
 //! The room knows no answers of HTTP: a refusal is a [`RefusalCause`]. `proxy` uses it to admit requests, `replay` to
 //! admit logged ones, and `explain` to report the admission that a request would get.
+//!
+//! In: a request, its route and its client. Out: admitted, delayed or refused, with the charges that may go back.
+//!
+//! ```text
+//! stripped_fields        fields that are gone before anything reads them: strangers' addresses, other methods, odd
+//!                        names
+//! claimed_fields         the list of fields that strangers may not send
+//! claimed_fields/filter  a quick look that passes nearly all other fields
+//! dropped_names          the log's lines about fields dropped for their names
+//! plan                   which limits are asked, each with its key, and what the request lacks that one demands
+//! destination            host, path parameters and query, as limits may count them
+//! request_cost           what the request costs each limit, and the id by which it repeats another
+//! refusal_cause          why limits turn a request away; its status is in `proxy/error`
+//! report                 what each limit charged, granted and has left
+//! held_requests          how many requests wait, in all and of each client
+//! open_charges           charges that the request's end may change, and which of them come back then
+//! ```
 
 pub mod claimed_fields;
 pub mod destination;

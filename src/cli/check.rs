@@ -1,5 +1,20 @@
 //! `tollgate check`: is the file right, and what does it mean? Nothing is started, and no server is asked but with `--connect`; what the
 //! store keeps of ordered certificates is read.
+//!
+//! Its parts:
+//!
+//! ```text
+//! identities           identities and the listeners that offer them
+//! orders               certificates that are ordered, and from which authority
+//! connectivity         `--connect`: the store and the servers are each probed once
+//! cluster_slots        calls for each route of a cluster, and slots that are hot
+//! notes                what the limits mean together
+//! notes/counting       how limits count
+//! notes/shares         bounds that all clients share, and the part that one client has
+//! notes/forged_tokens  routes for which a forged token is verified
+//! notes/one_client     what one client may cost at most: the table in docs/hardening.md
+//! notes/translators    networks that contain a translator's of NAT64
+//! ```
 
 mod cluster_slots;
 mod connectivity;

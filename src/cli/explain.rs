@@ -1,4 +1,22 @@
 //! `tollgate explain`: the meaning of a diagnostic's code, or what would become of a request.
+//!
+//! Its parts, in the order of a request:
+//!
+//! ```text
+//! request          the explanation of a request, worked out with the gateway's own parts
+//! port             the port that the request names
+//! arrival          the listener by which it comes
+//! handshake        the identity that its client gets, and whether its host may be served
+//! stripped_fields  fields that are dropped before anything reads them
+//! candidates       routes that nearly took it
+//! server_choice    the server that it goes to, where a key chooses
+//! counters         `--live`: counters as they stand in the running gateway
+//! outlook          how the request ends
+//! explanation      the data of it all, shown by `text` and `json`
+//! masking          stars for the secrets of the file
+//! text             the explanation for people
+//! json             the explanation for programs
+//! ```
 
 mod arrival;
 mod candidates;

@@ -1,4 +1,14 @@
 //! The command line: arguments to commands, outcomes to exit codes.
+//!
+//! In: arguments. Out: an exit code, and a report in text or JSON.
+//!
+//! ```text
+//! run           `tollgate run`: a file, or one made of flags
+//! check         `tollgate check`: is the file right, and what does it mean?
+//! explain       `tollgate explain`: a diagnostic's meaning, or what would become of a request
+//! simulate      `tollgate simulate`: a logged trace through the limits of a file
+//! admin_client  the client of a gateway's admin listener
+//! ```
 
 mod admin_client;
 pub mod check;

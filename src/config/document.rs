@@ -1,6 +1,48 @@
 //! The file as it is written: every key with its place, unknown keys refused, values read, nothing decided.
 //!
 //! The tree is walked by hand rather than deserialized, so that one run finds every mistake, each with its place.
+//!
+//! In: the tree of a text. Out: a document. A key is declared once, in the file of its table: `diff`, `print`, the
+//! reference and the schema read the same blocks.
+//!
+//! ```text
+//! table                  `table!`: a table of the file, a block for each key
+//! syntax                 errors of TOML
+//! include                `include`: other files
+//! include/entry          one entry, with its grants and bounds
+//! set_values             values that `--set` replaces
+//! variables              `${VAR}` in texts
+//! variables/bare_values  variables that give numbers, `true` or `false`
+//! variables/secret       variables that give secrets
+//! variables/masking      stars where a variable stood
+//! secrets                secrets in files and variables, read before the tree
+//! fields                 the keys of one table, each read once by name and type
+//! form                   the forms of values: reader, message, schema
+//! words                  types whose values are words of the file
+//! written_value          what a written value is called in messages
+//! unknown_table          unknown tables, and the name that was meant
+//! misplaced              keys in a table that does not have them
+//! warning_filter         `ignore_warnings`
+//! server                 `[server]`, `[log]`, `[admin]`, `[response]`, `[defaults]`
+//! listen                 an entry of `listen`
+//! store                  `[store]`
+//! jwt                    `[jwt]`
+//! group                  `[groups.NAME]`
+//! tls                    `[tls.NAME]`
+//! acme                   `[acme.NAME]`
+//! limit                  `[limits.NAME]`
+//! limit/rate             its `rate`
+//! limit/cost             its `cost`
+//! limit/tier             its `tiers`
+//! limit/comparison       how its keys are compared
+//! upstream               `[upstreams.NAME]`
+//! balance                keys about the choice of a server
+//! server_health          keys about probes, ejection and retries
+//! route                  `[routes.NAME]`
+//! route/comparison       how its keys are compared
+//! static_reply           its `redirect` and `respond`
+//! header_changes         its changes of fields
+//! ```
 
 mod acme;
 mod balance;

@@ -4,6 +4,21 @@
 //! At the start a file that cannot be used is an error. At a reload the identity of before stays in force, so that a
 //! certificate that is being renewed keeps nothing else from being taken over. Never does an identity ask less of its
 //! clients than before because a file is broken.
+//!
+//! Its parts:
+//!
+//! ```text
+//! written           an identity as it is written
+//! pem_files         the contents of its files, and what is wrong with them
+//! chain             certificates in the chain that signed nothing
+//! certificate_life  warnings of a life that ends soon
+//! revocation        revocation lists that refuse everyone
+//! loaded            an identity made of its files, or kept as it was before
+//! listeners         the identities of each listener
+//! coverage          hosts without a certificate
+//! demand            routes that are reached past a demand for certificates
+//! client_files      the files that clients are judged by, read again without the configuration
+//! ```
 
 mod certificate_life;
 mod chain;

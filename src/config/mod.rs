@@ -1,11 +1,77 @@
 //! The file gateway.toml, from its text to the compiled configuration: read, held against the rules, compiled. Every
 //! mistake is in one report.
 //!
+//! In: the text of gateway.toml. Out: `Boot` (read once) and `Snapshot` (swapped by a reload), or a report of every
+//! mistake.
+//!
 //! ```text
-//! text        source       with line and column for every byte
-//!  → Document document     as written: places kept, unknown keys refused, nothing decided
-//!  → checked  validate     names resolve, numbers can be computed with, nothing contradicts
-//!  → Compiled compile      Boot (read once) and Snapshot (swapped by a reload)
+//! source                 the text, with line and column of every byte
+//! span                   places in it, and values with their places
+//! files                  the files that were read, with their fingerprints
+//! set                    `--set`: a value in place of one of the file
+//! quick_start            `run --to`: a file made of flags
+//! environment            variables, from the process and from environment files
+//! vocabulary             the declaration of a key: name, form, default, meaning, example
+//! document               the file as it is written: places kept, unknown keys refused, nothing decided
+//! value                  values as people write them
+//! suggest                the nearest known name to a misspelt one
+//! secret                 places of secrets: a file or a variable
+//! side_files             files that the file names, read and watched as it is: members, keys, certificates,
+//!                        templates, secrets
+//! grant                  what an entry of `include` permits its files
+//! grant/refusal          refusals, with the entry that would permit more
+//! written                all that is written, as digests: what a new file takes away is found by it
+//! identity_writers       fields that tell servers about clients, and the routes that must leave those of other files
+//! validate               rules across tables
+//! probe_request          a request that a route would take, made up to see which others would
+//! limits                 a limit as written → limits that count
+//! limits/rates           rates of one limit beside each other
+//! limits/rules           rates → the rules that count
+//! limits/tiers           other numbers for groups
+//! limits/contradictions  keys of a limit that contradict each other
+//! leases                 the terms of leases, in numbers
+//! groups                 groups with their members, read and digested
+//! jwt                    the rules that verify tokens
+//! jwt/claims             claims that limits need, in a file without `[jwt]`
+//! jwt/published          URLs at which issuers publish keys
+//! error_bodies           bodies of the gateway's own answers
+//! upstreams              upstreams as written → upstreams
+//! store                  `[store]` as written → settings of connections
+//! identities             certificates and keys → identities for handshakes; those in use stay where a file is broken
+//!                        at a reload
+//! authorities            authorities that certificates are ordered from
+//! boot                   settings that are read once
+//! compile                a document without errors → `Boot` and `Snapshot`
+//! asked_store            warnings that only a probe of the store finds
+//! diagnostic             one mistake: its code, places and help
+//! report                 all mistakes, in the order of the file
+//! render                 the report as text and as JSON
+//! render/github          the report beside the lines, on GitHub
+//! render/sarif           the report for code scanning
+//! pages                  the page of each diagnostic's code
+//! redaction              stars for credentials in one line that is shown
+//! masking                stars for secrets in every text about the file
+//! outline                a compiled file, made to be compared
+//! describe               limits in words and numbers
+//! describe/amount        how much a limit admits, also at the edges of windows
+//! describe/upstream      upstreams in words
+//! diff                   two readings compared, in words
+//! diff/limits            changed limits, and their effect on counters
+//! diff/groups            how many members came and left
+//! diff/identities        changed identities and offers
+//! diff/store             the store's address and credentials
+//! diff/taken_away        does a new file take anything away?
+//! print                  the file as it is understood
+//! print/toml             values as TOML
+//! generated              pages made from the declarations of keys and codes
+//! generated/reference    docs/configuration.md
+//! generated/schema       the JSON Schema for editors
+//! fixtures               a test: files that are good, files that are not
+//! complexity             a test: the work grows with a file's length and no faster
+//! complexity/lists       a file for each list
+//! fuzz                   the entry of the fuzzer
+//! files/fence            which files an included file may read
+//! files/glob             patterns of paths
 //! ```
 
 mod asked_store;

@@ -1,4 +1,31 @@
 //! Rules across tables: names resolve, every table has an effect, no two routes claim the same request.
+//!
+//! In: a document. Out: diagnostics. Its rules, by subject:
+//!
+//! ```text
+//! names                   every name that is used is defined, and every defined one is used
+//! listeners               entries of `listen`: their files, and what they expect
+//! listen_addresses        two sockets for one address, upstreams that are this gateway
+//! listen_addresses/place  where the gateway listens, arranged for that question
+//! identities              identities, and the listeners that offer them
+//! authorities             identities that are ordered, and their authorities
+//! unasked_certificates    limits by certificates, in a file that asks for none
+//! store                   settings that contradict the store's address
+//! redis                   settings of Redis in a file without one
+//! groups                  every group is defined and used
+//! unreachable             settings that no request reaches
+//! routes                  two rules of equal rank for one request
+//! case_bypass             a path in another case that reaches laxer limits
+//! rewrites                a route has one end, and its path its parameters
+//! grpc                    calls of gRPC need servers of HTTP/2
+//! stripped_fields         fields that the file reads and the gateway drops
+//! forwarded_identity      `forward_identity` names what is verified
+//! upstreams               no server twice, no settings of TLS without TLS
+//! upstream_rules          rules of upstreams that have no effect
+//! grants                  what included files may claim
+//! granted_upstreams       upstreams of other files
+//! lints                   settings that are allowed and hardly intended
+//! ```
 
 mod authorities;
 mod case_bypass;

@@ -1,5 +1,28 @@
 //! The values of keys as people write them: rates, times, addresses, hosts, paths, parts of a key. Each reader takes the
 //! text and returns the value, or an error with a text to write instead.
+//!
+//! Readers of values, each with the form that a message offers:
+//!
+//! ```text
+//! amount        amounts with units
+//! time          rates and durations
+//! zone          time zones
+//! byte_rate     rates of bytes
+//! net           addresses, networks, hosts, methods
+//! server        servers of an upstream
+//! store         addresses of the store
+//! tls           files of TLS, and names of identities
+//! acme          directories of authorities
+//! path          path patterns
+//! condition     conditions of routes
+//! field_change  fields that routes change
+//! identity      fields that tell servers about clients
+//! key           one part of a key
+//! json_member   a member of a JSON body
+//! balance       values of an upstream's rules
+//! response      values of the gateway's own answers
+//! offers        a test: what a message offers can be read
+//! ```
 
 mod acme;
 mod amount;

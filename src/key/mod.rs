@@ -1,4 +1,33 @@
 //! The key: the name under which one counter is filed (the partition key of the IETF RateLimit draft).
+//!
+//! In: a request's fields, target and connection. Out: a key for each limit, and the facts about the client.
+//!
+//! ```text
+//! client_ip          the client's address: the peer's, or found by a walk through trusted hops
+//! forwarded          reads `Forwarded` from the right
+//! node               reads one hop of it
+//! address            addresses as text
+//! caller             the values for keys, and the known facts about the client
+//! identity_field     fields that tell servers about the client: taken from what the client sends
+//! credential         the one spelling of what stands in `Authorization`
+//! token              which tokens are trusted, and what they claim
+//! key_set            keys that an issuer publishes
+//! key_rules          what keys and tokens must be
+//! group              members, by digests of lists, networks and claims
+//! exemption          requests that a limit does not count
+//! template           writes the key of a request, so that no value imitates another
+//! part               writes one part of it
+//! query              parameters of a query, byte for byte
+//! cookie             cookies, as servers read them
+//! percent            escapes of bytes
+//! digest             digests of long and secret parts
+//! digest_cache       the digests of values that came lately
+//! preflight          a browser's question before its request, on counters of its own
+//! price              a cost that the request states
+//! meter              a cost that the response states
+//! repeat             the id under which a request is repeated
+//! forwarded/grammar  a test: random lines of RFC 7239
+//! ```
 
 pub mod address;
 mod caller;

@@ -2,6 +2,39 @@
 //!
 //! Every algorithm is a pure function of (state, now, cost) in integers. A store keeps the states. It decides all
 //! limits of a request at once, and a request that one limit refuses is charged by none.
+//!
+//! In: (state, now, cost). Out: a verdict and the next state. Integers only: no requests, no async, no Redis.
+//!
+//! ```text
+//! quota             what a limit allows, and when that is there again
+//! rate              N per P, without a fraction lost
+//! check             one limit's decision about one request
+//! bucket            the arithmetic of both buckets: one stored instant
+//! token_bucket      a token bucket
+//! leaky_bucket      a leaky bucket: a queue that lets go at N per P
+//! fixed_window      windows from the first request
+//! clock_window      windows by the clock
+//! calendar          windows of days and months in a time zone
+//! sliding_window    the last P, in parts
+//! sliding_log       the last P, exactly
+//! concurrency       requests in flight
+//! dedupe            a repeat of a charge goes free
+//! verdict           admit, delay or refuse
+//! state             states, changes of states, tickets of refunds
+//! history           how far a bucket has drained since a charge
+//! settlement        a cost that is known afterwards
+//! refund            charges that come back
+//! refund_condition  the events after which they do
+//! lease             the rules that make leases exact
+//! share             what one of several gateways counts alone: a bucket's size gives way, not its rate
+//! tier              other numbers for a group, on counters of its own
+//! kind              a counter's name beside its key
+//! mode              a limit decides, or only counts
+//! on_down           what a limit does while the store is away
+//! policy            key, cost and mode, and the view of operators
+//! response_policy   the view of clients
+//! wire              states and parameters as bytes, for Redis and the scripts
+//! ```
 
 pub mod bucket;
 pub mod calendar;

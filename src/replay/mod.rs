@@ -1,20 +1,51 @@
 //! A replay: the effect that the limits of a file would have had on logged traffic. Routes, keys, questions and
 //! algorithms are the gateway's own; the trace moves the clock.
 //!
+//! In: the lines of a log, and two files. Out: numbers, in text, JSON or SVG.
+//!
 //! ```text
-//! input            lines of a file, of standard input, of gzip
-//! line             a line → a request     (json, apache_format, instant, address: how it is written)
-//! request          the request            (header_fields: its fields)
-//! proxy_formats    lines of other servers (mapping, mapped_names: their JSON, and what --fields explains)
-//! policy_side      a request → its answer (one for the file, one for the file as --set changes it)
-//! route_cache      routes that were found a moment ago
-//! reservations     slots and charges of requests under way, until the trace says that they ended
-//! waiting_requests how many requests wait, for the bounds on that
-//! counters         where a side counts: memory, or Redis through the scripts
-//! decisions        an answer → a line of --decisions
-//! missing_fields   what no line has, though answers depend on it
-//! tally            answers → numbers      (clients, wait_histogram, timeline)
-//! report           numbers → text, JSON or SVG
+//! input                  lines of a file, of standard input, of gzip
+//! line                   a line → a request
+//! line/layout            the layout that lines have in common
+//! line/members           the members of the access log's lines
+//! json                   a cursor over JSON
+//! apache_format          the common and combined log
+//! instant                the instant of a line
+//! address                the client's address in a line
+//! proxy_formats          lines of other servers
+//! proxy_formats/alb      AWS' load balancer
+//! proxy_formats/envoy    Envoy and Istio
+//! proxy_formats/haproxy  HAProxy
+//! proxy_formats/prefix   what another program put in front
+//! mapping                their JSON: which member is which part
+//! mapped_names           finds those members, in one pass
+//! request                the request, from a line of any form
+//! request/format         the forms of lines
+//! request/limits         keys, costs and groups by limit
+//! header_fields          its header fields
+//! fault                  why a line cannot be read
+//! policy_side            a request → its answer: one side for the file, one for the file as `--set` changes it
+//! policy_side/origin     client, host and fields of a line
+//! policy_side/identity   keys and groups that the log names
+//! policy_side/shadow     limits that do not decide
+//! policy_side/outcome    decision → outcome
+//! route_cache            routes that were found a moment ago
+//! counters               where a side counts: memory, or Redis through the scripts
+//! reservations           slots and charges of requests under way
+//! waiting_requests       how many requests wait, for the bounds on that
+//! decisions              an answer → a line of `--decisions`
+//! missing_fields         what no line has, though answers depend on it
+//! tally                  answers → numbers
+//! clients                refusals of each client
+//! sketch                 how many different ones there were
+//! wait_histogram         the waits
+//! timeline               the course over time
+//! report                 numbers → a report
+//! report/text            for people
+//! report/json            for programs
+//! report/plot            drawn in a terminal
+//! report/svg             drawn as SVG
+//! fuzz                   the entry of the fuzzer
 //! ```
 //!
 //! Time never runs back: a line with an earlier `ts` than a line before it counts at the latest `ts` so far. Memory

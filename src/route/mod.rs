@@ -1,4 +1,19 @@
 //! Which rule recognises a request: by host, path, method and conditions, the most specific first.
+//!
+//! In: a host, a path, a method, conditions. Out: a route with its path parameters.
+//!
+//! ```text
+//! host         the one spelling of a host
+//! path         the normal form of a path: what is matched is what is forwarded. Else 400
+//! table        all routes, by host: the most specific one. Else 404
+//! trie         the paths of one host, as a tree
+//! condition    conditions by field, query, scheme and group
+//! open_search  a search before a token is verified
+//! template     a new path from the one that was matched
+//! path_back    the way back, for addresses in answers
+//! clash        two routes that can take one request
+//! containment  does one pattern take all that another takes?
+//! ```
 
 mod clash;
 mod condition;

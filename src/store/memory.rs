@@ -2,6 +2,18 @@
 //!
 //! The shards are the only data that workers share under a lock. A decision locks the shards of all its limits in shard
 //! order, for a few hundred nanoseconds, and never across an await.
+//!
+//! In: a question. Out: answers, under the locks of its shards.
+//!
+//! ```text
+//! shard         one shard of counters
+//! shard_limits  the limits with counters in it, each by a number
+//! entry         one counter
+//! packed_key    its name, in few bytes
+//! packed_state  its state, in few bytes
+//! capacity      which limit may add a counter: a part for each, the rest in common
+//! refunds       charges that come back
+//! ```
 
 mod capacity;
 mod entry;

@@ -1,4 +1,33 @@
 //! The home of counters: this process, or Redis, with one meaning.
+//!
+//! In: the checks of one request. Out: an answer for each limit. No requests, no routes.
+//!
+//! ```text
+//! settings                     the file's settings of the store
+//! endpoint                     an address of Redis, shown without credentials
+//! secret                       a text that is presented and never shown
+//! check                        the question: the limits of one request
+//! decider                      the part that answered
+//! answers                      an answer for each limit
+//! decision                     the consequence: the decision, and tickets of charges
+//! shadow                       which limits are charged, where some only count
+//! shared                       limits that all gateways share: refusal cache, leases, Redis, else the fallback
+//! worker_cache                 what one worker knows without a call
+//! invalidation                 changes of counters that end such knowledge
+//! refusal_cache                refusals that still count cost no call
+//! refusal_cache/single_flight  one request asks when a refusal has ended
+//! refusal_cache/rate_beside    the other rates of a list
+//! lease                        permits taken with one call, used by the next requests
+//! lease/key_lease              the lease of one key
+//! lease/grant                  permits of several limits at once
+//! lease/demand                 which keys are busy
+//! memory                       counters in this process
+//! redis                        counters in Redis, one script call for a request
+//! fleet                        the gateways that count together
+//! trials                       what limits need of a server is tried once a gateway
+//! error                        why a store could not decide
+//! reservation                  charges that are not final
+//! ```
 
 mod answers;
 pub mod check;

@@ -1,6 +1,61 @@
 //! Counters in Redis, where all gateways share them: one script call decides all limits of a request.
 //!
 //! The store belongs to one worker and is used by no other: no lock, no thread is woken. Redis' own clock decides.
+//!
+//! In: checks. Out: answers of the scripts. A decision's way first; then the server's health; then clusters.
+//!
+//! ```text
+//! question            the question as bytes
+//! question/packing    the question of one update, in few bytes
+//! script              the scripts of `lua/`, put together
+//! library             the scripts as a library of functions
+//! layout              the names of counters
+//! pending_decision    a decision that a request waits for, in one place until it is answered
+//! call_queue          decisions that wait to be sent
+//! batcher             decisions that gather and go together
+//! lanes               how many lanes of a node are at work
+//! equal_questions     equal questions go as one, with their number
+//! call_window         how many calls are under way at a time
+//! call_timer          the deadlines of calls
+//! connection          a connection that all calls of a worker share
+//! pool                the connections of one worker to one Redis
+//! transport           the stream that a connection runs over
+//! login               what goes first on a connection
+//! reply               the scripts' answers, read strictly
+//! abandonment         a client that leaves during its decision
+//! counter_update      an update that no request waits for
+//! pending_refunds     such updates wait here, also while Redis is away
+//! answered_calls      what a master answered last, for the one that takes its place
+//! suspicion           counters that can be neither read nor written
+//! node                one Redis: its queue, its connections, its health
+//! context             what the nodes of a worker have in common
+//! stats               the work done so far
+//! watch               brings a node up, guards it, brings it up again
+//! health              is Redis asked, or away?
+//! signals             signs of connections to the watch
+//! outage              one line in the log for all workers
+//! probe               a look at a Redis before anything is counted there
+//! trial               is all there that the limits need?
+//! rights              may the user call the commands of the scripts?
+//! eviction            servers that forget counters when memory is full
+//! heartbeat           this gateway lives; how many others do?
+//! shares              how long shares count behind an outage
+//! sentinel            the master's address, from the sentinels
+//! sentinel/news       a sentinel reports another master by itself
+//! succession          the way to another master, which first learns what requests have
+//! replication         a worker that ends during a failover waits for replicas
+//! cluster             counters over the masters of a cluster
+//! cluster/discovery   the map of a cluster, read and read again
+//! cluster/multi_slot  a request over several slots; a refusal in one cancels the others
+//! slot                the slot of a counter
+//! slot_map            the master of each slot
+//! router              one worker's knowledge of that map
+//! redirect            a cluster's redirections
+//! slot_question       one question for each slot
+//! slot_calls          one call for each slot
+//! shared_keys         keys beside the counters, for certificates
+//! cleanup             counters of a replay are removed
+//! ```
 
 mod abandonment;
 mod answered_calls;

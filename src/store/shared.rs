@@ -1,4 +1,17 @@
 //! Limits that all gateways share: counted in Redis, with as few calls as possible.
+//!
+//! The steps are in `decide`; its parts, in their order:
+//!
+//! ```text
+//! early_refusal          a refusal that is known before a token is verified
+//! mixed_scope            limits that this gateway counts alone are charged first
+//! multi_limit            leases, where a request has several limits
+//! lease_call             leases of one limit
+//! slots                  slots that count in this process beside Redis
+//! fallback               each limit does as its `on_down` states
+//! fallback/poisoned_key  a counter's key has another value: the other limits are asked again
+//! charges                charges after the decision: amended or cancelled
+//! ```
 
 mod charges;
 mod early_refusal;

@@ -4,6 +4,17 @@
 //! ms old. The queue to that thread is bounded: when the reader of the log is too slow or gone, lines are dropped and
 //! counted, and requests go on. Each line is one request, except that the refusals of a client beyond a hundred in a
 //! second are summed up (`repeated`, see `refusal_summary`).
+//!
+//! ```text
+//! record           the facts at a request's end
+//! refusal_summary  clients that are refused again and again
+//! json             the line as JSON
+//! text             the line as text
+//! timestamp        its instant
+//! escape           texts from outside, made harmless
+//! line_buffer      one worker's lines
+//! writer           the one thread that writes
+//! ```
 
 mod escape;
 mod json;

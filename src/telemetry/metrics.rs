@@ -7,6 +7,19 @@
 //! each of their servers, and of I identities towards clients I x 20 + 19.
 //! A route, limit or upstream that a reload removes keeps its series until the process ends, because a counter never
 //! goes back.
+//!
+//! ```text
+//! instrument    counts, levels, histograms
+//! label         label values
+//! family        a metric with its samples
+//! worker        the handles that a worker counts with
+//! worker_cells  the counts of one worker
+//! servers       counts about servers
+//! store         counts about the store
+//! process       the system's figures of the process
+//! exposition    all metrics in one list
+//! text_format   the two formats of a scrape
+//! ```
 
 mod exposition;
 mod family;

@@ -1,4 +1,16 @@
 //! The outside view of the gateway: metrics, the access log, the diagnostic log.
+//!
+//! In: plain values. Out: metrics, the access log, the diagnostic log.
+//!
+//! ```text
+//! metrics      cells of each worker, summed at a scrape
+//! access_log   one line a request
+//! log          the gateway's reports about itself
+//! h2_refusals  heads that the HTTP/2 library refuses
+//! h2_words     its debug events, the only report of them
+//! printable    text made safe for a terminal
+//! urls         URLs without what may be secret
+//! ```
 
 pub mod access_log;
 pub mod h2_refusals;

@@ -3,6 +3,35 @@
 //!
 //! A value is compared by a digest of the contents that it was read from, so a reload sees whether the files have
 //! changed.
+//!
+//! In: files of certificates and keys. Out: verifiers and identities, for both sides.
+//!
+//! ```text
+//! pem_fault             what is wrong with a file of certificates or keys
+//! chain_order           the order of certificates in a file
+//! certificate           what stands in a certificate
+//! distinguished_name    its subject as text
+//! roots                 authorities to trust
+//! any_server            trust in any server, by `insecure`
+//! named_certificate     a peer whose certificate a file names itself
+//! identity              an identity towards servers
+//! server_identity       an identity towards clients
+//! identity_mistake      the faults of its parts
+//! served_name           a host that an identity answers for
+//! offer                 the identities of one listener; may a connection serve a host?
+//! offer_in_force        the offer as it is now
+//! client_verifier       how long a client's chain may be, before it is verified
+//! client_check          what an identity asks of clients
+//! revocation_list       one revocation list
+//! same_name_lists       lists of one authority's name with several keys
+//! session               what a handshake has settled
+//! validity              what a client's certificate is worth while its connection lives
+//! entitlement           may the client of a connection go on?
+//! authority_challenges  what an authority finds when it looks
+//! challenge_answer      one answer to it
+//! challenge_lookup      the answer of another gateway or process
+//! failure               the cause of a failed handshake
+//! ```
 
 mod any_server;
 mod authority_challenges;

@@ -1,4 +1,64 @@
 //! Upstreams: named sets of servers to forward to.
+//!
+//! In: the head and body of a request for a server. Out: the answer's, or a failure with its cause. Limits are not
+//! known here.
+//!
+//! ```text
+//! server_url         where a server listens, and what it speaks
+//! server             an entry of `servers`
+//! server_host        the host that servers are asked for
+//! destination        what a connection depends on
+//! upstream_rules     the rules of an upstream
+//! balance_rule       how a server is chosen
+//! retry_rule         which requests may be sent again
+//! ejection           when a failing server gets none for a while
+//! probe_rule         how servers are probed
+//! registry           the states of all upstreams, kept over reloads
+//! upstream_state     one upstream's servers, as all workers know them
+//! server_state       one server, as all workers know it
+//! resolution         names are asked for again and again
+//! balance            the servers as one worker uses them
+//! endpoint           one server as one worker uses it
+//! choice             which server gets a request
+//! rotation           smooth weighted round robin
+//! least_requests     fewest requests in flight
+//! rendezvous         by a key
+//! availability       which servers are available, and what changes that
+//! server_health      what is known of one server
+//! failure_row        failures in a row, and whose they were
+//! recent_clients     which clients ask lately
+//! server_queue       requests that wait for a place at a server
+//! connection_bound   connections to one server, over all workers
+//! open_socket        what an open connection takes
+//! retry_budget       how many requests may be sent again
+//! keeper             beside requests: ejections end, shares grow, servers are probed
+//! probe              one probe
+//! pool               connections that are kept
+//! keep_alive         how long a connection may rest: always shorter than its server keeps it
+//! dial               opens a stream
+//! socket_fence       where sockets of included files' servers may stand
+//! server_tls         TLS towards servers
+//! stream             the bytes between gateway and server
+//! connection         one exchange, read and written by the request that waits
+//! shared_connection  an answer that comes while the request still goes up
+//! owed_time          since when a server owes something
+//! held_body          how long a client holds its body back
+//! head_bound         how large an answer's head may be, over both versions
+//! http1              HTTP/1.1 as a client speaks it
+//! http2              HTTP/2 as a client speaks it
+//! tunnel             an upgrade, by hyper's client
+//! unasked_upgrade    a switch to a protocol that was not asked for
+//! failure            how an upstream fails a request, and its class in metrics and log
+//! fault              why, in words
+//! connect_error      failures before any request is sent
+//! stream_fault       failures of a stream of HTTP/2
+//! offending_line     the line that is to blame
+//! library_words      the HTTP/2 library's messages, in an operator's words
+//! other_protocol     a server that speaks something else, by its first bytes
+//! survey             one look at a server, for `check --connect`
+//! reachability       logged once, and once when it is back
+//! demo               the built-in demo server
+//! ```
 
 mod availability;
 pub mod balance;

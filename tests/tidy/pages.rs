@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use super::grain::folder;
 use super::{assert_none, files, repository};
 
 /// What needs more words stands below the table.
@@ -117,16 +118,20 @@ fn links_between_pages_lead_somewhere() {
     assert_none(&wrong);
 }
 
+fn is_path(word: &str) -> bool {
+    !word.is_empty()
+        && word
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_/".contains(c))
+}
+
 /// What the map calls a file of `src`, as `store/lease`: the beginnings of a request's way, and what stands in backticks.
 fn named_files(map: &str) -> BTreeSet<String> {
     let mut named = BTreeSet::new();
     let mut take = |word: &str| {
         let word = word.trim_end_matches([',', ':', ';', '.', ')']);
         let word = word.trim_start_matches('(');
-        let is_path = word
-            .chars()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_/".contains(c));
-        if is_path && word.contains('/') && !word.ends_with('/') {
+        if is_path(word) && word.contains('/') && !word.ends_with('/') {
             named.insert(word.to_owned());
         }
     };
@@ -153,4 +158,64 @@ fn the_map_leads_to_files_that_are_there() {
         .map(|name| format!("src/README.md: there is no {name}"))
         .collect();
     assert_none(&wrong);
+}
+
+/// The files that the map in a face names, as `src/store/lease`: the first word of each line of its block of text.
+fn mapped_files(face: &str, text: &str) -> Vec<String> {
+    let folder = folder(face);
+    let mut found = Vec::new();
+    let mut is_map = false;
+    for line in text.lines().map_while(|line| line.strip_prefix("//!")) {
+        let line = line.strip_prefix(' ').unwrap_or(line);
+        if line.starts_with("```") {
+            is_map = line == "```text";
+        } else if is_map && !line.starts_with(' ') {
+            let name = line.split(' ').next().unwrap_or_default();
+            if is_path(name) {
+                found.push(format!("{folder}/{name}"));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_faces_name_each_file_and_no_other() {
+    let sources: Vec<(String, String)> = files("src", "rs")
+        .into_iter()
+        .map(|(path, text)| (path.to_str().unwrap().to_owned(), text))
+        .filter(|(path, _)| !path.contains("/tests/") && !path.ends_with("tests.rs"))
+        .collect();
+    let there: BTreeSet<String> = sources.iter().map(|(path, _)| folder(path)).collect();
+    let mut named = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for (face, text) in &sources {
+        for name in mapped_files(face, text) {
+            if !there.contains(&name) {
+                wrong.push(format!("{face}: there is no {name}"));
+            }
+            if !named.insert(name.clone()) {
+                wrong.push(format!("{face}: {name} is on a map already"));
+            }
+        }
+    }
+    // A room, as `src/store`, is on the map of the house.
+    for file in there.iter().filter(|file| file.matches('/').count() > 1) {
+        if !named.contains(file) {
+            wrong.push(format!("{file} is in no face above it"));
+        }
+    }
+    assert!(named.len() > 500, "{} files", named.len());
+    assert_none(&wrong);
+}
+
+/// A page that is read once, before the first change.
+const WORDS_OF_THE_MAP: usize = 1_800;
+
+#[test]
+fn the_map_is_short() {
+    let map = fs::read_to_string(repository().join("src/README.md")).unwrap();
+    let words = map.split_whitespace().count();
+    println!("words of the map: {words} (at most {WORDS_OF_THE_MAP})");
+    assert!(words <= WORDS_OF_THE_MAP, "{words} words");
 }

@@ -2,6 +2,19 @@
 //!
 //! The task that waits for the answer moves the connection on. There is no task and no channel between them. Requests
 //! for another protocol go another way ([`super::tunnel`]).
+//!
+//! ```text
+//! request_head                the head of a request as bytes
+//! request_writer              a request on its way out
+//! whole_request               a request that can go out once more
+//! read_buffers                memory that answers are read into
+//! response_head               the head of an answer
+//! response_head/head_fault    what is wrong with it
+//! response_head/body_framing  where its body ends
+//! chunk_decoder               the chunks of a body
+//! answer_error                how an exchange fails
+//! probe_answer                answers to probes, by the same rules
+//! ```
 
 mod answer_error;
 mod chunk_decoder;

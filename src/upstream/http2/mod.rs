@@ -2,6 +2,17 @@
 //!
 //! A connection is moved on by a task of its worker. The task that waits for an answer moves its own stream on, both
 //! ways, so that a body that has not been begun can still go elsewhere.
+//!
+//! ```text
+//! stream_pool   connections of one worker to one server, opened one at a time
+//! connection    one connection, driven by a task of its own
+//! first_bytes   does the server speak HTTP/2 at all?
+//! ping_pace     how often a server is asked whether it is there
+//! request_head  the head of a request
+//! upload        the way up of a body
+//! send_window   what a connection may send, shared by its uploads
+//! kept_bytes    uploads that wait for the socket
+//! ```
 
 pub(super) mod connection;
 mod first_bytes;
