@@ -101,9 +101,14 @@ impl Failure {
         )
     }
 
-    /// The cause on one line, as the log and `check` show it.
-    pub(super) fn words(&self) -> String {
-        one_line(&self.to_string())
+    /// The cause on one line, as the log and `check` show it. An authority may repeat any part of the URL of its directory,
+    /// whose query may be a secret: its parts have stars wherever they stand.
+    pub(super) fn words(&self, directory: &str) -> String {
+        let mut text = one_line(&self.to_string());
+        for part in secret_parts(directory) {
+            text = text.replace(part, "***");
+        }
+        text
     }
 
     /// Is it this problem of the protocol (RFC 8555, section 6.7)?
@@ -134,6 +139,19 @@ pub(super) fn one_line(text: &str) -> String {
     printable_line(&shown).into_owned()
 }
 
+/// A value of fewer bytes is not looked for by itself: it stands in other words too.
+const SHORTEST: usize = 4;
+
+/// The query of a URL, then its parameters, then their values: the longer before what stands in it.
+fn secret_parts(url: &str) -> Vec<&str> {
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let parameters = || query.split('&');
+    let values = parameters().filter_map(|one| Some(one.split_once('=')?.1));
+    let values = values.filter(|value| value.len() >= SHORTEST);
+    let parts = std::iter::once(query).chain(parameters()).chain(values);
+    parts.filter(|part| !part.is_empty()).collect()
+}
+
 /// What an authority says of a problem, and of each name where it says more.
 pub(super) fn reason(problem: &Problem) -> String {
     let mut text = problem
@@ -154,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_an_authority_says_is_one_bounded_line_that_no_terminal_obeys() {
-        let words = |said: &str| Failure::Unreachable(said.into()).words();
+        let words = |said: &str| Failure::Unreachable(said.into()).words("https://ca.example/dir");
         let said = "the authority does not answer as it should: ";
         assert_eq!(
             words("a\r\n b\t\u{1b}[31m"),
@@ -163,6 +181,11 @@ mod tests {
         assert_eq!(
             words("https://ca.example/dir?tok=S: it answers 500"),
             format!("{said}https://ca.example/dir?*** it answers 500")
+        );
+        let echoed = Failure::Unreachable("dir?tok=SECRET, tok=SECRET or SECRET, not tok".into());
+        assert_eq!(
+            echoed.words("https://ca.example/dir?tok=SECRET&a=1"),
+            format!("{said}dir?***, *** or ***, not tok")
         );
         let long = words(&"é".repeat(5000));
         assert_eq!(long.chars().count(), MOST + 3);

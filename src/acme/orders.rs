@@ -243,7 +243,8 @@ impl Orders {
             }
             Err(failure) if self.is_over() => {
                 // The authority may not have found the answer of a gateway that stops. Its successor orders anew.
-                tracing::info!("tls.{}: the order is given up: {failure}", identity.name);
+                let cause = failure.words(&identity.authority.directory);
+                tracing::info!("tls.{}: the order is given up: {cause}", identity.name);
                 attempts = before;
             }
             Err(failure) => failed = Some(self.failed(identity, vault, &mut attempts, &failure)),
@@ -303,7 +304,7 @@ impl Orders {
         failure: &Failure,
     ) -> String {
         let now = seconds((self.wall)());
-        let cause = failure.words();
+        let cause = failure.words(&identity.authority.directory);
         if failure.is_of_bounds() {
             attempts.held_back(now, &cause);
         } else {
