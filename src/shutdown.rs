@@ -65,6 +65,12 @@ impl Drain {
         self.0.borrow().is_over
     }
 
+    /// Has the gateway begun to leave?
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.0.borrow().is_leaving
+    }
+
     /// Resolves when the gateway begins to leave: with draining, or before it. The future may be dropped and asked for
     /// again.
     pub async fn leaving(&self) {

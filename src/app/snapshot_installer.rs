@@ -27,14 +27,16 @@ pub(super) fn start_reload(
     let trigger = reload::Trigger::default();
     if let Some(file) = file {
         let (drain, tls) = (installer.shared.drain.clone(), Arc::clone(&installer.tls));
+        let leaving = drain.clone();
         let watching = Watcher::new(file, files, identities, trigger.clone()).run(installer);
         tokio::spawn(async move {
             tokio::select! {
                 () = watching => {}
                 // The file may be meant for a successor.
-                () = drain.leaving() => tls.follow_lists().await,
+                () = leaving.leaving() => {}
             }
         });
+        tokio::spawn(async move { tls.follow_lists(&drain).await });
     }
     trigger
 }
@@ -92,6 +94,7 @@ impl reload::ReloadTarget for SnapshotInstaller {
     }
 
     fn refused(&mut self) {
+        self.tls.file_refused();
         self.shared.metrics.reload_failed();
     }
 

@@ -5,11 +5,14 @@ use crate::acme::{Bundle, IssuedCertificates};
 use crate::clock;
 use crate::config::{Boot, Identities, LoadedIdentity, describe};
 use crate::listen::listener::{ListenAddress, Listener};
+use crate::shutdown::Drain;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::{ClientCheck, Offer, OfferInForce, ServerIdentity};
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::MissedTickBehavior;
@@ -17,7 +20,7 @@ use tokio::time::MissedTickBehavior;
 /// The interval at which certificates that have ended are logged.
 const ENDED_EVERY: Duration = Duration::from_hours(1);
 
-/// The interval at which a gateway that leaves reads the files by which clients are judged.
+/// The interval at which the files by which clients are judged are read where no reload does it.
 const LISTS_EVERY: Duration = Duration::from_secs(10);
 
 /// The listeners with TLS.
@@ -25,6 +28,8 @@ const LISTS_EVERY: Duration = Duration::from_secs(10);
 pub(super) struct TlsListeners {
     listeners: Vec<TlsListener>,
     identities: ArcSwap<Identities>,
+    /// The file as it is now was refused, so that nothing it names has come into force with it.
+    is_file_refused: AtomicBool,
     /// The certificates that have come.
     issued: IssuedCertificates,
     /// The ordered identities as they are in force, by name.
@@ -60,6 +65,7 @@ impl TlsListeners {
             ordered: ArcSwap::default(),
             issued: IssuedCertificates::default(),
             identities: ArcSwap::new(identities),
+            is_file_refused: AtomicBool::new(false),
             metrics: Arc::clone(metrics),
         };
         all.ordered
@@ -151,19 +157,34 @@ impl TlsListeners {
                 running.offer.install(offer.certified(&ordered));
             }
         }
+        self.is_file_refused.store(false, Relaxed);
         self.took_over(ordered, identities);
     }
 
-    /// Has open connections follow the authorities and revocation lists of the identities in force, where no reload does it
-    /// any more: the gateway leaves, and a file that is changed now may be meant for a successor.
-    pub(super) async fn follow_lists(&self) {
+    /// Notes that the file as it is now was refused.
+    pub(super) fn file_refused(&self) {
+        self.is_file_refused.store(true, Relaxed);
+    }
+
+    /// Has clients be judged by the authorities and revocation lists of the identities in force as these are now, where no
+    /// reload does it: a mistake elsewhere in the file keeps all of it from coming into force, or the gateway leaves, and a
+    /// file that is changed now may be meant for a successor.
+    pub(super) async fn follow_lists(&self, drain: &Drain) {
         let mut ticks = tokio::time::interval(LISTS_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let identities = self.identities.load_full();
+            if !self.is_file_refused.load(Relaxed) && !drain.is_leaving() {
+                continue;
+            }
+            let before = self.identities.load_full();
+            let identities = Arc::clone(&before);
             let reading = spawn_blocking(move || identities.with_lists_of_today());
-            if let Ok(Some(today)) = reading.await {
+            let Ok(Some(today)) = reading.await else {
+                continue;
+            };
+            // A file that has come into force meanwhile was read with its lists.
+            if Arc::ptr_eq(&before, &self.identities.load()) {
                 self.install_lists(today);
             }
         }

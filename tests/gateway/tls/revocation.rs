@@ -268,6 +268,35 @@ async fn a_new_demand_reaches_all_that_is_open_without_a_certificate() {
     assert_eq!(others.ended(Duration::from_millis(100)).await, End::Open);
 }
 
+/// The attack: a mistake in any file keeps the configuration from being read, and with it the list that revokes.
+#[tokio::test]
+async fn a_list_that_revokes_holds_beside_a_file_that_is_refused() {
+    let upstream = server().await;
+    let ca = Authority::new();
+    ca.revoke("crl.pem", &[], 2100);
+    let gateway = house(&ca, &upstream, Some("crl.pem")).await;
+    let tls = gateway.tls().await;
+    let [anna, bob] = [7, 8].map(|number| ca.showing(&numbered(&ca, number)));
+    let (mut ends, mut stays) = (anna.wire(tls, HOST).await, bob.wire(tls, HOST).await);
+    assert!(is_served(&mut ends).await && is_served(&mut stays).await);
+    let good = std::fs::read_to_string(gateway.file()).unwrap();
+    gateway.rename_over(&format!("{good}\n[[["));
+    let refused = |line: &str| line.contains("the configuration before stays in force");
+    gateway.said.line(0, "the mistake", refused).await;
+    ca.revoke("crl.pem", &[7], 2100);
+    eventually(A_MINUTE, "the client is revoked", async || {
+        !is_served(&mut ends).await
+    })
+    .await;
+    assert!(is_served(&mut stays).await);
+    // Later the file counts again, with its lists.
+    ca.revoke("crl.pem", &[], 2100);
+    gateway.rename_over(&good);
+    let reloaded = |line: &str| line.contains("reloaded: generation");
+    gateway.said.line(0, "the good file", reloaded).await;
+    assert!(is_served(&mut anna.wire(tls, HOST).await).await);
+}
+
 /// A gateway that has handed its sockets over and finishes what is under way goes on to read the lists of its identities.
 #[tokio::test]
 async fn a_list_that_revokes_reaches_a_gateway_that_drains() {
