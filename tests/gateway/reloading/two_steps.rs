@@ -50,7 +50,9 @@ async fn a_loss_is_told_with_its_file_and_so_is_its_end() {
     let keys = folder.path().join("keys");
     let both = "a-long-secret-key\nanother-secret-key\n";
     std::fs::write(&keys, both).unwrap();
-    let group = format!("[groups.g]\nby = \"header:x-key\"\nmembers = {keys:?}\n");
+    let group = format!(
+        "[groups.g]\nby = \"header:x-key\"\nmembers = {keys:?}\n[routes.b]\npath = \"/b\"\nupstream = \"main\"\ngroups = [\"g\"]"
+    );
     let gateway = Gateway::start(&first(&upstream, &["/a"]).with(&group)).await;
     std::fs::write(&keys, "a-long-secret-key\n").unwrap();
     let told = format!("{} takes away a member of group `g`", keys.display());
