@@ -176,6 +176,7 @@ impl Watcher {
         let outcome = loop {
             let outcome = self.settled().await;
             if *read_for(&outcome) == self.last {
+                less.is_back(&self.file);
                 self.unchanged(cause);
                 return cause;
             }
@@ -186,7 +187,7 @@ impl Watcher {
             let Some(what) = taken_away else {
                 break outcome;
             };
-            less.note(&what, &self.file);
+            less.note(&what, self.changed(&outcome));
             tokio::select! {
                 () = sleep(SETTLE_LESS) => {}
                 () = self.trigger.0.notified() => {
@@ -202,6 +203,15 @@ impl Watcher {
         self.last = read_for(&outcome).clone();
         self.take(outcome, apply).await;
         cause
+    }
+
+    /// The file of the configuration that has changed, where it is one alone; else the main one.
+    fn changed<'a>(&'a self, outcome: &'a LoadResult) -> &'a Path {
+        let mut changed = read_for(outcome).changed_since(&self.last);
+        match (changed.next(), changed.next()) {
+            (Some(alone), None) => alone,
+            _ => &self.file,
+        }
     }
 
     /// Reads until two readings agree, for a second at the most.
@@ -300,6 +310,16 @@ impl LessRestricted {
                 "{file} or a file that it names changes all the time, and takes away {what}: it is not taken over until it \
                  stays the same for {} ms; SIGHUP takes it over now",
                 SETTLE_LESS.as_millis()
+            );
+        }
+    }
+
+    /// Notes that the files are those in force again.
+    fn is_back(&self, file: &Path) {
+        if self.since.is_some() {
+            tracing::info!(
+                "{} and all files that it names are as they were before again: there is nothing to take over",
+                file.display()
             );
         }
     }

@@ -77,7 +77,9 @@ pub use authority::{
 pub use folder::{folder_of, read_bundle};
 pub use issued::{Bundle, IssuedCertificates};
 pub use order_desk::{HandedCertificate, OrderDesk};
-pub use outlook::{KeptFailure, OrderOutlook, group_of, outlook, outlooks_in_store, refusal};
+pub use outlook::{
+    KeptFailure, OrderOutlook, group_of, outlook, outlooks_in_store, refusal, unwritable,
+};
 pub use renewals::Renewals;
 pub use schedule::WallClock;
 pub use sealing::SealingKey;

@@ -114,6 +114,16 @@ pub fn refusal(identity: &OrderedIdentity) -> Option<String> {
     ownership::is_refusal(path, &error).then(|| error.to_string())
 }
 
+/// Why this process could keep nothing in a folder of certificates, in words; nothing where it could, and where the storage
+/// is no folder. Nothing is made there.
+#[must_use]
+pub fn unwritable(storage: &Storage) -> Option<String> {
+    let Storage::Folder(path) = storage else {
+        return None;
+    };
+    ownership::unwritable(path)
+}
+
 /// The group whose members may write to a folder of certificates.
 #[must_use]
 pub fn group_of(storage: &Storage) -> Option<u32> {

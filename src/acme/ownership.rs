@@ -1,6 +1,7 @@
 //! The right to write to what is kept in a folder. What others may have written is not believed: a certificate there
 //! would be served with a key that they know.
 
+use rustix::fs::{Access, access};
 use rustix::process::{getegid, geteuid, getgroups};
 use std::error::Error as StdError;
 use std::fmt;
@@ -129,6 +130,29 @@ pub(super) fn is_refusal(folder: &Path, error: &io::Error) -> bool {
     }
 }
 
+/// Why this process may not write to a folder, or make it where it is not there yet.
+pub(super) fn unwritable(folder: &Path) -> Option<String> {
+    let mut parents = folder.ancestors().map(|place| match place.as_os_str() {
+        empty if empty.is_empty() => Path::new("."),
+        _ => place,
+    });
+    // A path whose first part is a file is not there either, and the file itself is the nearest place that is.
+    let nearest = parents.find(|place| fs::symlink_metadata(place).is_ok())?;
+    let why = match fs::metadata(nearest) {
+        Err(error) => error.to_string(),
+        Ok(found) if !found.is_dir() => "it is no folder".to_owned(),
+        Ok(_) => {
+            let needed = Access::WRITE_OK | Access::EXEC_OK;
+            io::Error::from(access(nearest, needed).err()?).to_string()
+        }
+    };
+    let user = geteuid().as_raw();
+    Some(format!(
+        "user {user} may not write to {}: {why}",
+        nearest.display()
+    ))
+}
+
 /// The group that may write to a folder.
 pub(super) fn writing_group(folder: &Path) -> Option<u32> {
     let found = fs::metadata(folder).ok()?;
@@ -214,6 +238,26 @@ fn other_writer(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_nothing_can_be_kept_is_told_before_it_is() {
+        let root = tempfile::tempdir().unwrap();
+        let acme = root.path().join("deep/acme");
+        assert_eq!(unwritable(root.path()), None);
+        assert_eq!(unwritable(&acme), None);
+        assert_eq!(unwritable(Path::new("acme-of-nobody")), None);
+        assert!(!acme.exists(), "nothing is made");
+        let file = root.path().join("deep");
+        fs::write(&file, "").unwrap();
+        let told = unwritable(&acme).unwrap();
+        let end = format!("may not write to {}: it is no folder", file.display());
+        assert!(told.ends_with(&end), "{told}");
+        fs::remove_file(&file).unwrap();
+        fs::set_permissions(root.path(), fs::Permissions::from_mode(0o500)).unwrap();
+        // Nothing is closed to root.
+        let told = unwritable(&acme);
+        assert_eq!(told.is_none(), geteuid().is_root(), "{told:?}");
+    }
 
     #[test]
     fn nobody_else_may_write() {

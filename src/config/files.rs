@@ -51,6 +51,16 @@ impl Fingerprint {
 }
 
 impl Files {
+    /// The paths that are not as they were, in order.
+    pub fn changed_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a Path> {
+        let is_other =
+            |(path, state): &(&'a PathBuf, &FileState)| before.seen.get(*path) != Some(*state);
+        let changed = self.seen.iter().filter(is_other);
+        let gone = before.seen.iter();
+        let gone = gone.filter(|(path, _)| !self.seen.contains_key(*path));
+        changed.chain(gone).map(|(path, _)| path.as_path())
+    }
+
     /// One file with these bytes.
     #[must_use]
     pub fn with_content(path: &Path, bytes: &[u8]) -> Self {

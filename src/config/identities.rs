@@ -160,8 +160,11 @@ pub(super) fn read(
         both.push((written, loaded));
     }
     let offers = listeners::offers(document, &both, beside.found);
-    coverage::of_routes(document, &offers, beside.found);
-    demand::of_routes(document, &both, &offers, beside.found);
+    // An identity that could not be read has hosts and may ask clients for certificates all the same.
+    if both.len() == written.len() {
+        coverage::of_routes(document, &offers, beside.found);
+        demand::of_routes(document, &both, &offers, beside.found);
+    }
     ReadIdentities {
         orders: both
             .iter()

@@ -123,8 +123,12 @@ pub enum TokenDoubt {
     Malformed,
     /// The value holds other text beside the token; another reader may take the text for a part of it.
     Misspelt,
-    /// The token's algorithm or key is not believed.
+    /// No key is believed for the algorithm that the token names.
+    Algorithm,
+    /// The token's signature is of no key that is believed.
     Unbelieved,
+    /// The claims, or one that the standard gives a form, have another one.
+    ClaimForm,
     /// The token states no end of its time, and must.
     Endless,
     /// The token's time is over.
@@ -145,7 +149,11 @@ impl TokenDoubt {
             Self::Absent => "absent",
             Self::Malformed => "no token",
             Self::Misspelt => "not spelled as `Bearer`, a blank and a token alone",
+            Self::Algorithm => "of an algorithm (`alg`) for which no key is believed",
             Self::Unbelieved => "not signed by a key that is believed",
+            Self::ClaimForm => {
+                "not formed as RFC 7519 says: its claims are no object, or one such as `sub` is of another kind"
+            }
             Self::Endless => "without an end (`exp`), which `[jwt] require_exp` demands",
             Self::Expired => "expired",
             Self::TooEarly => "not valid yet",

@@ -3,6 +3,8 @@
 use super::key_rules::TokenKey;
 use super::key_set::KeySet;
 use super::{Identity, TokenDoubt, credential};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderName, header};
 use jsonwebtoken::{Algorithm, Header, decode, decode_header};
 use serde_json::{Map, Number, Value};
@@ -62,7 +64,7 @@ impl Verifier {
     }
 
     fn verified(&self, token: &[u8]) -> Result<Map<String, Value>, TokenDoubt> {
-        let head = decode_header(token).map_err(|_| TokenDoubt::Malformed)?;
+        let head = decode_header(token).map_err(|_| unread_head(token))?;
         if head.crit.is_some() {
             // The token demands an extension that this verifier does not understand (RFC 7515, section 4.1.11).
             return Err(TokenDoubt::Malformed);
@@ -85,7 +87,7 @@ impl Verifier {
             .filter_map(|keys| Some(keys.as_ref()?.as_slice()));
         let all: Vec<&[TokenKey]> = std::iter::once(&self.keys[..]).chain(published).collect();
         let doubt = match tried(token, head, &all) {
-            Err(TokenDoubt::Unbelieved) => TokenDoubt::Unbelieved,
+            Err(why @ (TokenDoubt::Unbelieved | TokenDoubt::Algorithm)) => why,
             decided => return decided,
         };
         let is_named = |key: &TokenKey| head.kid.is_some() && key.id == head.kid;
@@ -146,7 +148,24 @@ fn tried(
             Err(error) => why = wrong(&error).unwrap_or(why),
         }
     }
+    let takes = |key: &TokenKey| key.validation.algorithms.contains(&head.alg);
+    if why == TokenDoubt::Unbelieved && !keys.iter().copied().flatten().any(takes) {
+        why = TokenDoubt::Algorithm;
+    }
     Err(why)
+}
+
+/// The fault of a token whose head is not read: it names an algorithm that nobody verifies, as `none`, or is none.
+#[cold]
+fn unread_head(token: &[u8]) -> TokenDoubt {
+    let mut parts = token.split(|byte| *byte == b'.');
+    let head = parts.next().filter(|_| parts.count() == 2);
+    let head = head.and_then(|head| URL_SAFE_NO_PAD.decode(head).ok());
+    let head = head.and_then(|head| serde_json::from_slice::<Map<String, Value>>(&head).ok());
+    match head.is_some_and(|head| head.get("alg").is_some_and(Value::is_string)) {
+        true => TokenDoubt::Algorithm,
+        false => TokenDoubt::Malformed,
+    }
 }
 
 /// The keys that may have signed a token with this head: the keys of the name that it gives, or, where no key has that name,
@@ -188,7 +207,7 @@ fn wrong(error: &jsonwebtoken::errors::Error) -> Option<TokenDoubt> {
         ErrorKind::InvalidIssuer
         | ErrorKind::InvalidAudience
         | ErrorKind::MissingRequiredClaim(_) => TokenDoubt::Foreign,
-        ErrorKind::InvalidClaimFormat(_) | ErrorKind::Json(_) => TokenDoubt::Malformed,
+        ErrorKind::InvalidClaimFormat(_) | ErrorKind::Json(_) => TokenDoubt::ClaimForm,
         _ => return None,
     })
 }

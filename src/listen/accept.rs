@@ -21,7 +21,7 @@ const ROOM_IS_MADE: Duration = Duration::from_millis(1);
 
 /// Open files that are neither a client's connection nor an upstream's: listeners, admin, Redis, pipes, a file being
 /// read.
-const OTHER_FILES: u64 = 128;
+pub(crate) const OTHER_FILES: u64 = 128;
 
 /// Connections to servers that the gateway attempts, however few files the system allows.
 const LEAST_LEFT: u64 = 8;

@@ -16,7 +16,7 @@ use super::refused_chains::RefusedChains;
 use super::socket::Stream;
 use super::{ConnectionFacts, Peer};
 use crate::client::{Client, spelled};
-use crate::telemetry::log::Throttle;
+use crate::telemetry::log::Throttles;
 use crate::telemetry::metrics::{Connected, Metrics, Rejection};
 use crate::tls::AuthorityChallenges;
 use bytes::BytesMut;
@@ -32,7 +32,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// The number of bytes that are looked at together: most headers come in one piece of fewer.
 const PIECE: usize = 536;
-/// The least time between two log lines about faulty headers.
+/// The least time between two log lines about headers that are missing, late, or bad.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// The parts of a worker by which connections arrive.
@@ -272,13 +272,18 @@ impl Arrivals {
 
     #[cold]
     fn report(&self, fault: &ArrivalFault, proxy: Option<SocketAddr>) {
-        static FAULTY: Throttle = Throttle::every(LOG_EVERY);
+        static FAULTY: Throttles<3> = Throttles::every(LOG_EVERY);
         self.metrics.rejected(match fault {
             ArrivalFault::Left | ArrivalFault::Unwanted => return,
             ArrivalFault::Late => Rejection::Late,
             ArrivalFault::Header(_) | ArrivalFault::Broken => Rejection::ProxyHeader,
         });
-        if let Some(more) = FAULTY.pass() {
+        let cause = match fault {
+            ArrivalFault::Header(HeaderFault::NoHeader) => 0,
+            ArrivalFault::Late => 1,
+            _ => 2,
+        };
+        if let Some(more) = FAULTY.pass(cause) {
             let proxy = spelled(proxy.map(|proxy| proxy.ip()));
             tracing::warn!(
                 "a connection from {proxy}, which `proxy_protocol` names, was closed: its PROXY protocol header {fault}{more}"

@@ -159,7 +159,8 @@ fn words(failed: &FailedHandshake) -> String {
         }
         HandshakeFailure::ClientThrottled => {
             format!(
-                "{MOST} of its certificates were refused within {} s; until these are over none is looked at{}",
+                "{MOST} of its certificates were refused within {} s; none is looked at until these {} s are over{}",
+                WITHIN.as_secs(),
                 WITHIN.as_secs(),
                 of_identity()
             )

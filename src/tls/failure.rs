@@ -88,6 +88,7 @@ fn unusable(bad: &CertificateError) -> String {
 pub fn certificate_fault(bad: &CertificateError) -> String {
     let cause = bad.to_string();
     match bad {
+        CertificateError::Revoked => return "it is revoked (by a list in `crl`)".into(),
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             return format!("no authority that is believed has signed it ({cause})");
         }

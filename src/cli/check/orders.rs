@@ -3,7 +3,7 @@
 use super::CheckTask;
 use crate::acme::{
     Authority, KeptFailure, OrderOutlook, OrderedIdentity, SharedStorage, Storage, group_of,
-    outlook, outlooks_in_store, refusal,
+    outlook, outlooks_in_store, refusal, unwritable,
 };
 use crate::clock;
 use crate::config::describe::show_instant;
@@ -96,19 +96,26 @@ pub(super) fn refused(task: &CheckTask, compiled: &Compiled) -> Option<Report> {
     Some(Report::new(Arc::clone(&compiled.source), all))
 }
 
-/// Notes on folders of certificates that a group may write to.
+/// Notes on folders of certificates that a group may write to, and on those that who asks may not write to.
 pub(super) fn notes(compiled: &Compiled) -> Vec<String> {
     let mut notes = Vec::new();
+    let mut add = |note| {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    };
     for order in compiled.orders.iter() {
         let storage = &order.authority.storage;
         if let Some(group) = group_of(storage) {
-            let note = format!(
+            add(format!(
                 "members of group {group} may write to {storage}, and to certificates there until the gateway starts: fine for \
                  the `fsGroup` of a volume, which the gateway must be in"
-            );
-            if !notes.contains(&note) {
-                notes.push(note);
-            }
+            ));
+        }
+        if let Some(why) = unwritable(storage) {
+            add(format!(
+                "certificates are kept in {storage}, and {why}: a gateway of this user orders none"
+            ));
         }
     }
     notes

@@ -143,20 +143,64 @@ fn what_clients_share_is_listed_where_servers_have_bounds() {
     };
     let note = "note: one client may have all places at the servers of upstream u, by route r: a `concurrency` limit by client in front leaves some to others\n";
     let list = "; 9 places in the queue of upstream u: 5; 2 places at the servers of upstream u: ";
+    let of_places = |text: &str| {
+        text.contains(
+            "; 1000000 counters in memory: no bound for a client; each limit keeps a part; docs",
+        )
+    };
     for limits in ["", "\"all\""] {
         let text = told(", max_requests = 2", limits);
+        assert!(of_places(&text), "{text}");
         assert!(text.contains(note), "{text}");
         assert!(text.contains(&format!("{list}all of them,")), "{text}");
         assert!(text.contains(": 100000 connections: 10000, while more than half are taken; 10000 held requests: 1000; "), "{text}");
     }
     let text = told(", max_connections = 2", "\"own\"");
     assert!(!text.contains("one client may have all places"), "{text}");
-    assert!(
-        text.contains(&format!("{list}what `concurrency` limits leave it")),
-        "{text}"
-    );
+    assert!(text.contains(&format!("{list}1 (own); ")), "{text}");
     let text = told("", "");
     assert!(!text.contains("one client (an address"), "{text}");
+    let file = "[server]\nmax_connections_per_client = 100\n[upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\n";
+    let text = checked(file, Format::Human, false).out;
+    assert!(text.contains(": 100000 connections: 100; "), "{text}");
+}
+
+/// The limit that lets a client have too much is named, with the number to write.
+#[test]
+fn a_limit_that_leaves_no_place_is_named_with_the_number_that_does() {
+    let told = |places: u32, limit: &str| {
+        let text = format!(
+            "[limits.in-flight]\nby = \"ip\"\nalgorithm = \"concurrency\"\n{limit}\n\
+             [upstreams.u]\nservers = [{{ url = \"a:1\", max_requests = {places} }}]\n\
+             [routes.r]\nupstream = \"u\"\nlimits = \"in-flight\"\n"
+        );
+        checked(&text, Format::Human, false).out
+    };
+    let note = "note: one client may have all places at the servers of upstream u, by route r: ";
+    for (places, limit, act, share) in [
+        (
+            2,
+            "max = 5",
+            "`in-flight` lets one client have 5 of the 2 places: write `max = 1`\n",
+            "2 places at the servers of upstream u: all of them, since `in-flight` lets one client have 5;",
+        ),
+        (
+            1,
+            "max = 1",
+            "`in-flight` lets one client have the only place\n",
+            "1 place at the servers of upstream u: all of them, since `in-flight` lets one client have 1;",
+        ),
+        (
+            2,
+            "max = 1\nexempt = { methods = [\"GET\"] }",
+            "`in-flight` does not hold for the requests that it exempts: leave `exempt` out\n",
+            "2 places at the servers of upstream u: all of them, by requests that `in-flight` exempts;",
+        ),
+    ] {
+        let text = told(places, limit);
+        assert!(text.contains(&format!("{note}{act}")), "{text}");
+        assert!(text.contains(share), "{text}");
+    }
 }
 
 /// Not every `concurrency` limit bounds what a client has in flight.

@@ -38,7 +38,7 @@ fn changes_are_said_in_words() {
     assert_eq!(
         changes(&new),
         [
-            "limits.gone: removed, its counters dropped",
+            "limits.gone: removed; its counters go on if it comes back while they are held",
             "limits.a: rate 10/s to 20/s, burst 10 to 20, counters kept",
             "limits.fresh: added, counters start afresh, or go on where a limit of this name counted so before",
             "upstreams.u: servers http://a:1 to http://b:2",

@@ -18,7 +18,8 @@ table! {
     /// The JSON Web Tokens that are believed, for `by = "jwt:CLAIM"`. A token is verified once for a request, when a
     /// limit of its route asks for a claim: the signature, `exp`, and `nbf` where the token has one. A token that is
     /// there and not believed is answered 401, with any `missing`. A claim that is neither a text nor a number counts
-    /// as absent, so `missing` decides; only groups look into lists. The gateway's log shows no key and no claim.
+    /// as absent, so `missing` decides; only groups look into lists. But a token whose `sub` is a list or a table is not
+    /// believed: RFC 7519 has a text there. The gateway's log shows no key and no claim.
     Jwt { place } = JWT, "jwt", "the tokens";
 
     /// Files with public keys in PEM; a file may have several. Where `algorithms` are HS256, HS384 or HS512, each file

@@ -31,7 +31,7 @@ table! {
     Upstream { name, place } = UPSTREAMS, "upstreams", "an upstream", named true, later &["protocol"];
 
     /// Servers, taken in turn: `http://host:port`, `https://host:port`, `h2c://host:port` (HTTP/2 without TLS) or
-    /// `unix:/path`, or a table with more about the server; `demo:` is a server built into the gateway. A name is all
+    /// `unix:/path` (a whole path), or a table with more about the server; `demo:` is a server built into the gateway. A name is all
     /// its addresses, each a server of its own with a part of the name's weight. A server may close
     /// a kept connection while a request is on it. GET, HEAD, OPTIONS, TRACE, PUT and DELETE without a body then go out
     /// once more, on a fresh connection. Any other request goes out again only if nothing of it was sent; else the

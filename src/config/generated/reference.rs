@@ -67,9 +67,9 @@ apart agree, within a second after the first change. A file that takes anything 
 500 ms later, since it may be half written: a key, a value or an entry of a list that is no more in it, a member that a group's
 file has lost, or a certificate that a revocation list no longer has. Other numbers (`rate`, `max`, times, sizes) and what is
 more than before take nothing away. SIGHUP takes such a file over without the third reading. The old file stays where the new one has a mistake. Links are followed, and a link that is swapped counts
-as a change. SIGHUP asks for a reading at once. New numbers keep a limit's counters. Another algorithm, window or `by`
+as a change. SIGHUP asks for a reading at once. New numbers keep a limit's counters: a used-up bucket stays empty, and fills at the new rate. Another algorithm, window or `by`
 has counters of its own. They start afresh, unless counters of an earlier time with the same settings are still held:
-those go on. The log names the case. Keys marked *restart* are read once, at start; a reload names those that have
+those go on. Keys marked *restart* are read once, at start; a reload names those that have
 changed, and a [successor](restarts.md) takes them over without an outage.
 ";
 

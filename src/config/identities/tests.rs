@@ -319,6 +319,22 @@ fn what_is_broken_at_the_start_is_an_error() {
     }
 }
 
+/// What lacks an identity that is written and cannot be read is no second mistake.
+#[test]
+fn nothing_is_missed_that_an_unread_identity_gives() {
+    let folder =
+        Folder::new("hosts = \"api.test\"\nclient = { ca = \"ca.pem\", crl = \"gone.pem\" }");
+    let file = folder.file();
+    let text = fs::read_to_string(&file).unwrap();
+    let pair = pair("other.test");
+    folder.write("other.pem", &pair.0);
+    folder.write("other.key", &pair.1);
+    let more = "[tls.other]\ncert = \"other.pem\"\nkey = \"other.key\"\n\
+        [routes.asks]\nhost = \"api.test\"\nclient_cert = \"required\"\nrespond = { status = 204 }\n";
+    fs::write(&file, format!("{text}\n{more}")).unwrap();
+    assert_eq!(codes(load(&file)), [Code::CertificateUnreadable]);
+}
+
 #[test]
 fn no_key_is_shown() {
     let folder = Folder::new("");

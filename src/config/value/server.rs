@@ -133,8 +133,9 @@ const MOST_PATH: usize = 107;
 fn unix(path: &str, wrong: impl Fn(&str) -> ValueError) -> Result<ServerUrl, ValueError> {
     let path = path.strip_prefix("//").unwrap_or(path);
     if !path.starts_with('/') {
-        return Err(wrong("the path of a socket begins with `/`")
-            .help("write it as `\"unix:/run/app.sock\"`"));
+        return Err(wrong("the path of a server's socket begins with `/`").help(
+            "write the whole path, as `\"unix:/run/app.sock\"`; a team writes that of the folder of its own file",
+        ));
     }
     if path.len() > MOST_PATH || path.ends_with('/') || path.contains('\0') {
         return Err(wrong("no socket can have this path")

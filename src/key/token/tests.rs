@@ -53,18 +53,26 @@ fn only_what_is_signed_as_it_must_be_claims_anything() {
         (other.clone(), TokenDoubt::Unbelieved),
         (
             signed(Algorithm::HS384, SECRET, &claims),
-            TokenDoubt::Unbelieved,
+            TokenDoubt::Algorithm,
         ),
         (
             format!("{head}.{stolen}.{signature}"),
             TokenDoubt::Unbelieved,
         ),
         (format!("{head}.{body}."), TokenDoubt::Unbelieved),
-        (format!("{none}.{body}."), TokenDoubt::Malformed),
-        (format!("{none}.{body}.{signature}"), TokenDoubt::Malformed),
+        (format!("{none}.{body}."), TokenDoubt::Algorithm),
+        (format!("{none}.{body}.{signature}"), TokenDoubt::Algorithm),
         (format!("{head}.{body}"), TokenDoubt::Malformed),
         ("x".repeat(LONGEST + 1), TokenDoubt::Malformed),
         (String::new(), TokenDoubt::Absent),
+        (
+            signed(Algorithm::HS256, SECRET, &json!({ "sub": ["ann"] })),
+            TokenDoubt::ClaimForm,
+        ),
+        (
+            signed(Algorithm::HS256, SECRET, &json!({ "sub": { "of": "ann" } })),
+            TokenDoubt::ClaimForm,
+        ),
     ] {
         assert_eq!(verifier.claims(&bearer(&token)), Err(why), "{token:.80}");
     }

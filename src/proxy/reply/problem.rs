@@ -231,7 +231,10 @@ pub(super) fn detail(details: &ProblemDetails<'_, '_>) -> String {
 /// The sentence about a refusal without a wait.
 fn refused(cause: &RefusalCause) -> String {
     match cause {
-        RefusalCause::MissingKey { part, .. } => format!("The request needs {}.", called(part)),
+        RefusalCause::MissingKey { part, .. } => match part.to_string().strip_prefix("jwt:") {
+            Some(claim) => format!("The request needs a token with the claim {claim}."),
+            None => format!("The request needs {}.", called(part)),
+        },
         RefusalCause::UnknownKey { part, .. } => {
             format!("No group contains the value of {}.", called(part))
         }

@@ -42,6 +42,34 @@ async fn a_used_up_limit_of_the_second_half_holds_between_the_halves() {
     gateway.get("/b").await.expect(429);
 }
 
+/// The log names the file that takes something away, and says that it is as it was again.
+#[tokio::test]
+async fn a_loss_is_told_with_its_file_and_so_is_its_end() {
+    let upstream = Upstream::echo().await;
+    let folder = tempfile::tempdir().unwrap();
+    let keys = folder.path().join("keys");
+    let both = "a-long-secret-key\nanother-secret-key\n";
+    std::fs::write(&keys, both).unwrap();
+    let group = format!(
+        "[groups.g]\nby = \"header:x-key\"\nmembers = {keys:?}\n[routes.b]\npath = \"/b\"\nupstream = \"main\"\ngroups = [\"g\"]"
+    );
+    let gateway = Gateway::start(&first(&upstream, &["/a"]).with(&group)).await;
+    std::fs::write(&keys, "a-long-secret-key\n").unwrap();
+    let told = format!("{} takes away a member of group `g`", keys.display());
+    eventually(PATIENCE, "the loss is told", async || {
+        gateway.said.text().contains(&told)
+    })
+    .await;
+    std::fs::write(&keys, both).unwrap();
+    eventually(PATIENCE, "its end is told", async || {
+        gateway
+            .said
+            .text()
+            .contains("are as they were before again")
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_limit_that_is_taken_away_for_good_is_gone_soon_and_at_once_by_a_signal() {
     let upstream = Upstream::echo().await;

@@ -3,6 +3,7 @@
 
 use crate::config;
 use crate::key::ContentDigest;
+use crate::listen::accept::OTHER_FILES;
 use crate::listen::connection::{MOST_SEEN, MOST_STREAMS, MOST_UNTAKEN, STREAM_WINDOW};
 use crate::listen::dispatch::ConnectionBounds;
 use crate::listen::handler::{MOST_REQUEST_FIELDS, MOST_REQUEST_HEAD};
@@ -53,7 +54,9 @@ fn rows() -> Vec<Row> {
     let head = MOST_REQUEST_HEAD as u64;
     let answer = MOST_UNTAKEN as u64 + u64::from(SERVER_WINDOW);
     let stream = head + UPLOAD + answer;
-    let connection = streams * stream + u64::from(MOST_SEEN);
+    let coming = u64::from(MOST_SEEN);
+    let connection = streams * stream + coming;
+    let files = OTHER_FILES + 2 * bounds.most as u64;
     let covered = ContentDigest::COVERED as u64;
     let prefixes = u64::from(body_prefix::MOST_OF_ONE);
     let prefixes_alone = u64::from(body_prefix::MOST / 2);
@@ -63,8 +66,9 @@ fn rows() -> Vec<Row> {
             "process",
             number(beside),
             format!(
-                "a tenth of `max_connections` ({}), while more than half are open; {} where nobody else has any",
+                "while more than half are open: a tenth of `max_connections`, {} with {} open files or more; {} where nobody else has any, and all below in proportion",
                 number(bounds.most as u64),
+                number(files),
                 number(alone)
             ),
         ),
@@ -142,10 +146,16 @@ fn rows() -> Vec<Row> {
             "connections × a connection: more than machines have, so see below",
         ),
         row(
-            "memory: 100 requests at once",
+            "memory: the same with a `concurrency` limit by `ip`, `max = 100`",
             "process",
-            bytes(100 * stream),
-            "what a `concurrency` limit by `ip` with `max = 100` leaves of it, beside heads that are coming",
+            bytes(100 * stream + beside * coming),
+            "100 × a request + connections × a head that is coming",
+        ),
+        row(
+            "memory: the same with `max_connections_per_client = 100` too",
+            "process",
+            bytes(100 * (stream + coming)),
+            "100 × a request + 100 × a head that is coming",
         ),
         row(
             "memory: beginnings of bodies (`dedupe`)",
@@ -214,7 +224,7 @@ fn number(value: u64) -> String {
     out
 }
 
-/// `48 KiB`, `1.5 MiB`: no less than there are, to a tenth.
+/// `48 KiB`, `1.5 MiB`: rounded up to a tenth, as the page says.
 fn bytes(value: u64) -> String {
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units.into_iter().find(|(shift, _)| value >= 1 << shift);

@@ -2,6 +2,7 @@
 
 use crate::config::Compiled;
 use crate::config::describe::upstream::most_at_once;
+use crate::config::outline::UpstreamOutline;
 use crate::key::{KeyPart, Mask, MissingKey};
 use crate::limit::{Limit, Rule};
 use crate::listen::dispatch::ConnectionBounds;
@@ -18,21 +19,16 @@ struct SharedBound {
     share: String,
 }
 
-/// Notes on servers whose places one client may have all of, and the list of the bounds where there are such servers.
+/// Notes on servers whose places one client may have all of, and the list of the bounds where there are such servers, or
+/// where the file bounds a client's connections.
 pub(super) fn all(compiled: &Compiled) -> Vec<String> {
-    let open = open_routes(compiled);
-    let mut bounded = compiled.outline.upstreams.iter();
-    let mut notes: Vec<String> = Vec::new();
-    for one in &compiled.outline.upstreams {
-        let name = &one.upstream.name;
-        if let Some(route) = open.get(&**name) {
-            notes.push(format!(
-                "one client may have all places at the servers of upstream {name}, by route {route}: a `concurrency` limit by client in front leaves some to others"
-            ));
-        }
-    }
-    if bounded.any(|one| most_at_once(one).is_some()) {
-        let each: Vec<String> = bounds(compiled, &open)
+    let parts = places(compiled);
+    let outlines = compiled.outline.upstreams.iter();
+    let open = outlines.filter_map(|one| parts.get(&*one.upstream.name)?.note(one));
+    let mut notes: Vec<String> = open.collect();
+    let is_asked = compiled.boot.listen.max_connections_per_client.is_some();
+    if is_asked || !parts.is_empty() {
+        let each: Vec<String> = bounds(compiled, &parts)
             .into_iter()
             .map(|bound| format!("{}: {}", bound.all, bound.share))
             .collect();
@@ -46,37 +42,155 @@ pub(super) fn all(compiled: &Compiled) -> Vec<String> {
 
 /// The bounds, for programs.
 pub(in crate::cli::check) fn as_json(compiled: &Compiled) -> Value {
-    let each = bounds(compiled, &open_routes(compiled)).into_iter();
+    let each = bounds(compiled, &places(compiled)).into_iter();
     each.map(|bound| json!({ "all": bound.all, "one_client": bound.share }))
         .collect()
 }
 
-/// Of each upstream whose servers have a bound, the first route on which no limit leaves places there to other clients.
-fn open_routes(compiled: &Compiled) -> HashMap<&str, &str> {
-    let outlines = compiled.outline.upstreams.iter();
-    let places = outlines.filter_map(|one| Some((&*one.upstream.name, most_at_once(one)?)));
-    let places: HashMap<&str, u64> = places.collect();
-    let snapshot = &compiled.snapshot;
-    let mut open = HashMap::new();
-    for service in &snapshot.services {
-        let upstream = service.upstream.map(|at| &*snapshot.upstreams[at].name);
-        let Some((name, places)) = upstream.and_then(|name| places.get_key_value(name)) else {
-            continue;
-        };
-        let leaves_some =
-            |limit: &Arc<Limit>| bounds_each_client(limit) && most_of(limit) < *places;
-        if let Some(route) = service.route()
-            && !open.contains_key(name)
-            && !service.limits.iter().any(leaves_some)
-        {
-            open.insert(*name, route);
-        }
-    }
-    open
+/// The places at the servers of an upstream, and what one client may have of them.
+struct Places<'a> {
+    all: u64,
+    /// The limits that leave some to others, each once.
+    bounding: Vec<&'a Limit>,
+    /// The first route on which no limit leaves any to others.
+    open: Option<OpenRoute<'a>>,
 }
 
-/// Does the limit bound what any client has in flight? It holds for every request, and a client has one key, which is not of
-/// its own making.
+/// A route by which one client may have all places.
+struct OpenRoute<'a> {
+    route: &'a str,
+    /// Of its limits by client, the one that lets a client have the fewest.
+    closest: Option<&'a Limit>,
+    /// A `concurrency` limit that would bound clients if it held for all requests.
+    exempting: Option<&'a str>,
+}
+
+/// Of each upstream whose servers have a bound, what one client may have of the places there.
+fn places(compiled: &Compiled) -> HashMap<&str, Places<'_>> {
+    let outlines = compiled.outline.upstreams.iter();
+    let bounded = outlines.filter_map(|one| Some((&*one.upstream.name, most_at_once(one)?)));
+    let none_yet = |all| Places {
+        all,
+        bounding: Vec::new(),
+        open: None,
+    };
+    let mut found: HashMap<&str, Places<'_>> =
+        bounded.map(|(name, all)| (name, none_yet(all))).collect();
+    let snapshot = &compiled.snapshot;
+    for service in &snapshot.services {
+        let upstream = service.upstream.map(|at| &*snapshot.upstreams[at].name);
+        let (Some(name), Some(route)) = (upstream, service.route()) else {
+            continue;
+        };
+        if let Some(places) = found.get_mut(name) {
+            places.add(route, &service.limits);
+        }
+    }
+    found
+}
+
+impl<'a> Places<'a> {
+    /// Adds a route to these servers.
+    fn add(&mut self, route: &'a str, limits: &'a [Arc<Limit>]) {
+        let limits = limits.iter().map(|limit| &**limit);
+        let by_client: Vec<&Limit> = limits.filter(|limit| bounds_each_client(limit)).collect();
+        let for_all = by_client.iter().filter(|limit| limit.exempt.is_none());
+        let closest = for_all.min_by_key(|limit| most_of(limit)).copied();
+        match closest.filter(|limit| most_of(limit) < self.all) {
+            Some(one) => {
+                let is_known = self.bounding.iter().any(|known| known.name == one.name);
+                if !is_known && self.bounding.len() <= MOST_NAMED {
+                    self.bounding.push(one);
+                }
+            }
+            None => {
+                self.open.get_or_insert_with(|| OpenRoute {
+                    route,
+                    closest,
+                    exempting: by_client.first().map(|limit| &*limit.name),
+                });
+            }
+        }
+    }
+
+    /// The note on a route by which one client may have all places.
+    fn note(&self, one: &UpstreamOutline) -> Option<String> {
+        let open = self.open.as_ref()?;
+        let act = match (open.closest, open.exempting) {
+            (Some(limit), _) => too_many(limit, self.all),
+            (None, Some(limit)) => {
+                format!(
+                    "`{limit}` does not hold for the requests that it exempts: leave `exempt` out"
+                )
+            }
+            (None, None) => {
+                "a `concurrency` limit by client in front leaves some to others".to_owned()
+            }
+        };
+        Some(format!(
+            "one client may have all places at the servers of upstream {}, by route {}: {act}",
+            one.upstream.name, open.route
+        ))
+    }
+
+    /// What one client may have.
+    fn share(&self) -> String {
+        let Some(open) = &self.open else {
+            return match self.bounding.as_slice() {
+                all if all.is_empty() || all.len() > MOST_NAMED => {
+                    "what `concurrency` limits leave it".to_owned()
+                }
+                all => all
+                    .iter()
+                    .map(|limit| left_by(limit))
+                    .collect::<Vec<_>>()
+                    .join(" and "),
+            };
+        };
+        match (open.closest, open.exempting) {
+            (Some(limit), _) => {
+                let (name, most) = (&limit.name, most_of(limit));
+                format!("all of them, since `{name}` lets one client have {most}")
+            }
+            (None, Some(limit)) => format!("all of them, by requests that `{limit}` exempts"),
+            (None, None) => {
+                "all of them, since no `concurrency` limit by client is in front".to_owned()
+            }
+        }
+    }
+}
+
+/// So many limits are named with what they leave.
+const MOST_NAMED: usize = 3;
+
+/// What one client may have by a limit: `5 (in-flight)`.
+fn left_by(limit: &Limit) -> String {
+    let (name, most) = (&limit.name, most_of(limit));
+    if limit.by.parts.contains(&KeyPart::Route) {
+        format!("{most} on each route ({name})")
+    } else {
+        format!("{most} ({name})")
+    }
+}
+
+/// That a limit leaves none of so many places to other clients, with the number that does.
+fn too_many(limit: &Limit, places: u64) -> String {
+    let (name, most) = (&limit.name, most_of(limit));
+    let in_tiers = match limit.tiers.is_empty() {
+        true => "",
+        false => ", in its tiers too",
+    };
+    match places {
+        1 => format!("`{name}` lets one client have the only place"),
+        _ => format!(
+            "`{name}` lets one client have {most} of the {places} places: write `max = {}`{in_tiers}",
+            places - 1
+        ),
+    }
+}
+
+/// Does the limit bound what any client has in flight, but for requests that it exempts? A client has one key, which is not
+/// of its own making.
 fn bounds_each_client(limit: &Limit) -> bool {
     let by = &limit.by;
     let is_known = by.unknown.is_some();
@@ -90,7 +204,6 @@ fn bounds_each_client(limit: &Limit) -> bool {
     let mut others = by.parts.iter().filter(|part| **part != KeyPart::Route);
     limit.mode.decides()
         && matches!(limit.rule, Rule::Concurrency(_))
-        && limit.exempt.is_none()
         && by.parts.iter().any(is_of_one_client)
         && others.all(is_of_one_client)
         && !(by.missing == MissingKey::Skip && by.can_be_absent())
@@ -102,7 +215,7 @@ fn most_of(limit: &Limit) -> u64 {
     tiers.fold(limit.quota, u64::max)
 }
 
-fn bounds(compiled: &Compiled, open: &HashMap<&str, &str>) -> Vec<SharedBound> {
+fn bounds(compiled: &Compiled, parts: &HashMap<&str, Places<'_>>) -> Vec<SharedBound> {
     let listen = &compiled.boot.listen;
     let connections = ConnectionBounds {
         most: listen.max_connections,
@@ -126,7 +239,7 @@ fn bounds(compiled: &Compiled, open: &HashMap<&str, &str>) -> Vec<SharedBound> {
     ];
     for one in &compiled.outline.upstreams {
         let (name, queue) = (&one.upstream.name, one.upstream.rules.queue.max as usize);
-        let Some(places) = most_at_once(one) else {
+        let Some(places) = parts.get(&**name) else {
             continue;
         };
         if queue > 0 {
@@ -135,23 +248,18 @@ fn bounds(compiled: &Compiled, open: &HashMap<&str, &str>) -> Vec<SharedBound> {
                 share: server_queue::share(queue).to_string(),
             });
         }
-        let share = if open.contains_key(&**name) {
-            "all of them, since no `concurrency` limit by client is in front"
-        } else {
-            "what `concurrency` limits leave it"
-        };
-        let places = match places {
+        let of_servers = match places.all {
             1 => "1 place".to_owned(),
             many => format!("{many} places"),
         };
         all.push(SharedBound {
-            all: format!("{places} at the servers of upstream {name}"),
-            share: share.to_owned(),
+            all: format!("{of_servers} at the servers of upstream {name}"),
+            share: places.share(),
         });
     }
     all.push(SharedBound {
         all: format!("{} counters in memory", compiled.boot.store.max_keys),
-        share: "no part of its own, since its limits have theirs".to_owned(),
+        share: "no bound for a client; each limit keeps a part".to_owned(),
     });
     all
 }
