@@ -98,32 +98,30 @@ pub(super) fn refused(task: &CheckTask, compiled: &Compiled) -> Option<Report> {
 
 /// Notes on folders of certificates that a group may write to.
 pub(super) fn notes(compiled: &Compiled) -> Vec<String> {
-    let mut notes = Vec::new();
-    for order in compiled.orders.iter() {
-        let storage = &order.authority.storage;
-        if let Some(group) = group_of(storage) {
-            let note = format!(
-                "members of group {group} may write to {storage}, and to certificates there until the gateway starts: fine for \
-                 the `fsGroup` of a volume, which the gateway must be in"
-            );
-            if !notes.contains(&note) {
-                notes.push(note);
-            }
-        }
-    }
-    notes
+    let storages = authorities_of(compiled).into_iter();
+    let storages = storages.map(|authority| &authority.storage);
+    let mut told = HashSet::new();
+    let notes = storages.filter_map(|storage| {
+        let group = group_of(storage)?;
+        Some(format!(
+            "members of group {group} may write to {storage}, and to certificates there until the gateway starts: fine for \
+             the `fsGroup` of a volume, which the gateway must be in"
+        ))
+    });
+    notes.filter(|note| told.insert(note.clone())).collect()
+}
+
+/// The authorities that something is ordered from, in the order of the identities.
+fn authorities_of(compiled: &Compiled) -> Vec<&Authority> {
+    let mut seen = HashSet::new();
+    let all = compiled.orders.iter().map(|order| &*order.authority);
+    all.filter(|authority| seen.insert(&authority.name))
+        .collect()
 }
 
 /// A line for each authority that something is ordered from, in the order of the identities.
 pub(super) fn authorities(compiled: &Compiled) -> Vec<String> {
-    let mut all: Vec<&Authority> = Vec::new();
-    for order in compiled.orders.iter() {
-        let authority = &*order.authority;
-        if !all.iter().any(|one| one.name == authority.name) {
-            all.push(authority);
-        }
-    }
-    let lines = all.into_iter().map(|authority| {
+    let lines = authorities_of(compiled).into_iter().map(|authority| {
         let kinds = authority.challenges.iter().map(|kind| kind.as_str());
         let kinds: Vec<&str> = kinds.collect();
         let profile = authority.profile.as_ref();
