@@ -142,11 +142,9 @@ impl Folder {
             return Ok(());
         };
         for file in files.flatten() {
-            let path = file.path();
-            if let Ok(found) = ownership::hold_regular(&path)
-                && ownership::hold_file(&path, &found, volume).is_ok()
-            {
-                ownership::close_to_group(&path, &found, volume)?;
+            // What cannot be held stays as it is, and is not believed when it is read.
+            if let Ok(Some(file)) = open(&file.path(), volume) {
+                ownership::close_to_group(&file, volume)?;
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use rustix::fs::{Access, access};
 use rustix::process::{getegid, geteuid, getgroups};
 use std::error::Error as StdError;
 use std::fmt;
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -67,11 +67,15 @@ pub(super) fn hold_folder(path: &Path, found: &Metadata) -> io::Result<VolumeGro
     Ok(VolumeGroup(group))
 }
 
-/// Holds a file to the rule that only root and the gateway's user may write to it, and the group that may write to its folder.
+/// Holds what was opened in the place of a file to the rule that only root and the gateway's user may write to it, and the group
+/// that may write to its folder.
 ///
 /// # Errors
-/// When others may, in words with the command that ends it.
+/// When others may, in words with the command that ends it; and when it is no file.
 pub(super) fn hold_file(path: &Path, found: &Metadata, volume: VolumeGroup) -> io::Result<()> {
+    if !found.is_file() {
+        return Err(refused(path, Cause::NoFile));
+    }
     hold(found, |group| volume.0 == Some(group))
         .map_err(|writer| refused(path, Cause::OpenFile(writer)))
 }
@@ -101,10 +105,11 @@ pub(super) fn hold_no_link(path: &Path) -> io::Result<Metadata> {
     Ok(found)
 }
 
-/// Takes the right to write from the group of a volume, where the file is ours.
-pub(super) fn close_to_group(path: &Path, found: &Metadata, volume: VolumeGroup) -> io::Result<()> {
-    if volume.writes(found) && found.uid() == geteuid().as_raw() {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+/// Takes the right to write from the group of a volume, where the file is ours. It is open, so that no other is in its place.
+pub(super) fn close_to_group(file: &File, volume: VolumeGroup) -> io::Result<()> {
+    let found = file.metadata()?;
+    if volume.writes(&found) && found.uid() == geteuid().as_raw() {
+        file.set_permissions(fs::Permissions::from_mode(0o600))?;
     }
     Ok(())
 }

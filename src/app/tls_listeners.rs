@@ -26,7 +26,7 @@ const LISTS_EVERY: Duration = Duration::from_secs(10);
 /// The listeners with TLS.
 #[derive(Debug)]
 pub(super) struct TlsListeners {
-    listeners: Vec<TlsListener>,
+    listeners: HashMap<ListenAddress, OfferInForce>,
     identities: ArcSwap<Identities>,
     /// The file as it is now was refused, so that nothing it names has come into force with it.
     is_file_refused: AtomicBool,
@@ -39,12 +39,6 @@ pub(super) struct TlsListeners {
 
 type OrderedByName = HashMap<String, Arc<ServerIdentity>>;
 
-#[derive(Debug)]
-struct TlsListener {
-    address: ListenAddress,
-    offer: OfferInForce,
-}
-
 impl TlsListeners {
     /// The listeners of `boot`, with what each of them offers.
     pub(super) fn new(
@@ -54,11 +48,10 @@ impl TlsListeners {
         metrics: &Arc<Metrics>,
     ) -> Arc<Self> {
         let listeners = boot.listen.listeners.iter().zip(offers);
-        let listeners = listeners.filter_map(|(listener, offer)| {
-            Some(TlsListener {
-                address: listener.address.clone(),
-                offer: OfferInForce::new(offer?),
-            })
+        let listeners = listeners.filter_map(|(listener, offer)| Some((&listener.address, offer?)));
+        let listeners = listeners.enumerate().map(|(at, (address, offer))| {
+            let offer = OfferInForce::new(at, offer);
+            (address.clone(), offer)
         });
         let all = Self {
             listeners: listeners.collect(),
@@ -76,9 +69,7 @@ impl TlsListeners {
 
     /// What the listener at this address offers; nothing where it has no TLS.
     pub(super) fn offer(&self, address: &ListenAddress) -> Option<OfferInForce> {
-        let mut all = self.listeners.iter();
-        let found = all.find(|one| one.address == *address);
-        found.map(|one| one.offer.clone())
+        self.listeners.get(address).cloned()
     }
 
     /// The certificates that have come.
@@ -96,9 +87,8 @@ impl TlsListeners {
     /// Has new handshakes use the certificates that have come. Connections, and sessions of other identities, go on.
     pub(super) fn install_issued(&self) {
         let ordered = self.ordered_now(&self.identities.load());
-        for listener in &self.listeners {
-            let certified = listener.offer.load().certified(&ordered);
-            listener.offer.install(certified);
+        for offer in self.listeners.values() {
+            offer.install(offer.load().certified(&ordered));
         }
         self.ordered.store(Arc::new(ordered));
         self.measure();
@@ -151,10 +141,9 @@ impl TlsListeners {
     ) {
         let ordered = self.ordered_now(&identities);
         for (listener, offer) in listeners.iter().zip(offers) {
-            let mut running = self.listeners.iter();
-            let running = running.find(|one| one.address == listener.address);
+            let running = self.listeners.get(&listener.address);
             if let (Some(running), Some(offer)) = (running, offer) {
-                running.offer.install(offer.certified(&ordered));
+                running.install(offer.certified(&ordered));
             }
         }
         self.is_file_refused.store(false, Relaxed);
@@ -197,9 +186,8 @@ impl TlsListeners {
         for one in identities.all().filter(|one| !one.is_ordered()) {
             today.insert(one.identity().name().to_owned(), Arc::clone(one.identity()));
         }
-        for listener in &self.listeners {
-            let certified = listener.offer.load().certified(&today);
-            listener.offer.install(certified);
+        for offer in self.listeners.values() {
+            offer.install(offer.load().certified(&today));
         }
         self.took_over(ordered, Arc::new(identities));
     }

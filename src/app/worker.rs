@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::runtime::{Builder, LocalOptions};
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -80,12 +80,18 @@ fn work(equipment: WorkerSetup, ended: oneshot::Receiver<()>) {
         .enable_all()
         .build_local(LocalOptions::default())
     {
-        // Dropping the runtime drops all tasks on it, and with them the worker's end of the access log.
-        Ok(runtime) => runtime.block_on(serve(equipment, ended)),
+        Ok(runtime) => until_over(runtime, serve(equipment, ended)),
         // The acceptor finds the worker's channel closed and stops: a gateway that is not ready is better than half a
         // one.
         Err(error) => tracing::error!("a worker cannot start: {error}"),
     }
+}
+
+/// Runs what a worker does, and drops all tasks on its runtime, with them its end of the access log. Other threads may go on: a
+/// question for a name's addresses, or a look where a socket leads, may hold one for good, and the process ends all the same.
+fn until_over(runtime: LocalRuntime, serving: impl Future<Output = ()>) {
+    runtime.block_on(serving);
+    runtime.shutdown_background();
 }
 
 async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
@@ -188,7 +194,7 @@ impl ConnectionService {
             stream,
             from: new.from,
             open,
-            of: PeerKind::of(new.is_trusted),
+            kind: PeerKind::of(new.is_trusted),
             registration: self.arrivals.enter(new.from),
             facts: new.facts,
         };
@@ -202,11 +208,11 @@ impl ConnectionService {
                     Some(connection)
                 };
                 let Some(connection) = named else { return };
-                let of = connection.of;
+                let kind = connection.kind;
                 let (mut stream, peer) = connection.into_peer(connected);
                 let arrivals = &service.arrivals;
                 // The future is boxed, so that the connection needs no room for it afterwards.
-                let encrypting = arrivals.encrypted(&mut stream, &peer, of, new.since);
+                let encrypting = arrivals.encrypted(&mut stream, &peer, kind, new.since);
                 if Box::pin(encrypting).await {
                     service.serve(stream, peer).await;
                 }
@@ -281,5 +287,31 @@ async fn tidy(worker: Rc<Worker>, register: ConnectionRegister, keep_alive: Keep
         if std::mem::replace(&mut known, newest) != newest {
             register.wake_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    /// The attack: a team's socket stands on a disk that never answers, and the process is to end.
+    #[test]
+    fn a_look_at_a_disk_that_does_not_answer_keeps_no_worker() {
+        let (_answers, answer) = channel::<()>();
+        let (over, is_over) = channel();
+        std::thread::spawn(move || {
+            let runtime = Builder::new_current_thread().build_local(LocalOptions::default());
+            until_over(runtime.unwrap(), async {
+                let (begins, begun) = oneshot::channel();
+                drop(tokio::task::spawn_blocking(move || {
+                    let _ = begins.send(());
+                    answer.recv()
+                }));
+                begun.await.unwrap();
+            });
+            over.send(()).unwrap();
+        });
+        is_over.recv_timeout(Duration::from_secs(10)).unwrap();
     }
 }

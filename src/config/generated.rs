@@ -1,12 +1,14 @@
-//! The pages and the schema that are made from the declarations of keys and diagnostics, and committed. With `UPDATE` set
-//! the tests write them.
+//! The pages and the schema that are made from the declarations of keys and diagnostics, the table that is made from bounds, and
+//! all of them committed. With `UPDATE` set the tests write them.
 
+mod one_client;
 mod reference;
 mod schema;
 
 use super::diagnostic::Code;
 use super::document::TABLES;
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 const HEAD: &str = "\
 <!-- Generated from src/config/pages. Change it there, then run the tests with UPDATE=1. -->
@@ -31,9 +33,13 @@ fn diagnostics() -> String {
     out
 }
 
+fn in_tree(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
 /// Holds a committed file against what is generated.
 fn committed(path: &str, generated: &str) {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let path = in_tree(path);
     if std::env::var_os("UPDATE").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, generated).unwrap();
@@ -50,6 +56,12 @@ fn the_committed_reference_is_the_generated_one() {
 #[test]
 fn the_committed_pages_are_the_generated_ones() {
     committed("docs/diagnostics.md", &diagnostics());
+}
+
+#[test]
+fn the_committed_table_of_what_one_client_may_cost_is_the_generated_one() {
+    let page = std::fs::read_to_string(in_tree(one_client::PAGE)).unwrap();
+    committed(one_client::PAGE, &one_client::renewed(&page));
 }
 
 #[test]

@@ -64,7 +64,7 @@ pub struct ArrivingConnection {
     /// Counts the connection as its client's.
     pub open: OpenGuard,
     /// Whose it is.
-    pub of: PeerKind,
+    pub kind: PeerKind,
     /// The connection in the worker's register, as its client's.
     pub registration: Registration,
     /// What the connection has from its listener.
@@ -102,12 +102,12 @@ impl ArrivingConnection {
             stream,
             from,
             open,
-            of,
+            kind,
             registration,
             facts,
         } = self;
         let mut peer = Peer::new(from, &stream, registration, open, connected, facts);
-        peer.is_stranger = of == PeerKind::Unnamed;
+        peer.is_stranger = kind == PeerKind::Unnamed;
         (stream, Rc::new(peer))
     }
 }
@@ -165,7 +165,7 @@ impl Arrivals {
         match named {
             Ok(NamedClient::Peer) => Some(arriving),
             Ok(NamedClient::Nobody) => {
-                arriving.of = PeerKind::Unnamed;
+                arriving.kind = PeerKind::Unnamed;
                 match proxy {
                     Some(proxy) => self.counted(arriving, proxy, false, since).await,
                     None => Some(arriving),
@@ -174,7 +174,7 @@ impl Arrivals {
             Ok(NamedClient::At(client)) => {
                 let peer = known(client);
                 let client = peer.from.unwrap_or(client);
-                arriving.of = PeerKind::of(peer.is_trusted);
+                arriving.kind = PeerKind::of(peer.is_trusted);
                 self.counted(arriving, client, peer.is_trusted, since).await
             }
             Err(fault) => {
@@ -225,14 +225,14 @@ impl Arrivals {
         }
     }
 
-    /// Shakes hands on a connection whose listener offers identities, and counts the handshake. Where the peer, `of` that
-    /// kind, stands for many clients, what one of them shows is not held against the others. False where the connection
+    /// Shakes hands on a connection whose listener offers identities, and counts the handshake. Where the peer stands for
+    /// many clients by its `kind`, what one of them shows is not held against the others. False where the connection
     /// must be closed.
     pub async fn encrypted(
         &self,
         stream: &mut Stream,
         peer: &Rc<Peer>,
-        of: PeerKind,
+        kind: PeerKind,
         since: Instant,
     ) -> bool {
         let Some(offer) = &peer.offer else {
@@ -242,7 +242,7 @@ impl Arrivals {
             offer,
             challenges: &self.challenges,
             client: Client::of(peer.ip()),
-            refused: (of == PeerKind::Client).then_some(&*self.refused_chains),
+            refused: (kind == PeerKind::Client).then_some(&*self.refused_chains),
         };
         let registration = &peer.registration;
         let deadline = since + self.within;

@@ -13,7 +13,7 @@ use crate::telemetry::log::Throttles;
 use crate::tls::{Alpn, Offer, OfferInForce, TlsSession, certificate_fault};
 use places::PeerPlaces;
 use rustls::{CertificateError, Error};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::pending;
 use std::rc::Rc;
 use std::time::Duration;
@@ -38,8 +38,11 @@ struct ReviewedPeers {
     certified: PeerPlaces,
     /// Those that have shown none. They are looked at where an offer has changed.
     bare: PeerPlaces,
-    /// The offers of their listeners, with the number of the one by which all were looked up last.
-    offers: RefCell<Vec<(OfferInForce, u64)>>,
+    /// The offers of their listeners, each at its listener's place, with the number of the one by which all were looked up
+    /// last.
+    offers: RefCell<Vec<Option<(OfferInForce, u64)>>>,
+    /// One may not go on, and has not ended yet.
+    is_one_ending: Cell<bool>,
 }
 
 impl EncryptedPeers {
@@ -63,22 +66,26 @@ impl EncryptedPeers {
         };
         // A handshake is over once.
         let _ = peer.place.set(places.enter(peer));
+        // The offer may have changed since the handshake began, and the others may have been looked at since.
+        if !peer.look_up(session, &offer.load()) {
+            self.0.is_one_ending.set(true);
+        }
     }
 }
 
 impl ReviewedPeers {
     fn know(&self, offer: &OfferInForce) {
-        let mut offers = self.offers.borrow_mut();
-        if !offers.iter().any(|(known, _)| known.is(offer)) {
-            // The offer may have changed since the handshake.
-            offers.push((offer.clone(), 0));
+        let (mut offers, at) = (self.offers.borrow_mut(), offer.listener());
+        if offers.len() <= at {
+            offers.resize(at + 1, None);
         }
+        offers[at].get_or_insert_with(|| (offer.clone(), offer.load().generation()));
     }
 
     /// Has an offer changed since the last call?
     fn has_new_offer(&self) -> bool {
         let mut has_new = false;
-        for (offer, seen) in &mut *self.offers.borrow_mut() {
+        for (offer, seen) in self.offers.borrow_mut().iter_mut().flatten() {
             let now = offer.load().generation();
             has_new |= std::mem::replace(seen, now) != now;
         }
@@ -90,12 +97,12 @@ impl ReviewedPeers {
 async fn review_all(peers: Rc<ReviewedPeers>) {
     let mut ticks = tokio::time::interval(REVIEW_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut is_one_ending = false;
     loop {
         ticks.tick().await;
         review(&peers.certified).await;
-        if peers.has_new_offer() || is_one_ending {
-            is_one_ending = review(&peers.bare).await;
+        let is_one_ending = peers.is_one_ending.take();
+        if (peers.has_new_offer() || is_one_ending) && review(&peers.bare).await {
+            peers.is_one_ending.set(true);
         }
     }
 }
@@ -141,10 +148,10 @@ impl Peer {
         }
     }
 
-    /// Is the client's certificate believed by `offer`, if it has shown one? Only a change of the offer has it looked up.
+    /// Does what the client has shown meet what `offer` asks of it? Only a change of the offer has it looked up.
     #[inline]
     pub(super) fn is_believed(&self, session: &TlsSession, offer: &Offer) -> bool {
-        session.client.is_none() || session.is_known_good(offer) || self.look_up(session, offer)
+        session.is_known_good(offer) || self.look_up(session, offer)
     }
 
     /// Looks whether the client may go on.

@@ -186,7 +186,7 @@ impl Peer {
     }
 
     /// May a request for a host be served on this connection? Where it may not, the client finds the host on another
-    /// one ([`crate::tls::Offer::may_serve`]), if its certificate is believed still. `host` is asked only where the answer
+    /// one ([`crate::tls::Offer::may_serve`]), if what it has shown is enough still. `host` is asked only where the answer
     /// depends on it.
     #[must_use]
     pub fn may_serve<'h>(&self, host: impl FnOnce() -> Cow<'h, str>) -> bool {

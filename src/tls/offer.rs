@@ -24,6 +24,8 @@ pub struct Offer {
     default: Option<usize>,
     /// An identity asks for clients' certificates.
     asks_clients: bool,
+    /// There are identities, and each demands certificates.
+    demands_everywhere: bool,
     /// The offers that the listener had before, and this one.
     generation: u64,
 }
@@ -65,6 +67,8 @@ impl Offer {
             longest_demanding: 0,
             default: (identities.len() == 1).then_some(0),
             asks_clients: identities.iter().any(|one| one.client().is_some()),
+            demands_everywhere: !identities.is_empty()
+                && identities.iter().all(|one| one.demands_certificates()),
             generation: 1,
             identities,
         };
@@ -126,6 +130,12 @@ impl Offer {
     #[must_use]
     pub fn asks_clients(&self) -> bool {
         self.asks_clients
+    }
+
+    /// Does no handshake succeed without a certificate?
+    #[must_use]
+    pub fn demands_everywhere(&self) -> bool {
+        self.demands_everywhere
     }
 
     /// The identity of clients that name no host, or one that no other identity answers for.
@@ -234,6 +244,7 @@ impl Offer {
             longest_demanding: self.longest_demanding,
             default: self.default,
             asks_clients: self.asks_clients,
+            demands_everywhere: self.demands_everywhere,
             generation: self.generation,
         }
     }

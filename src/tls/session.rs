@@ -111,11 +111,13 @@ impl TlsSession {
     }
 
     /// Would the client, which has shown no certificate, get no connection today: by the name that it asked for, or by the
-    /// identity that it was shown?
+    /// identity that it was shown? Where neither is left, each other identity must let it in.
     fn is_asked_for_more(&self, offer: &Offer) -> bool {
         let by_name = offer.choose(self.sni.as_deref());
-        let mut asked = by_name.into_iter().chain(offer.named(self.identity.name()));
-        asked.any(|identity| identity.demands_certificates())
+        let asked = by_name.into_iter().chain(offer.named(self.identity.name()));
+        let demands = asked.map(|identity| identity.demands_certificates());
+        let demanded = demands.reduce(|one, other| one || other);
+        demanded.unwrap_or_else(|| offer.demands_everywhere())
     }
 
     /// May the client not go on?

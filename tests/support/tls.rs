@@ -14,7 +14,7 @@ use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
     SupportedProtocolVersion,
 };
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -388,6 +388,28 @@ impl HalfHandshake {
             self.tls.process_new_packets()?;
         }
         Ok(())
+    }
+
+    /// Sends the client's flight and a request of HTTP/1.1 behind it. The status of its answer; nothing where the connection
+    /// ends without one.
+    pub(crate) async fn status(mut self, request: &str) -> Option<u16> {
+        self.tls.writer().write_all(request.as_bytes()).unwrap();
+        self.send().await;
+        let (mut read, mut answer) = ([0; 4096], Vec::new());
+        while answer.len() < "HTTP/1.1 200".len() {
+            let read_some = timeout(PATIENCE, self.tcp.read(&mut read)).await.unwrap();
+            let count = read_some.ok().filter(|count| *count > 0)?;
+            let mut records = &read[..count];
+            while !records.is_empty() {
+                self.tls.read_tls(&mut records).unwrap();
+                let state = self.tls.process_new_packets().ok()?;
+                let mut text = vec![0; state.plaintext_bytes_to_read()];
+                self.tls.reader().read_exact(&mut text).unwrap();
+                answer.extend(text);
+            }
+        }
+        let text = str::from_utf8(&answer).unwrap();
+        text.get(9..12)?.parse().ok()
     }
 
     /// The alert by which the server refuses the client.

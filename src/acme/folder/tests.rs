@@ -128,6 +128,35 @@ fn the_group_of_a_volume_writes_to_its_files_until_the_start() {
     }
 }
 
+/// The attack: a member of a volume's group puts a link in the place of a file when the gateway has looked at it, and is about to
+/// close it to the group.
+#[test]
+fn a_link_that_comes_meanwhile_is_not_closed_to_the_group() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = Folder::at(&root.path().join("acme"));
+    drop(folder.lock().unwrap());
+    folder.keep(Part::Certificates, "shop", "a pair").unwrap();
+    let pair = folder.path().join("certificates/shop.pem");
+    let elsewhere = root.path().join("elsewhere");
+    fs::write(&elsewhere, "a letter").unwrap();
+    let opened = |place: &Path, mode| {
+        fs::set_permissions(place, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    opened(folder.path(), 0o2770);
+    opened(&folder.path().join("certificates"), 0o2770);
+    opened(&pair, 0o660);
+    opened(&elsewhere, 0o660);
+    let volume = folder.hold("certificates").unwrap();
+    let looked_at = open(&pair, volume).unwrap().unwrap();
+    fs::remove_file(&pair).unwrap();
+    symlink(&elsewhere, &pair).unwrap();
+    ownership::close_to_group(&looked_at, volume).unwrap();
+    assert_eq!(mode(&elsewhere), 0o660);
+    let closed = looked_at.metadata().unwrap().permissions();
+    assert_eq!(closed.mode() & 0o777, 0o600);
+    assert!(open(&pair, volume).is_err());
+}
+
 /// The attack: whoever may write to the folder behind a link says what is there.
 #[test]
 fn no_link_is_followed_but_that_to_the_folder() {

@@ -95,6 +95,8 @@ pub(super) fn probe(compiled: &Compiled) -> Result<Vec<Probe>, String> {
     let runtime = runtime.map_err(|error| error.to_string())?;
     crate::telemetry::log::hear_http2();
     let probes = runtime.block_on(all(compiled)).into_iter();
+    // A look where a socket leads, on a disk that is away, may still hold a thread.
+    runtime.shutdown_background();
     Ok(probes.map(|probe| probe.masked(compiled)).collect())
 }
 

@@ -2,8 +2,6 @@
 
 mod counting;
 mod forged_tokens;
-#[cfg(test)]
-mod one_client;
 pub(super) mod shares;
 mod translators;
 

@@ -99,38 +99,37 @@ pub(super) fn refused(task: &CheckTask, compiled: &Compiled) -> Option<Report> {
 /// Notes on folders of certificates that a group may write to, and on those that who asks may not write to.
 pub(super) fn notes(compiled: &Compiled) -> Vec<String> {
     let mut notes = Vec::new();
-    let mut add = |note| {
-        if !notes.contains(&note) {
-            notes.push(note);
-        }
-    };
-    for order in compiled.orders.iter() {
-        let storage = &order.authority.storage;
+    for authority in authorities_of(compiled) {
+        let storage = &authority.storage;
         if let Some(group) = group_of(storage) {
-            add(format!(
+            notes.push(format!(
                 "members of group {group} may write to {storage}, and to certificates there until the gateway starts: fine for \
                  the `fsGroup` of a volume, which the gateway must be in"
             ));
         }
         if let Some(why) = unwritable(storage) {
-            add(format!(
+            notes.push(format!(
                 "certificates are kept in {storage}, and {why}: a gateway of this user orders none"
             ));
         }
     }
+    // Several authorities may keep theirs in one place.
+    let mut seen = HashSet::new();
+    notes.retain(|note| seen.insert(note.clone()));
     notes
+}
+
+/// The authorities that something is ordered from, in the order of the identities.
+fn authorities_of(compiled: &Compiled) -> Vec<&Authority> {
+    let mut seen = HashSet::new();
+    let all = compiled.orders.iter().map(|order| &*order.authority);
+    all.filter(|authority| seen.insert(&authority.name))
+        .collect()
 }
 
 /// A line for each authority that something is ordered from, in the order of the identities.
 pub(super) fn authorities(compiled: &Compiled) -> Vec<String> {
-    let mut all: Vec<&Authority> = Vec::new();
-    for order in compiled.orders.iter() {
-        let authority = &*order.authority;
-        if !all.iter().any(|one| one.name == authority.name) {
-            all.push(authority);
-        }
-    }
-    let lines = all.into_iter().map(|authority| {
+    let lines = authorities_of(compiled).into_iter().map(|authority| {
         let kinds = authority.challenges.iter().map(|kind| kind.as_str());
         let kinds: Vec<&str> = kinds.collect();
         let profile = authority.profile.as_ref();

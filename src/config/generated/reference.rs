@@ -101,7 +101,8 @@ links counts. A file that two entries take in, of which one is a table, is an er
 
 Through an upstream of another file, a route sets no `host` but one that a route of its own file has, no field that
 `forward_identity` of another file's route writes, and no field by which gateways tell of a client's address or certificate, or
-of the host, URL or method that it asked for ([the list](who-is-counted.md)). What clients send in such a field is removed there.
+of the host, URL or method that it asked for ([the list](who-is-counted.md)). What clients send in a field of such a
+`forward_identity` is removed there. A field by which gateways tell is removed on every route, but not from a peer in `trust`.
 
 ```toml
 include = [

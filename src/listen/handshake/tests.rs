@@ -44,7 +44,7 @@ impl Scene {
             Arc::new(ServerIdentity::new(parts).unwrap())
         });
         let identities = made.collect();
-        let offer = OfferInForce::new(Offer::new(identities).unwrap());
+        let offer = OfferInForce::new(0, Offer::new(identities).unwrap());
         Self {
             offer,
             challenges: AuthorityChallenges::default(),

@@ -9,7 +9,7 @@ use crate::support::{
 };
 use http::Request;
 use http_body_util::BodyExt as _;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 
@@ -295,6 +295,55 @@ async fn a_list_that_revokes_holds_beside_a_file_that_is_refused() {
     let reloaded = |line: &str| line.contains("reloaded: generation");
     gateway.said.line(0, "the good file", reloaded).await;
     assert!(is_served(&mut anna.wire(tls, HOST).await).await);
+}
+
+/// A demand that is new while a handshake is under way, which ends once all others were looked at: on its connection nothing is
+/// served, not even by hosts that no handshake leads to.
+#[tokio::test]
+async fn a_new_demand_reaches_a_handshake_that_is_under_way() {
+    let upstream = server().await;
+    let ca = Authority::new();
+    let server = format!("{LISTEN}\nworkers = 1\nhandshake = \"1min\"");
+    let file = |identities: &str| File::to(&upstream, &[]).server(&server).with(identities);
+    let [inner, other] =
+        [("inner", HOST), ("other", "other.test")].map(|(name, host)| ca.identity(name, &[host]));
+    let gateway = Gateway::start(&file(&format!("{inner}{other}"))).await;
+    let tls = gateway.tls().await;
+    let nobody = ca.trusting();
+    let mut resting = nobody.wire(tls, HOST).await;
+    assert!(is_served(&mut resting).await);
+    let half = async || nobody.half_shake(Ipv4Addr::LOCALHOST, tls, HOST).await;
+    let halves = [half().await, half().await];
+
+    let demand = asking(&ca, "required");
+    gateway.rename_over(&file(&format!("{inner}{demand}{other}{demand}")).text());
+    assert_ne!(resting.ended(PATIENCE).await, End::Open);
+    for (half, host) in halves.into_iter().zip([HOST, "nowhere.test"]) {
+        let status = half.status(&asked(host)).await;
+        assert!(matches!(status, None | Some(421)), "{host}: {status:?}");
+    }
+}
+
+/// The identity that a connection was shown is gone, and each that is left demands a certificate: no client gets in without one
+/// any more, and this one does not go on.
+#[tokio::test]
+async fn a_new_demand_reaches_connections_whose_identity_is_gone() {
+    let upstream = server().await;
+    let ca = Authority::new();
+    let file = |identities: &str| File::to(&upstream, &[]).server(LISTEN).with(identities);
+    let [inner, other, third] =
+        ["inner", "other", "third"].map(|name| ca.identity(name, &[&format!("{name}.test")]));
+    let gateway = Gateway::start(&file(&format!("{inner}{other}{third}"))).await;
+    let tls = gateway.tls().await;
+    let nobody = ca.trusting();
+    let mut wire = nobody.wire(tls, HOST).await;
+    wire.ask(asked("nowhere.test")).await.expect(200);
+    let mut resting = nobody.wire(tls, HOST).await;
+
+    let demand = asking(&ca, "required");
+    gateway.rename_over(&file(&format!("{other}{demand}{third}{demand}")).text());
+    assert_ne!(resting.ended(PATIENCE).await, End::Open);
+    assert_ne!(wire.ended(PATIENCE).await, End::Open);
 }
 
 /// A gateway that has handed its sockets over and finishes what is under way goes on to read the lists of its identities.
