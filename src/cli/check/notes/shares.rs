@@ -51,28 +51,91 @@ pub(in crate::cli::check) fn as_json(compiled: &Compiled) -> Value {
         .collect()
 }
 
-/// Of each upstream whose servers have a bound, the first route on which no limit leaves places there to other clients.
-fn open_routes(compiled: &Compiled) -> HashMap<&str, &str> {
+/// Of each upstream whose servers have a bound, the routes by which one client may have all places there: the first one on
+/// which no limit bounds it, or the first one and those that together leave none to others.
+fn open_routes(compiled: &Compiled) -> HashMap<&str, String> {
     let outlines = compiled.outline.upstreams.iter();
     let places = outlines.filter_map(|one| Some((&*one.upstream.name, most_at_once(one)?)));
     let places: HashMap<&str, u64> = places.collect();
     let snapshot = &compiled.snapshot;
-    let mut open = HashMap::new();
+    let mut routes: HashMap<&str, Vec<RouteShare<'_>>> = HashMap::new();
     for service in &snapshot.services {
         let upstream = service.upstream.map(|at| &*snapshot.upstreams[at].name);
-        let Some((name, places)) = upstream.and_then(|name| places.get_key_value(name)) else {
-            continue;
-        };
-        let leaves_some =
-            |limit: &Arc<Limit>| bounds_each_client(limit) && most_of(limit) < *places;
-        if let Some(route) = service.route()
-            && !open.contains_key(name)
-            && !service.limits.iter().any(leaves_some)
-        {
-            open.insert(*name, route);
+        let bounded = upstream.and_then(|name| places.get_key_value(name));
+        if let (Some((name, _)), Some(route)) = (bounded, service.route()) {
+            let share = RouteShare::of(route, &service.limits);
+            routes.entry(*name).or_default().push(share);
+        }
+    }
+    let mut open = HashMap::new();
+    for (name, shares) in routes {
+        let unbound = shares.iter().find(|share| share.most() >= places[name]);
+        if let Some(share) = unbound {
+            open.insert(name, share.route.to_owned());
+        } else if most_of_all(&shares) >= places[name] {
+            let others = match shares.len() - 1 {
+                1 => "1 other".to_owned(),
+                many => format!("{many} others"),
+            };
+            open.insert(name, format!("{} with {others}", shares[0].route));
         }
     }
     open
+}
+
+/// What one client may have in flight on a route, by the limits that bound each client.
+struct RouteShare<'a> {
+    route: &'a str,
+    /// By those that count each route by itself; no bound where there is none.
+    alone: u64,
+    /// By those that count over routes.
+    over_routes: Vec<&'a Arc<Limit>>,
+}
+
+impl<'a> RouteShare<'a> {
+    fn of(route: &'a str, limits: &'a [Arc<Limit>]) -> Self {
+        let bounds = limits.iter().filter(|limit| bounds_each_client(limit));
+        let (alone, over_routes): (Vec<_>, Vec<_>) =
+            bounds.partition(|limit| limit.by.parts.contains(&KeyPart::Route));
+        let alone = alone.into_iter().map(|limit| most_of(limit)).min();
+        Self {
+            route,
+            alone: alone.unwrap_or(u64::MAX),
+            over_routes,
+        }
+    }
+
+    /// The most on this route alone.
+    fn most(&self) -> u64 {
+        let over_routes = self.over_routes.iter().map(|limit| most_of(limit));
+        over_routes.fold(self.alone, u64::min)
+    }
+}
+
+/// The most that one client may have in flight on all these routes together. A limit that counts over routes counts once,
+/// where that is less than what its routes have alone.
+fn most_of_all(shares: &[RouteShare<'_>]) -> u64 {
+    let mut limited: HashMap<&str, (&Limit, Vec<usize>)> = HashMap::new();
+    for (at, share) in shares.iter().enumerate() {
+        for limit in &share.over_routes {
+            let entry = limited.entry(&*limit.name);
+            entry.or_insert((&***limit, Vec::new())).1.push(at);
+        }
+    }
+    let mut limited: Vec<_> = limited.into_iter().collect();
+    limited.sort_by_key(|(name, (limit, _))| (most_of(limit), *name));
+    let mut alone: Vec<u64> = shares.iter().map(|share| share.alone).collect();
+    let mut all = 0_u64;
+    for (_, (limit, routes)) in limited {
+        let apart = routes.iter().map(|at| alone[*at]);
+        if most_of(limit) < apart.fold(0, u64::saturating_add) {
+            all = all.saturating_add(most_of(limit));
+            for at in routes {
+                alone[at] = 0;
+            }
+        }
+    }
+    alone.into_iter().fold(all, u64::saturating_add)
 }
 
 /// Does the limit bound what any client has in flight? It holds for every request, and a client has one key, which is not of
@@ -102,7 +165,7 @@ fn most_of(limit: &Limit) -> u64 {
     tiers.fold(limit.quota, u64::max)
 }
 
-fn bounds(compiled: &Compiled, open: &HashMap<&str, &str>) -> Vec<SharedBound> {
+fn bounds(compiled: &Compiled, open: &HashMap<&str, String>) -> Vec<SharedBound> {
     let listen = &compiled.boot.listen;
     let connections = ConnectionBounds {
         most: listen.max_connections,
