@@ -144,10 +144,13 @@ impl TlsListeners {
         identities: Arc<Identities>,
     ) {
         let ordered = self.ordered_now(&identities);
+        let running: HashMap<&ListenAddress, &TlsListener> = self
+            .listeners
+            .iter()
+            .map(|one| (&one.address, one))
+            .collect();
         for (listener, offer) in listeners.iter().zip(offers) {
-            let mut running = self.listeners.iter();
-            let running = running.find(|one| one.address == listener.address);
-            if let (Some(running), Some(offer)) = (running, offer) {
+            if let (Some(running), Some(offer)) = (running.get(&listener.address), offer) {
                 running.offer.install(offer.certified(&ordered));
             }
         }

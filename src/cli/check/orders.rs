@@ -98,28 +98,33 @@ pub(super) fn refused(task: &CheckTask, compiled: &Compiled) -> Option<Report> {
 
 /// Notes on folders of certificates that a group may write to.
 pub(super) fn notes(compiled: &Compiled) -> Vec<String> {
-    let mut notes = Vec::new();
+    let (mut notes, mut told) = (Vec::new(), HashSet::new());
     for order in compiled.orders.iter() {
-        let storage = &order.authority.storage;
+        let authority = &*order.authority;
+        let storage = &authority.storage;
+        // An authority has one folder. Many may share one, and the same words.
+        if !told.insert(&*authority.name) {
+            continue;
+        }
         if let Some(group) = group_of(storage) {
             let note = format!(
                 "members of group {group} may write to {storage}, and to certificates there until the gateway starts: fine for \
                  the `fsGroup` of a volume, which the gateway must be in"
             );
-            if !notes.contains(&note) {
-                notes.push(note);
-            }
+            notes.push(note);
         }
     }
+    let mut told = HashSet::new();
+    notes.retain(|note| told.insert(note.clone()));
     notes
 }
 
 /// A line for each authority that something is ordered from, in the order of the identities.
 pub(super) fn authorities(compiled: &Compiled) -> Vec<String> {
-    let mut all: Vec<&Authority> = Vec::new();
+    let (mut all, mut told): (Vec<&Authority>, _) = (Vec::new(), HashSet::new());
     for order in compiled.orders.iter() {
         let authority = &*order.authority;
-        if !all.iter().any(|one| one.name == authority.name) {
+        if told.insert(&*authority.name) {
             all.push(authority);
         }
     }
