@@ -2,7 +2,7 @@
 //!
 //! Events only tell when to read; the content of every file that the configuration names decides. A change is taken
 //! once two readings a moment apart agree, because a half-written file can be valid without its limits. One that takes anything
-//! away waits for a third reading, unless a signal asks for it.
+//! away waits for a third reading, unless a signal asks for it or it has not settled for long.
 //!
 //! ```text
 //! folders  watches the folders that paths lead through
@@ -13,6 +13,7 @@ mod folders;
 mod tests;
 
 use crate::clock;
+use crate::config::diff::{Outline, taken_away};
 use crate::config::render::Colour;
 use crate::config::{self, Compiled, Files, Identities, Report};
 use folders::Folders;
@@ -30,7 +31,10 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// A reading that takes away what was written must be the same this much later: a file that is written in two steps
 /// may be good without its limits in between.
 const SETTLE_LESS: Duration = Duration::from_millis(500);
-/// The time after which the log says that such a reading is still not taken over.
+/// So often it is looked at meanwhile.
+const LOOKS: u32 = 5;
+/// The time after which such a file is taken as it is, though it has not stayed the same for so long: whoever may write
+/// one of many files would keep changes of all the others from coming into force.
 const NOT_SETTLED: Duration = Duration::from_secs(10);
 /// The time after which a file that never stops changing is taken as it is.
 const AT_THE_LATEST: Duration = Duration::from_secs(1);
@@ -54,8 +58,8 @@ impl Trigger {
 pub trait ReloadTarget {
     /// Takes a valid file into force.
     fn apply(&mut self, compiled: Compiled) -> impl Future<Output = ()>;
-    /// The first thing that a valid file takes away from what is in force, in words.
-    fn takes_away(&self, _: &Compiled) -> Option<String> {
+    /// What is in force, for files that take something away from it.
+    fn in_force(&self) -> Option<&Arc<Outline>> {
         None
     }
     /// Notes an invalid file, which has been reported.
@@ -172,7 +176,7 @@ impl Watcher {
             self.unchanged(cause);
             return cause;
         }
-        let mut less = LessRestricted::default();
+        let mut less = LessRestricted::new();
         let outcome = loop {
             let outcome = self.settled().await;
             if *read_for(&outcome) == self.last {
@@ -181,23 +185,21 @@ impl Watcher {
                 return cause;
             }
             let taken_away = match &outcome {
-                Ok(compiled) if cause == ReadCause::Event => apply.takes_away(compiled),
+                Ok(compiled) if cause == ReadCause::Event => {
+                    taken_from(apply.in_force(), &compiled.outline).await
+                }
                 _ => None,
             };
             let Some(what) = taken_away else {
                 break outcome;
             };
-            less.note(&what, self.changed(&outcome));
-            tokio::select! {
-                () = sleep(SETTLE_LESS) => {}
-                () = self.trigger.0.notified() => {
-                    cause = ReadCause::Signal;
-                    continue;
-                }
-            }
-            let files = read_for(&outcome);
-            if again(files).await == *files {
+            if less.is_overdue(&what, self.changed(&outcome)) {
                 break outcome;
+            }
+            tokio::select! {
+                true = stays(read_for(&outcome)) => break outcome,
+                () = self.trigger.0.notified() => cause = ReadCause::Signal,
+                else => {}
             }
         };
         self.last = read_for(&outcome).clone();
@@ -287,42 +289,71 @@ impl Watcher {
     }
 }
 
-/// What the log hears of a file that takes something away, and is therefore looked at once more.
-#[derive(Default)]
+/// A file that takes something away, and is therefore looked at once more.
 struct LessRestricted {
-    since: Option<Instant>,
-    is_overdue: bool,
+    /// The first reading that differs.
+    since: Instant,
+    is_told: bool,
 }
 
 impl LessRestricted {
-    fn note(&mut self, what: &str, file: &Path) {
+    fn new() -> Self {
+        Self {
+            since: clock::now(),
+            is_told: false,
+        }
+    }
+
+    /// Has it been looked at for so long that it is taken over as it is? The log hears of it.
+    fn is_overdue(&mut self, what: &str, file: &Path) -> bool {
         let file = file.display();
-        let Some(since) = self.since else {
-            self.since = Some(clock::now());
+        if clock::now() >= self.since + NOT_SETTLED {
+            tracing::warn!(
+                "{file} or a file that it names changes all the time, and takes away {what}: it is taken over as it is, since \
+                 for {} s it has not stayed the same for {} ms",
+                NOT_SETTLED.as_secs(),
+                SETTLE_LESS.as_millis()
+            );
+            return true;
+        }
+        if !self.is_told {
+            self.is_told = true;
             tracing::info!(
                 "{file} takes away {what}: it is read once more before it is taken over"
             );
-            return;
-        };
-        if !self.is_overdue && clock::now() >= since + NOT_SETTLED {
-            self.is_overdue = true;
-            tracing::warn!(
-                "{file} or a file that it names changes all the time, and takes away {what}: it is not taken over until it \
-                 stays the same for {} ms; SIGHUP takes it over now",
-                SETTLE_LESS.as_millis()
-            );
         }
+        false
     }
 
     /// Notes that the files are those in force again.
     fn is_back(&self, file: &Path) {
-        if self.since.is_some() {
+        if self.is_told {
             tracing::info!(
                 "{} and all files that it names are as they were before again: there is nothing to take over",
                 file.display()
             );
         }
     }
+}
+
+/// The first thing that a file takes away from what is in force, in words. Lists of millions of members and certificates may
+/// be compared, which the control thread has no time for.
+async fn taken_from(in_force: Option<&Arc<Outline>>, later: &Arc<Outline>) -> Option<String> {
+    let (before, after) = (Arc::clone(in_force?), Arc::clone(later));
+    let compared = spawn_blocking(move || taken_away(&before, &after)).await;
+    compared.unwrap_or_else(|error| Some(format!("what cannot be told ({error})")))
+}
+
+/// Do these files stay as they are for so long that they are taken over though they take something away? They are looked at
+/// meanwhile too, since a file that comes and goes has not stayed.
+async fn stays(files: &Files) -> bool {
+    for _ in 0..LOOKS {
+        sleep(SETTLE_LESS / LOOKS).await;
+        if again(files).await != *files {
+            return false;
+        }
+    }
+    true
 }
 
 /// Reads these files as they are now.

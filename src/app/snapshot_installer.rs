@@ -4,7 +4,7 @@ use super::GatewayState;
 use super::certificates::CertificateOrders;
 use super::key_sets::KeyFollower;
 use super::tls_listeners::TlsListeners;
-use crate::config::diff::{Outline, diff, taken_away};
+use crate::config::diff::{Outline, diff};
 use crate::config::{Boot, Compiled, Files, Identities};
 use crate::reload::{self, Watcher};
 use crate::snapshot::Snapshot;
@@ -89,8 +89,8 @@ impl reload::ReloadTarget for SnapshotInstaller {
         self.orders.want(orders).await;
     }
 
-    fn takes_away(&self, compiled: &Compiled) -> Option<String> {
-        taken_away(&self.outline, &compiled.outline)
+    fn in_force(&self) -> Option<&Arc<Outline>> {
+        Some(&self.outline)
     }
 
     fn refused(&mut self) {

@@ -10,6 +10,8 @@ mod taken_away;
 mod tests;
 
 pub use super::outline::Outline;
+#[cfg(test)]
+pub(crate) use taken_away::COMPARED;
 pub use taken_away::taken_away;
 
 use super::document::{JWT, ROUTES, TABLES, UPSTREAMS};

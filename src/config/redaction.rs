@@ -3,7 +3,7 @@
 //! Redaction works on the text, not on the parsed file: a message about a broken line must not show its password either.
 
 use crate::key;
-use crate::telemetry::urls;
+use crate::telemetry::{query, urls};
 use std::ops::Range;
 
 /// The ends of keys whose values are secret.
@@ -55,18 +55,16 @@ pub(super) fn starred(text: &str) -> String {
 
 /// The queries of URLs, behind their `?`, but those of redirects: their clients see these.
 fn queries(text: &str) -> Vec<Range<usize>> {
-    let (mut found, mut seen) = (Vec::new(), 0);
-    for url in urls(text) {
+    let mut seen = 0;
+    let of_urls = urls(text).filter_map(|url| {
         let before = text[seen..url.start].rsplit(['\n', '\r']).next();
         let key = before.and_then(|before| before.rsplit_once('='));
         let leads_clients =
             key.is_some_and(|(key, _)| matches!(word_before(key), "to" | "redirect"));
         seen = url.end;
-        if !leads_clients && let Some(at) = text[url.clone()].find('?') {
-            found.push(url.start + at + 1..url.end);
-        }
-    }
-    found
+        (!leads_clients).then(|| query(text, url)).flatten()
+    });
+    of_urls.collect()
 }
 
 /// Values of keys that sound like secrets. A value is not searched again, so that time stays linear.

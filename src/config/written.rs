@@ -3,7 +3,7 @@
 
 use super::value::is_amount;
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -13,19 +13,30 @@ pub(super) struct Written {
     keys: BTreeMap<Box<str>, WrittenEntry>,
 }
 
-/// What is written behind a key. A single value is a list of one.
+/// What is written behind a key.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum WrittenEntry {
     Table(Written),
+    /// A single number, time, size or rate: another one in its place takes nothing away.
+    Amount(AmountDigest),
+    /// Any other single value, or a list.
     Values(Values),
+}
+
+/// A digest of an amount. Tables of a list that differ in amounts alone are alike, so that it is no part of their digests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct AmountDigest(u64);
+
+impl Hash for AmountDigest {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
 struct Values {
-    /// How many of them are amounts: another number in the place of one takes nothing away.
-    amounts: usize,
-    /// Digests of the others, in order.
-    others: Vec<u64>,
+    /// Is one of them an amount?
+    has_amount: bool,
+    /// Digests of all of them, in order. In a list a number is an entry as any other: a status that is tried again.
+    digests: Vec<u64>,
 }
 
 impl Written {
@@ -55,8 +66,18 @@ impl Written {
                 (WrittenEntry::Table(before), Some(WrittenEntry::Table(after))) => {
                     before.lost_below(&path, after)
                 }
+                (WrittenEntry::Amount(_), Some(WrittenEntry::Amount(_))) => None,
+                (WrittenEntry::Amount(_), Some(WrittenEntry::Values(after)))
+                    if after.has_amount =>
+                {
+                    None
+                }
                 (WrittenEntry::Values(before), Some(WrittenEntry::Values(after))) => {
-                    let what = before.lost(after)?;
+                    let what = before.lost(&after.digests)?;
+                    Some(format!("{what} of `{path}`"))
+                }
+                (WrittenEntry::Values(before), Some(WrittenEntry::Amount(after))) => {
+                    let what = before.lost(&[after.0])?;
                     Some(format!("{what} of `{path}`"))
                 }
                 (_, Some(_)) => Some(format!("the value of `{path}`")),
@@ -70,35 +91,47 @@ impl WrittenEntry {
         let mut values = Values::default();
         match value.get_ref() {
             DeValue::Table(table) => return Self::Table(Written::of(table)),
-            DeValue::Array(list) => list.iter().for_each(|one| values.add(one)),
-            _ => values.add(value),
+            DeValue::Array(list) => {
+                values.has_amount = list.iter().any(is_an_amount);
+                values.digests = list.iter().map(digest).collect();
+            }
+            _ if is_an_amount(value) => return Self::Amount(AmountDigest(digest(value))),
+            _ => values.digests.push(digest(value)),
         }
-        values.others.sort_unstable();
+        values.digests.sort_unstable();
         Self::Values(values)
     }
 }
 
-impl Values {
-    fn add(&mut self, value: &Spanned<DeValue<'_>>) {
-        let mut digest = DefaultHasher::new();
-        match value.get_ref() {
-            DeValue::Integer(_) | DeValue::Float(_) => return self.amounts += 1,
-            DeValue::String(text) if is_amount(text) => return self.amounts += 1,
-            DeValue::String(text) => text.hash(&mut digest),
-            DeValue::Boolean(flag) => flag.hash(&mut digest),
-            DeValue::Datetime(time) => time.to_string().hash(&mut digest),
-            DeValue::Array(_) | DeValue::Table(_) => WrittenEntry::of(value).hash(&mut digest),
-        }
-        self.others.push(digest.finish());
+fn is_an_amount(value: &Spanned<DeValue<'_>>) -> bool {
+    match value.get_ref() {
+        DeValue::Integer(_) | DeValue::Float(_) => true,
+        DeValue::String(text) => is_amount(text),
+        _ => false,
     }
+}
 
-    /// What of these values is not among the later ones.
-    fn lost(&self, later: &Self) -> Option<&'static str> {
-        let is_kept = |digest| later.others.binary_search(digest).is_ok();
-        if self.amounts <= later.amounts && self.others.iter().all(is_kept) {
+fn digest(value: &Spanned<DeValue<'_>>) -> u64 {
+    let mut digest = DefaultHasher::new();
+    match value.get_ref() {
+        DeValue::Integer(number) => number.to_string().hash(&mut digest),
+        DeValue::Float(number) => number.to_string().hash(&mut digest),
+        DeValue::String(text) => text.hash(&mut digest),
+        DeValue::Boolean(flag) => flag.hash(&mut digest),
+        DeValue::Datetime(time) => time.to_string().hash(&mut digest),
+        DeValue::Array(_) | DeValue::Table(_) => WrittenEntry::of(value).hash(&mut digest),
+    }
+    digest.finish()
+}
+
+impl Values {
+    /// What of these values is not among the later ones, which are in order.
+    fn lost(&self, later: &[u64]) -> Option<&'static str> {
+        let is_kept = |digest| later.binary_search(digest).is_ok();
+        if self.digests.iter().all(is_kept) {
             return None;
         }
-        match self.amounts + self.others.len() {
+        match self.digests.len() {
             1 => Some("the value"),
             _ => Some("an entry"),
         }

@@ -3,7 +3,6 @@
 mod settling;
 
 use super::*;
-use crate::config::diff::{Outline, taken_away};
 use std::fs;
 use std::path::Path;
 use tokio::sync::mpsc;
@@ -33,8 +32,8 @@ impl ReloadTarget for Record {
         self.outcomes.send(Some(rate)).await.unwrap();
     }
 
-    fn takes_away(&self, compiled: &Compiled) -> Option<String> {
-        taken_away(self.in_force.as_ref()?, &compiled.outline)
+    fn in_force(&self) -> Option<&Arc<Outline>> {
+        self.in_force.as_ref()
     }
 
     fn refused(&mut self) {

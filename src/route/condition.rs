@@ -108,6 +108,17 @@ pub(super) enum ConditionSubject<'a> {
     Scheme,
 }
 
+impl<'a> ConditionSubject<'a> {
+    /// An order of subjects.
+    pub(super) fn spelled(self) -> (u8, &'a str) {
+        match self {
+            Self::Field(name) => (0, name.as_str()),
+            Self::Query(name) => (1, name),
+            Self::Scheme => (2, ""),
+        }
+    }
+}
+
 /// A request's values of one parameter, decoded.
 fn parameters<'a>(
     asked: &'a impl RequestView,

@@ -59,10 +59,24 @@ impl Table {
                 table.host(host).slot(&rule.path).add(end.clone());
             }
         }
-        let mut clashes = Clashes::new(MOST_OVERLAPS);
+        let mut shared = Vec::new();
         let hosts = table.exact.values_mut().chain(table.suffixes.values_mut());
         for node in hosts.chain([&mut table.any]) {
-            node.settle(&mut |ends| clashes.look(ends));
+            node.settle(&mut |ends| {
+                if ends.len() > 1 {
+                    shared.push(ends.to_vec());
+                }
+            });
+        }
+        // Hosts and paths stand in no order, and the overlaps that are told are the same at each reading.
+        shared.sort_by_cached_key(|ends| {
+            let mut routes: Vec<usize> = ends.iter().map(|end| end.route).collect();
+            routes.sort_unstable();
+            routes
+        });
+        let mut clashes = Clashes::new(MOST_OVERLAPS);
+        for ends in &shared {
+            clashes.look(ends);
         }
         let overlaps: Vec<Overlap> = clashes
             .sorted()

@@ -21,7 +21,7 @@ mod printable;
 mod urls;
 
 pub use printable::{excerpt, printable, printable_in_place, printable_json, printable_line};
-pub use urls::{queries, shown_url, urls, without_queries};
+pub use urls::{query, shown_url, urls, without_queries};
 
 /// The extent and the form of the logs. Read once, at start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,18 +18,25 @@ pub fn urls(text: &str) -> impl Iterator<Item = Range<usize>> {
 }
 
 /// The queries of the URLs of a text, behind their `?`.
-pub fn queries(text: &str) -> impl Iterator<Item = Range<usize>> {
-    urls(text).filter_map(|url| {
-        let query = url.start + text[url.clone()].find('?')? + 1;
-        (query < url.end).then_some(query..url.end)
-    })
+fn queries(text: &str) -> impl Iterator<Item = Range<usize>> {
+    urls(text).filter_map(|url| query(text, url))
 }
+
+/// The query of a URL of a text, behind its `?`, if it has one.
+#[must_use]
+pub fn query(text: &str, url: Range<usize>) -> Option<Range<usize>> {
+    let query = url.start + text[url.clone()].find('?')? + 1;
+    (query < url.end).then_some(query..url.end)
+}
+
+/// Stars in place of a query.
+const STARS: &str = "***";
 
 /// A URL with stars in place of its query.
 #[must_use]
 pub fn shown_url(url: &str) -> Cow<'_, str> {
     match url.split_once('?') {
-        Some((place, query)) if !query.is_empty() => Cow::Owned(format!("{place}?***")),
+        Some((place, query)) if !query.is_empty() => Cow::Owned(format!("{place}?{STARS}")),
         _ => Cow::Borrowed(url),
     }
 }
@@ -38,9 +45,10 @@ pub fn shown_url(url: &str) -> Cow<'_, str> {
 #[must_use]
 pub fn without_queries(text: &str) -> Cow<'_, str> {
     let (mut out, mut kept) = (String::new(), 0);
-    for query in queries(text).filter(|query| &text[query.clone()] != "***:") {
+    // What has its stars already keeps the words behind them.
+    for query in queries(text).filter(|query| !text[query.clone()].starts_with(STARS)) {
         out.push_str(&text[kept..query.start]);
-        out.push_str("***");
+        out.push_str(STARS);
         kept = query.end;
     }
     match kept {
@@ -85,6 +93,7 @@ mod tests {
             ("why? see https://a/ ?", "why? see https://a/ ?"),
             ("a://b://c?d", "a://b://c?***"),
             ("https://a/?***: no", "https://a/?***: no"),
+            ("(https://a/?***), no", "(https://a/?***), no"),
             ("", ""),
         ] {
             assert_eq!(without_queries(text), shown);

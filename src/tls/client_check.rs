@@ -2,9 +2,7 @@
 
 use super::client_verifier::ClientVerifier;
 use super::named_certificate::NamedCertificates;
-use super::revocation_list::{
-    Age, RevocationList, Revoked, by_subject, is_missigned, revoked, subject,
-};
+use super::revocation_list::{Age, RevocationList, by_subject, is_missigned, revoked, subject};
 use super::same_name_lists::{ReadList, turns};
 use super::{CertificateFacts, IdentityMistake, PROVIDER, certificates, failure, pem_fault};
 use rustls::RootCertStore;
@@ -56,17 +54,17 @@ impl ClientParts {
     /// Do these lists revoke every certificate that those of `before` revoke, and are they of the same authorities at least?
     #[must_use]
     pub fn revokes_all_of(&self, before: &Self) -> bool {
-        if self.crl_pem == before.crl_pem {
+        let kept: HashSet<&Vec<u8>> = self.crl_pem.iter().collect();
+        let mut gone = before.crl_pem.iter().filter(|pem| !kept.contains(pem));
+        let Some(first) = gone.next() else {
             return true;
-        }
-        let after: HashSet<Revoked> = self.revoked().collect();
-        before.revoked().all(|one| after.contains(&one))
-    }
-
-    fn revoked(&self) -> impl Iterator<Item = Revoked> {
-        let files = self.crl_pem.iter();
-        let lists = files.flat_map(|pem| CertificateRevocationListDer::pem_slice_iter(pem));
-        lists.flatten().flat_map(|list| revoked(&list))
+        };
+        let after = revoked(lists(&self.crl_pem));
+        let before = revoked(lists([first].into_iter().chain(gone)));
+        before.iter().all(|(authority, serials)| {
+            let after = after.get(authority);
+            after.is_some_and(|after| serials.is_subset(after))
+        })
     }
 
     /// Everything that makes two of them equal.
@@ -261,6 +259,15 @@ fn add_authorities(
         added.map_err(|error| failure::of_file(&error))?;
     }
     Ok(())
+}
+
+/// The lists of these files that can be read.
+fn lists<'a>(
+    files: impl IntoIterator<Item = &'a Vec<u8>>,
+) -> impl Iterator<Item = CertificateRevocationListDer<'static>> {
+    let files = files.into_iter();
+    let lists = files.flat_map(|pem| CertificateRevocationListDer::pem_slice_iter(pem));
+    lists.flatten()
 }
 
 /// The subjects of authorities that none of the lists is of, where there is a list.

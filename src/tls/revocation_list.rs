@@ -1,9 +1,9 @@
 //! What stands in a revocation list: whose it is, when it was written, and the end of the time for which it holds.
 
 use super::distinguished_name;
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::error::X509Error;
 use x509_parser::oid_registry::{
@@ -98,19 +98,25 @@ pub(super) fn by_subject<'a>(authorities: &'a [CertificateDer<'_>]) -> BySubject
     all
 }
 
-/// An authority and the serial number of a certificate that it has revoked, as bytes; the number is empty for the list itself.
-pub(super) type Revoked = (Vec<u8>, Vec<u8>);
+/// The serial numbers of the certificates that lists revoke, by the name of their authority, all as bytes.
+type Revoked = HashMap<Vec<u8>, HashSet<Box<[u8]>>>;
 
-/// The list itself, and every certificate that it revokes.
-pub(super) fn revoked(list: &[u8]) -> Vec<Revoked> {
-    let Ok((_, list)) = CertificateRevocationList::from_der(list) else {
-        return Vec::new();
-    };
-    let issuer = list.issuer().as_raw();
-    let serials = list.iter_revoked_certificates().map(|one| one.raw_serial());
-    let all = std::iter::once(&[][..]).chain(serials);
-    all.map(|serial| (issuer.to_vec(), serial.to_vec()))
-        .collect()
+/// What these lists revoke. One that revokes nothing stands there by its authority alone.
+pub(super) fn revoked<'a>(
+    lists: impl Iterator<Item = CertificateRevocationListDer<'a>>,
+) -> Revoked {
+    let mut all = Revoked::new();
+    for list in lists {
+        let Ok((_, list)) = CertificateRevocationList::from_der(&list) else {
+            continue;
+        };
+        let serials = all.entry(list.issuer().as_raw().to_vec()).or_default();
+        serials.extend(
+            list.iter_revoked_certificates()
+                .map(|one| one.raw_serial().into()),
+        );
+    }
+    all
 }
 
 /// Is the list signed by a key that none of the authorities has, though some of them have the name of its issuer? Every client

@@ -90,13 +90,17 @@ impl Attacked {
         }
     }
 
-    /// Has the gateway read these bytes as its file, and waits until it has. Bytes that say what it knows are not read again.
+    /// Has the gateway read these bytes as its file, and waits until it has. Bytes that it knows are not read again.
     fn read(&self, bytes: &[u8]) {
-        std::fs::write(self.gateway.file(), bytes).unwrap();
+        if std::fs::read(self.gateway.file()).unwrap() == bytes {
+            return;
+        }
         let before = self.reloads();
+        std::fs::write(self.gateway.file(), bytes).unwrap();
         self.gateway.signal("HUP");
-        let until = Instant::now() + Duration::from_secs(2);
-        while self.reloads() == before && Instant::now() < until {
+        let until = Instant::now() + PATIENCE;
+        while self.reloads() == before {
+            assert!(Instant::now() < until, "a reading that hangs: {bytes:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
         self.connections.set(self.connections.get() + 1);

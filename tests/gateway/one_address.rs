@@ -67,6 +67,37 @@ async fn one_address_has_its_lines_and_no_more() {
     let gateway = Gateway::start(&file).await;
     gateway.get("/").await.expect(200);
     let begun = std::time::Instant::now();
+    let told = || -> (usize, u64) {
+        let lines = gateway.access.lines();
+        let refusals = lines.iter().filter(|line| line.contains("\"status\":429"));
+        let summed = |line: &String| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            line["repeated"].as_u64().unwrap_or(0)
+        };
+        let refusals: Vec<&String> = refusals.collect();
+        let all = refusals.iter().map(|line| 1 + summed(line)).sum();
+        (refusals.len(), all)
+    };
+    // On a slow machine a round may fit into the lines of its seconds.
+    let mut asked = 0;
+    while told().0 as u64 == asked {
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{asked} refusals have each a line"
+        );
+        flood(&gateway).await;
+        asked += 1600;
+        eventually(PATIENCE, "each refusal is told", async || told().1 == asked).await;
+    }
+    // Each second that was begun has its lines, in each worker.
+    let seconds = begun.elapsed().as_secs() as usize + 2;
+    let (lines, _) = told();
+    let most = 2 * LINES * seconds;
+    assert!(lines <= most, "{lines} of {most}");
+}
+
+/// 1600 refusals on four connections.
+async fn flood(gateway: &Gateway) {
     let mut flood = JoinSet::new();
     for _ in 0..4 {
         let mut wire = gateway.connect().await;
@@ -77,24 +108,4 @@ async fn one_address_has_its_lines_and_no_more() {
         });
     }
     flood.join_all().await;
-    // Each second that was begun has its lines, in each worker.
-    let seconds = begun.elapsed().as_secs() as usize + 2;
-    counts(&gateway, "tollgate_http_requests_in_flight 0").await;
-    let told = |lines: &[String]| -> (usize, u64) {
-        let refusals = lines.iter().filter(|line| line.contains("\"status\":429"));
-        let summed = |line: &String| {
-            let line: serde_json::Value = serde_json::from_str(line).unwrap();
-            line["repeated"].as_u64().unwrap_or(0)
-        };
-        let refusals: Vec<&String> = refusals.collect();
-        let all = refusals.iter().map(|line| 1 + summed(line)).sum();
-        (refusals.len(), all)
-    };
-    eventually(PATIENCE, "each refusal is told", async || {
-        told(&gateway.access.lines()).1 == 1600
-    })
-    .await;
-    let (lines, _) = told(&gateway.access.lines());
-    let most = 2 * LINES * seconds;
-    assert!(lines <= most && lines < 1600, "{lines} of {most}");
 }

@@ -244,6 +244,53 @@ fn a_limit_that_a_client_gets_around_leaves_nothing_to_others() {
     }
 }
 
+/// What a client has on several routes of an upstream is taken together, and a limit over routes counts once.
+#[test]
+fn limits_of_several_routes_leave_nothing_to_others_together() {
+    let noted = |per_route: [&str; 3]| {
+        let limit = |name: &str, by: &str, max: u32| {
+            format!("[limits.{name}]\nalgorithm = \"concurrency\"\nby = {by}\nmax = {max}\n")
+        };
+        let limits = [
+            limit("each", "[\"ip\", \"route\"]", 2),
+            limit("a", "\"ip\"", 3),
+            limit("b", "\"ip\"", 2),
+            limit("c", "\"ip\"", 1),
+        ];
+        let routes = per_route
+            .iter()
+            .enumerate()
+            .filter(|(_, limits)| !limits.is_empty());
+        let routes = routes.map(|(at, limits)| {
+            format!("[routes.r{at}]\npath = \"/{at}\"\nupstream = \"u\"\nlimits = [{limits}]\n")
+        });
+        let text = format!(
+            "{}[upstreams.u]\nservers = [{{ url = \"a:1\", max_requests = 4 }}]\n{}",
+            limits.concat(),
+            routes.collect::<String>()
+        );
+        checked(&text, Format::Human, false).out
+    };
+    for (limits, route) in [
+        (["\"each\"", "\"each\"", ""], "r0 with 1 other"),
+        (["\"a\"", "\"b\"", ""], "r0 with 1 other"),
+        (["\"c\"", "\"c\"", "\"a\""], "r0 with 2 others"),
+    ] {
+        let (told, note) = (noted(limits), format!("of upstream u, by route {route}: "));
+        assert!(told.contains(&note), "{limits:?}: {told}");
+    }
+    for limits in [
+        ["\"each\"", "", ""],
+        ["\"a\"", "\"a\"", "\"a\""],
+        ["\"b\"", "\"c\"", "\"b\", \"c\""],
+        ["\"each\", \"a\"", "\"each\", \"a\"", ""],
+        ["\"each\"", "\"c\"", "\"c\""],
+    ] {
+        let told = noted(limits);
+        assert!(!told.contains("may have all places"), "{limits:?}: {told}");
+    }
+}
+
 #[test]
 fn how_limits_count_is_said() {
     let noted = |store: &str, limit: &str| {

@@ -4,14 +4,24 @@
 
 use super::super::outline::{IdentityOutline, Outline};
 use crate::key::Group;
+#[cfg(test)]
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
+
+#[cfg(test)]
+thread_local! {
+    /// The comparisons on this thread.
+    pub(crate) static COMPARED: Cell<usize> = const { Cell::new(0) };
+}
 
 /// The first thing that `new` takes away from `old`, in words: a key, a value, or an entry of a list, of a group's file of
 /// members, or of a revocation list. Other numbers take nothing away. Fewer authorities and fewer keys of tokens are not
 /// looked for: nobody is believed by them any more.
 #[must_use]
 pub fn taken_away(old: &Outline, new: &Outline) -> Option<String> {
+    #[cfg(test)]
+    COMPARED.set(COMPARED.get() + 1);
     let written = old.written.first_lost(&new.written);
     written
         .or_else(|| of_groups(&old.groups, &new.groups))

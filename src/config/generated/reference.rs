@@ -65,8 +65,9 @@ A secret that is written into the file is a warning.
 A change of the file is taken over while requests go on, whole or not at all. The new file holds once two readings 50 ms
 apart agree, within a second after the first change. A file that takes anything away waits for a third equal reading,
 500 ms later, since it may be half written: a key, a value or an entry of a list that is no more in it, a member that a group's
-file has lost, or a certificate that a revocation list no longer has. Other numbers (`rate`, `max`, times, sizes) and what is
-more than before take nothing away. SIGHUP takes such a file over without the third reading. The old file stays where the new one has a mistake. Links are followed, and a link that is swapped counts
+file has lost, or a certificate that a revocation list no longer has. Other numbers (`rate`, `max`, times, sizes; not in a list)
+and what is more than before take nothing away. SIGHUP takes such a file over without the third reading. One that keeps changing
+is taken over as it is 10 s after it was first read, with a warning in the log. The old file stays where the new one has a mistake. Links are followed, and a link that is swapped counts
 as a change. SIGHUP asks for a reading at once. New numbers keep a limit's counters: a used-up bucket stays empty, and fills at the new rate. Another algorithm, window or `by`
 has counters of its own. They start afresh, unless counters of an earlier time with the same settings are still held:
 those go on. Keys marked *restart* are read once, at start; a reload names those that have
@@ -100,8 +101,8 @@ folder share the files in it: a team with secrets needs a folder to itself. The 
 links counts. A file that two entries take in, of which one is a table, is an error.
 
 Through an upstream of another file, a route sets no `host` but one that a route of its own file has, no field that
-`forward_identity` of another file's route writes, and no field by which gateways tell of a client's address or certificate, or
-of the host, URL or method that it asked for ([the list](who-is-counted.md)). What clients send in a field of such a
+`forward_identity` of another file's route writes, and no field by which gateways tell of a client's address, certificate or name,
+or of the host, URL or method that it asked for ([the list](who-is-counted.md)). What clients send in a field of such a
 `forward_identity` is removed there. A field by which gateways tell is removed on every route, but not from a peer in `trust`.
 
 ```toml

@@ -8,7 +8,7 @@ use super::super::identity_writers::IdentityWriters;
 use super::super::source::{At, Source};
 use super::super::value::quoted;
 use super::names::WholeFile;
-use crate::admission::claimed_fields::{Claim, claim};
+use crate::admission::claimed_fields::{CLAIMED, Claim, USERS};
 use crate::admission::stripped_fields::asks_for_method;
 use crate::key::{KeyPart, same_field};
 use crate::proxy::forwarded::is_of_proxies;
@@ -160,7 +160,7 @@ fn host(route: &Route, file: usize, bounds: &Bounds<'_>, found: &mut Findings) {
 }
 
 /// A route writes no field by which other files' routes name their clients, and none by which gateways in front tell of the
-/// client's address or certificate, or of what it asked for.
+/// client's address, certificate or name, or of what it asked for.
 fn fields(route: &Route, file: usize, bounds: &Bounds<'_>, found: &mut Findings) {
     if let Some(At { value, span }) = route.request_headers.at() {
         for (name, _) in value.set.iter().chain(&value.add) {
@@ -197,14 +197,33 @@ fn claimed(route: &Route, field: &At<&HeaderName>, found: &mut Findings) {
 
 /// What servers read in a field, in whatever spelling they take for it, where only gateways have a right to write it.
 fn claim_of(name: &HeaderName) -> Option<&'static str> {
-    let name = HeaderName::try_from(same_field(name)).ok()?;
-    match claim(name.as_str()) {
-        Some(Claim::Address) => Some("a client's address"),
-        Some(Claim::Certificate) => Some("a client's certificate"),
-        Some(Claim::Origin) => Some("what a client asked for"),
-        None if asks_for_method(name.as_str()) => Some("the method of a request"),
-        None if is_of_proxies(&name) => Some("what a client asked for"),
-        None => None,
+    let spelled = same_field(name);
+    if let Some(field) = CLAIMED.iter().find(|one| is_read_as(one.name, &spelled)) {
+        return Some(match field.claims {
+            Claim::Address => "a client's address",
+            Claim::Certificate => "a client's certificate",
+            Claim::Origin => "what a client asked for",
+        });
+    }
+    if USERS.iter().any(|one| is_read_as(one.name, &spelled)) {
+        return Some("the name of a user");
+    }
+    let name = HeaderName::try_from(spelled).ok()?;
+    if asks_for_method(name.as_str()) {
+        return Some("the method of a request");
+    }
+    is_of_proxies(&name).then_some("what a client asked for")
+}
+
+/// May servers take a field, which is written as [`same_field`] has it, for one of the list? Some of the list have a `$`.
+fn is_read_as(listed: &str, spelled: &str) -> bool {
+    let alike = |listed: &str, spelled: &str| {
+        let mut pairs = listed.bytes().zip(spelled.bytes());
+        pairs.all(|(one, other)| one == other || !one.is_ascii_alphanumeric() && other == b'-')
+    };
+    match listed.strip_suffix('*') {
+        Some(beginning) => spelled.len() >= beginning.len() && alike(beginning, spelled),
+        None => spelled.len() == listed.len() && alike(listed, spelled),
     }
 }
 

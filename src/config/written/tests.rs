@@ -67,21 +67,16 @@ fn parts(whole: &Written, told: &mut dyn FnMut(&Written)) {
                     told(&with(name, Some(WrittenEntry::Table(less.copy()))))
                 });
             }
-            WrittenEntry::Values(Values { amounts, others }) => {
-                if let Some(amounts) = amounts.checked_sub(1) {
-                    let others = others.clone();
-                    told(&with(
-                        name,
-                        Some(WrittenEntry::Values(Values { amounts, others })),
-                    ));
-                }
-                for at in 0..others.len() {
-                    let (amounts, mut others) = (*amounts, others.clone());
-                    others.remove(at);
-                    told(&with(
-                        name,
-                        Some(WrittenEntry::Values(Values { amounts, others })),
-                    ));
+            WrittenEntry::Amount(_) => {}
+            WrittenEntry::Values(values) => {
+                for at in 0..values.digests.len() {
+                    let (has_amount, mut digests) = (values.has_amount, values.digests.clone());
+                    digests.remove(at);
+                    let less = Values {
+                        has_amount,
+                        digests,
+                    };
+                    told(&with(name, Some(WrittenEntry::Values(less))));
                 }
             }
         }
@@ -104,9 +99,10 @@ impl WrittenEntry {
     fn copy(&self) -> Self {
         match self {
             Self::Table(inner) => Self::Table(inner.copy()),
-            Self::Values(Values { amounts, others }) => Self::Values(Values {
-                amounts: *amounts,
-                others: others.clone(),
+            Self::Amount(amount) => Self::Amount(*amount),
+            Self::Values(values) => Self::Values(Values {
+                has_amount: values.has_amount,
+                digests: values.digests.clone(),
             }),
         }
     }
@@ -122,6 +118,13 @@ fn what_is_lost_is_told_by_its_key_and_not_by_its_value() {
             "a = \"9/s\"",
             Some("an entry of `a`"),
         ),
+        ("a = [502, 503]", "a = [429, 503]", Some("an entry of `a`")),
+        ("a = [502, 503]", "a = [503, 429, 502]", None),
+        ("a = [\"5s\"]", "a = [\"6s\"]", Some("the value of `a`")),
+        ("a = [502]", "a = 502", None),
+        ("a = [502]", "a = 503", Some("the value of `a`")),
+        ("a = 502", "a = [429]", None),
+        ("a = 502", "a = [\"connect\"]", Some("the value of `a`")),
         ("a = \"5s\"", "a = false", Some("the value of `a`")),
         ("a = 5", "a = 6", None),
         ("a = true", "a = false", Some("the value of `a`")),

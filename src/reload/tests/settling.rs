@@ -40,6 +40,8 @@ async fn what_is_taken_away_for_good_is_gone_half_a_second_later() {
     replace(&file, &halves("2/s").0);
     watched.becomes("2/s").await;
     assert!(begun.elapsed() >= SETTLE + SETTLE_LESS);
+    // This is the thread of all other control work, which goes on while long lists are compared.
+    assert_eq!(config::diff::COMPARED.get(), 0);
     // Nothing is taken away now.
     replace(&file, &halves("3/s").1);
     watched.becomes("3/s").await;
@@ -66,6 +68,30 @@ async fn a_signal_takes_at_once_what_does_not_settle() {
     assert!(watched.is_quiet());
     watched.trigger.pull();
     watched.becomes("2/s").await;
+    writing.abort();
+}
+
+/// A team that has dropped a route of its own and goes on writing its file does not hold back the operator's new limit.
+#[tokio::test]
+async fn what_never_settles_is_taken_over_after_a_while() {
+    let (folder, file) = folder();
+    let team = folder.path().join("team.toml");
+    let with_team = |rate: &str| format!("include = \"team.toml\"\n{}", text(rate));
+    fs::write(&file, with_team("1/s")).unwrap();
+    fs::write(&team, "[routes.t]\npath = \"/t\"\nupstream = \"u\"\n").unwrap();
+    let mut watched = Watched::start(&file);
+    let begun = clock::now();
+    let writing = tokio::spawn(async move {
+        for n in 0.. {
+            replace(&team, &format!("# {n}\n"));
+            sleep(SETTLE_LESS * 3 / 5).await;
+        }
+    });
+    replace(&file, &with_team("2/s"));
+    sleep(NOT_SETTLED / 2).await;
+    assert!(watched.is_quiet());
+    watched.becomes("2/s").await;
+    assert!(begun.elapsed() >= NOT_SETTLED);
     writing.abort();
 }
 

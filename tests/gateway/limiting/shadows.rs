@@ -202,7 +202,7 @@ async fn a_change_of_the_mode_keeps_the_counters(place: Place) {
     gateway.rename_over(&text.replace("\"shadow\"", "\"enforce\""));
     let line = gateway
         .said
-        .line(0, "the change", |line| line.contains("limits.calls"))
+        .line(0, "the change", |line| line.contains("limits.calls: "))
         .await;
     assert!(
         line.contains("mode shadow to enforce, counters kept"),

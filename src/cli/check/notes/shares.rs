@@ -54,6 +54,8 @@ struct Places<'a> {
     bounding: Vec<&'a Limit>,
     /// The first route on which no limit leaves any to others.
     open: Option<OpenRoute<'a>>,
+    /// What each route leaves a client.
+    shares: Vec<RouteShare<'a>>,
 }
 
 /// A route by which one client may have all places.
@@ -73,6 +75,7 @@ fn places(compiled: &Compiled) -> HashMap<&str, Places<'_>> {
         all,
         bounding: Vec::new(),
         open: None,
+        shares: Vec::new(),
     };
     let mut found: HashMap<&str, Places<'_>> =
         bounded.map(|(name, all)| (name, none_yet(all))).collect();
@@ -92,6 +95,7 @@ fn places(compiled: &Compiled) -> HashMap<&str, Places<'_>> {
 impl<'a> Places<'a> {
     /// Adds a route to these servers.
     fn add(&mut self, route: &'a str, limits: &'a [Arc<Limit>]) {
+        self.shares.push(RouteShare::of(route, limits));
         let limits = limits.iter().map(|limit| &**limit);
         let by_client: Vec<&Limit> = limits.filter(|limit| bounds_each_client(limit)).collect();
         let for_all = by_client.iter().filter(|limit| limit.exempt.is_none());
@@ -115,7 +119,13 @@ impl<'a> Places<'a> {
 
     /// The note on a route by which one client may have all places.
     fn note(&self, one: &UpstreamOutline) -> Option<String> {
-        let open = self.open.as_ref()?;
+        let Some(open) = &self.open else {
+            return Some(format!(
+                "one client may have all places at the servers of upstream {}, by route {}: a `concurrency` limit by client that counts over routes leaves some to others",
+                one.upstream.name,
+                self.together()?
+            ));
+        };
         let act = match (open.closest, open.exempting) {
             (Some(limit), _) => too_many(limit, self.all),
             (None, Some(limit)) => {
@@ -133,8 +143,22 @@ impl<'a> Places<'a> {
         ))
     }
 
+    /// The routes whose limits together leave a client all places, though none does by itself.
+    fn together(&self) -> Option<String> {
+        let others = self.shares.len().checked_sub(1).filter(|many| *many > 0)?;
+        let others = match others {
+            1 => "1 other".to_owned(),
+            many => format!("{many} others"),
+        };
+        let is_all = self.open.is_none() && most_of_all(&self.shares) >= self.all;
+        is_all.then(|| format!("{} with {others}", self.shares[0].route))
+    }
+
     /// What one client may have.
     fn share(&self) -> String {
+        if let Some(routes) = self.together() {
+            return format!("all of them, by route {routes}");
+        }
         let Some(open) = &self.open else {
             return match self.bounding.as_slice() {
                 all if all.is_empty() || all.len() > MOST_NAMED => {
@@ -158,6 +182,57 @@ impl<'a> Places<'a> {
             }
         }
     }
+}
+
+/// What one client may have in flight on a route, by the limits that bound each client.
+struct RouteShare<'a> {
+    route: &'a str,
+    /// By those that count each route by itself; no bound where there is none.
+    alone: u64,
+    /// By those that count over routes.
+    over_routes: Vec<&'a Arc<Limit>>,
+}
+
+impl<'a> RouteShare<'a> {
+    fn of(route: &'a str, limits: &'a [Arc<Limit>]) -> Self {
+        let bounds = limits
+            .iter()
+            .filter(|limit| limit.exempt.is_none() && bounds_each_client(limit));
+        let (alone, over_routes): (Vec<_>, Vec<_>) =
+            bounds.partition(|limit| limit.by.parts.contains(&KeyPart::Route));
+        let alone = alone.into_iter().map(|limit| most_of(limit)).min();
+        Self {
+            route,
+            alone: alone.unwrap_or(u64::MAX),
+            over_routes,
+        }
+    }
+}
+
+/// The most that one client may have in flight on all these routes together. A limit that counts over routes counts once,
+/// where that is less than what its routes have alone.
+fn most_of_all(shares: &[RouteShare<'_>]) -> u64 {
+    let mut limited: HashMap<&str, (&Limit, Vec<usize>)> = HashMap::new();
+    for (at, share) in shares.iter().enumerate() {
+        for limit in &share.over_routes {
+            let entry = limited.entry(&*limit.name);
+            entry.or_insert((&***limit, Vec::new())).1.push(at);
+        }
+    }
+    let mut limited: Vec<_> = limited.into_iter().collect();
+    limited.sort_by_key(|(name, (limit, _))| (most_of(limit), *name));
+    let mut alone: Vec<u64> = shares.iter().map(|share| share.alone).collect();
+    let mut all = 0_u64;
+    for (_, (limit, routes)) in limited {
+        let apart = routes.iter().map(|at| alone[*at]);
+        if most_of(limit) < apart.fold(0, u64::saturating_add) {
+            all = all.saturating_add(most_of(limit));
+            for at in routes {
+                alone[at] = 0;
+            }
+        }
+    }
+    alone.into_iter().fold(all, u64::saturating_add)
 }
 
 /// So many limits are named with what they leave.
