@@ -51,7 +51,7 @@ async fn a_loss_is_told_with_its_file_and_so_is_its_end() {
     let both = "a-long-secret-key\nanother-secret-key\n";
     std::fs::write(&keys, both).unwrap();
     let group = format!(
-        "[groups.g]\nby = \"header:x-key\"\nmembers = {keys:?}\n[routes.b]\npath = \"/b\"\nupstream = \"main\"\ngroups = [\"g\"]"
+        "[groups.g]\nby = \"header:x-key\"\nfile = {keys:?}\n[routes.b]\npath = \"/b\"\nupstream = \"main\"\ngroups = [\"g\"]"
     );
     let gateway = Gateway::start(&first(&upstream, &["/a"]).with(&group)).await;
     std::fs::write(&keys, "a-long-secret-key\n").unwrap();
