@@ -78,7 +78,8 @@ async fn what_never_settles_is_taken_over_after_a_while() {
     let team = folder.path().join("team.toml");
     let with_team = |rate: &str| format!("include = \"team.toml\"\n{}", text(rate));
     fs::write(&file, with_team("1/s")).unwrap();
-    fs::write(&team, "[routes.t]\npath = \"/t\"\nupstream = \"u\"\n").unwrap();
+    let own = "[upstreams.t]\nservers = \"b:1\"\n[routes.t]\npath = \"/t\"\nupstream = \"t\"\n";
+    fs::write(&team, own).unwrap();
     let mut watched = Watched::start(&file);
     let begun = clock::now();
     let writing = tokio::spawn(async move {
