@@ -196,10 +196,15 @@ impl Watcher {
             if less.is_overdue(&what, self.changed(&outcome)) {
                 break outcome;
             }
-            tokio::select! {
-                true = stays(read_for(&outcome)) => break outcome,
-                () = self.trigger.0.notified() => cause = ReadCause::Signal,
-                else => {}
+            let has_stayed = tokio::select! {
+                has_stayed = stays(read_for(&outcome)) => has_stayed,
+                () = self.trigger.0.notified() => {
+                    cause = ReadCause::Signal;
+                    false
+                }
+            };
+            if has_stayed {
+                break outcome;
             }
         };
         self.last = read_for(&outcome).clone();
