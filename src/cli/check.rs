@@ -12,7 +12,6 @@
 //! notes/counting       how limits count
 //! notes/shares         bounds that all clients share, and the part that one client has
 //! notes/forged_tokens  routes for which a forged token is verified
-//! notes/one_client     what one client may cost at most: the table in docs/hardening.md
 //! notes/translators    networks that contain a translator's of NAT64
 //! ```
 

@@ -65,6 +65,7 @@
 //! print/toml             values as TOML
 //! generated              pages made from the declarations of keys and codes
 //! generated/reference    docs/configuration.md
+//! generated/one_client   docs/hardening.md: what one client may cost at most
 //! generated/schema       the JSON Schema for editors
 //! fixtures               a test: files that are good, files that are not
 //! complexity             a test: the work grows with a file's length and no faster

@@ -162,9 +162,10 @@ fn unread_head(token: &[u8]) -> TokenDoubt {
     let head = parts.next().filter(|_| parts.count() == 2);
     let head = head.and_then(|head| URL_SAFE_NO_PAD.decode(head).ok());
     let head = head.and_then(|head| serde_json::from_slice::<Map<String, Value>>(&head).ok());
-    match head.is_some_and(|head| head.get("alg").is_some_and(Value::is_string)) {
-        true => TokenDoubt::Algorithm,
-        false => TokenDoubt::Malformed,
+    if head.is_some_and(|head| head.get("alg").is_some_and(Value::is_string)) {
+        TokenDoubt::Algorithm
+    } else {
+        TokenDoubt::Malformed
     }
 }
 

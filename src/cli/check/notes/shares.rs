@@ -251,9 +251,10 @@ fn left_by(limit: &Limit) -> String {
 /// That a limit leaves none of so many places to other clients, with the number that does.
 fn too_many(limit: &Limit, places: u64) -> String {
     let (name, most) = (&limit.name, most_of(limit));
-    let in_tiers = match limit.tiers.is_empty() {
-        true => "",
-        false => ", in its tiers too",
+    let in_tiers = if limit.tiers.is_empty() {
+        ""
+    } else {
+        ", in its tiers too"
     };
     match places {
         1 => format!("`{name}` lets one client have the only place"),
