@@ -103,6 +103,26 @@ fn forged_tokens_that_are_verified_whatever_limits_say_are_named() {
     }
 }
 
+/// Each is held against all, which for a file of very many routes would take minutes.
+#[test]
+fn of_very_many_routes_by_a_token_the_first_ones_are_looked_at() {
+    let key = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/config/jwt/rsa.pem");
+    let mut text = format!(
+        "[jwt]\nkeys = {key:?}\nalgorithms = \"RS256\"\n[groups.gold]\nby = \"jwt:plan\"\nmembers = \"gold\"\n\
+        [limits.per-ip]\nby = \"ip\"\nrate = \"1/s\"\n[upstreams.u]\nservers = \"a:1\"\n"
+    );
+    for n in 0..2000 {
+        let _ = write!(
+            text,
+            "[routes.r{n}]\npath = \"/p\"\nheaders = {{ x-a = \"{n}\" }}\nmethods = \"GET\"\ngroups = \"gold\"\nupstream = \"u\"\nlimits = \"per-ip\"\n"
+        );
+    }
+    let answer = checked(&text, Format::Human, false);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let told = "note: of 2000 routes that ask for groups by a token, the first 999 were looked at";
+    assert!(answer.out.contains(told), "{}", &answer.out[..2000]);
+}
+
 #[test]
 fn what_the_manual_shows_is_good_and_says_what_many_gateways_admit() {
     let manual = concat!(
