@@ -60,9 +60,11 @@ async fn a_pair_that_others_may_have_put_there_is_not_served() {
     let (site, text) = site(&own).await;
     let kept = site.path("certificates/shop.pem");
     fs::write(&kept, format!("{}{}", pair.cert, pair.key)).unwrap();
-    let gateway = site.start(&text).await;
+    let mut gateway = site.start(&text).await;
     let served = own.trusting().connect(site.tls(), "shop.example.com").await;
     assert!(served.is_ok());
+    // It would take the right from strangers at its own time.
+    gateway.stop().await;
     // A group that the gateway is in may write to the folder: it is told.
     fs::set_permissions(site.path(""), fs::Permissions::from_mode(0o770)).unwrap();
     let check = tollgate(gateway.folder(), &["check"]).await;
