@@ -104,11 +104,12 @@ impl Failure {
     /// The cause on one line, as the log and `check` show it. An authority may repeat any part of the URL of its directory,
     /// whose query may be a secret: its parts have stars wherever they stand.
     pub(super) fn words(&self, directory: &str) -> String {
-        let mut text = one_line(&self.to_string());
+        let mut text = self.to_string();
+        // Before it is cut, so that no part of a secret is left at its end.
         for part in secret_parts(directory) {
             text = text.replace(part, "***");
         }
-        text
+        one_line(&text)
     }
 
     /// Is it this problem of the protocol (RFC 8555, section 6.7)?

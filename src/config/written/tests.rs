@@ -25,6 +25,17 @@ fn every_key() -> impl Iterator<Item = (String, &'static Key)> {
 }
 
 /// The loss of each key of the schema is told, and of each part of what its example says.
+/// The attack: the second of two rates that differ in numbers alone is written later than the first.
+#[test]
+fn one_of_two_tables_that_differ_in_numbers_is_lost() {
+    let both = written("rate = [{ rate = \"100/s\", burst = 100 }, { rate = \"2/h\", burst = 2 }]");
+    let one = written("rate = [{ rate = \"100/s\", burst = 100 }]");
+    let other = written("rate = [{ rate = \"50/s\", burst = 9 }, { rate = \"3/h\", burst = 2 }]");
+    assert!(both.first_lost(&one).is_some());
+    assert_eq!(both.first_lost(&other), None);
+    assert_eq!(one.first_lost(&both), None);
+}
+
 #[test]
 fn no_key_is_lost_in_silence() {
     let mut count = 0;
