@@ -81,8 +81,8 @@ impl Code {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{fixtures::set_modes_of_keys, load, render::Colour};
     use super::*;
+    use crate::config::{fixtures::set_modes_of_keys, load, render::Colour};
     use std::fmt::Write;
     use std::fs;
 

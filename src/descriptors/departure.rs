@@ -62,8 +62,8 @@ impl SecondDescriptor {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Budget;
     use super::*;
+    use crate::descriptors::Budget;
     use tokio::io::AsyncWriteExt as _;
     use tokio::net::TcpListener;
 

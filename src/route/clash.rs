@@ -199,8 +199,8 @@ fn divided<'a>(all: &[Side<'a>], name: ConditionSubject<'a>) -> Divided<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Condition;
     use super::*;
+    use crate::route::Condition;
 
     fn end(route: usize, asked: &[(&'static str, Option<u32>)]) -> RouteEnd {
         let conditions = asked.iter().map(|(name, value)| {

@@ -124,8 +124,8 @@ fn spelled(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{RequestView, Rule, Table};
     use super::*;
+    use crate::route::{RequestView, Rule, Table};
     use http::{HeaderMap, Method};
 
     struct Nothing(HeaderMap);

@@ -198,8 +198,8 @@ impl Drop for PostedAnswer {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{CHALLENGE_PROTOCOL, OthersAnswer};
     use super::*;
+    use crate::tls::{CHALLENGE_PROTOCOL, OthersAnswer};
     use std::sync::atomic::AtomicUsize;
 
     #[test]

@@ -1,7 +1,7 @@
 //! Upstreams in words and numbers: for `check` and for the changes of a reload.
 
-use super::super::outline::UpstreamOutline;
 use super::show_span;
+use crate::config::outline::UpstreamOutline;
 use crate::key::KeyPart;
 use crate::upstream::balance_rule::{BalanceRule, NoneLeft};
 use crate::upstream::ejection::EjectionRule;

@@ -52,7 +52,7 @@ fn members(joined: usize, left: usize) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::diff;
+    use crate::config::diff::diff;
     use crate::config::parse;
 
     fn changes_between(old: &str, new: &str) -> Vec<String> {

@@ -116,7 +116,7 @@ fn elsewhere(old: &Limit, new: &Limit) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::diff;
+    use crate::config::diff::diff;
     use crate::config::parse;
 
     fn changes_between(old: &str, new: &str) -> String {

@@ -2,7 +2,7 @@
 //! looked at once more before it comes into force. What a lost key meant is not asked: nearly all of them restrict somebody,
 //! and a key that only widens waits for half a second as well.
 
-use super::super::outline::{IdentityOutline, Outline};
+use crate::config::outline::{IdentityOutline, Outline};
 use crate::key::Group;
 #[cfg(test)]
 use std::cell::Cell;

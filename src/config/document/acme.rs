@@ -1,8 +1,6 @@
 //! `[acme.NAME]`: authorities that certificates are ordered from. Their files and secrets are read by
-//! [`super::super::authorities`].
+//! [`crate::config::authorities`].
 
-use super::super::value::{directory, mail_address};
-use super::super::vocabulary::ValueShape;
 use super::Items;
 use super::form::{
     any, as_written, custom, empty_list, filled_word_list, flag, inner_table, text, text_as,
@@ -11,6 +9,8 @@ use super::store::{SecretSource, secret};
 use super::table::table;
 use super::words::words;
 use crate::acme::ChallengeKind;
+use crate::config::value::{directory, mail_address};
+use crate::config::vocabulary::ValueShape;
 
 table! {
     /// An authority that certificates are ordered from by ACME (RFC 8555): for each `[tls.NAME]` with `acme = "NAME"`

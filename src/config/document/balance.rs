@@ -1,13 +1,13 @@
 //! Keys of an upstream that say which server gets a request, and what becomes of those that none can take.
 
-use super::super::diagnostic::{Code, Details as _};
-use super::super::value::{Balance, balance, share};
-use super::super::vocabulary::ValueShape;
 use super::fields::{Fields, Zero};
 use super::form::{Form, custom, inner_table, number, text, time};
 use super::table::{Section, table};
 use super::words::words;
 use super::{At, Setting};
+use crate::config::diagnostic::{Code, Details as _};
+use crate::config::value::{Balance, balance, share};
+use crate::config::vocabulary::ValueShape;
 use crate::upstream::balance_rule::{BalanceRule, NoneLeft, QueueRule};
 use std::time::Duration;
 use toml::de::DeValue;

@@ -1,13 +1,13 @@
 //! The keys of one table. Each key is asked for once, by name and type; every mistake is noted with its place.
 
-use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings};
-use super::super::source::{At, Span};
-use super::super::suggest::{all_of, nearest, one_of};
-use super::super::value::{ValueError, address, duration, quoted, rate};
-use super::super::vocabulary::{Default, Emptiness, Table, ValueShape};
 use super::words::Words;
 use super::written_value::{as_list, help_of, number, one_or_all, type_error};
 use super::{IGNORE_WARNINGS, List, Setting, TABLES, misplaced};
+use crate::config::diagnostic::{Code, Details as _, Diagnostic, Findings};
+use crate::config::source::{At, Span};
+use crate::config::suggest::{all_of, nearest, one_of};
+use crate::config::value::{ValueError, address, duration, quoted, rate};
+use crate::config::vocabulary::{Default, Emptiness, Table, ValueShape};
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! The forms of values: the reader of each, and its shape for messages, the reference and the schema.
 
-use super::super::source::At;
-use super::super::value::{ValueError, byte_rate};
-use super::super::vocabulary::{Emptiness, Table, ValueShape};
 use super::fields::{Fields, Zero};
 use super::words::Words;
 use super::{Items, Setting, written_value};
+use crate::config::source::At;
+use crate::config::value::{ValueError, byte_rate};
+use crate::config::vocabulary::{Emptiness, Table, ValueShape};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::de::DeValue;

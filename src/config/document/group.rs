@@ -1,13 +1,13 @@
-//! `[groups.NAME]`. The members are read by [`super::super::groups`], where the part of a request to look up is known.
+//! `[groups.NAME]`. The members are read by [`crate::config::groups`], where the part of a request to look up is known.
 
-use super::super::diagnostic::{Code, Details as _};
-use super::super::outline::show;
-use super::super::value::part;
-use super::super::vocabulary::ValueShape;
 use super::fields::Fields;
 use super::form::{any, custom, texts_as};
 use super::table::{Section as _, table};
 use super::{Items, Setting};
+use crate::config::diagnostic::{Code, Details as _};
+use crate::config::outline::show;
+use crate::config::value::part;
+use crate::config::vocabulary::ValueShape;
 use crate::key::{KeyPart, Mask};
 use toml::de::DeTable;
 

@@ -1,13 +1,13 @@
 //! `request_headers` and `response_headers` of a route.
 
-use super::super::diagnostic::{Code, Details as _};
-use super::super::source::{At, Span};
-use super::super::value::{Direction, editable_field, field_value};
-use super::super::vocabulary::{Emptiness, ValueShape};
 use super::fields::Fields;
 use super::form::{any, custom, texts};
 use super::table::{Section as _, table};
 use super::{Items, Setting};
+use crate::config::diagnostic::{Code, Details as _};
+use crate::config::source::{At, Span};
+use crate::config::value::{Direction, editable_field, field_value};
+use crate::config::vocabulary::{Emptiness, ValueShape};
 use crate::snapshot::changes::Changes;
 use http::{HeaderName, HeaderValue};
 use std::collections::HashMap;

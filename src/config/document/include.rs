@@ -5,17 +5,17 @@ mod entry;
 
 pub(super) use entry::INCLUDE_ENTRY;
 
-use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::files::fence::real;
-use super::super::files::{Files, glob};
-use super::super::grant::Grant;
-use super::super::source::{At, Source, Span};
-use super::super::vocabulary;
-use super::super::{MOST_BYTES, suggest};
 use super::{
     Document, IGNORE_WARNINGS, INCLUDE, TABLES, Variables, syntax, table_named, unknown_table,
     variables,
 };
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::files::fence::real;
+use crate::config::files::{Files, glob};
+use crate::config::grant::Grant;
+use crate::config::source::{At, Source, Span};
+use crate::config::vocabulary;
+use crate::config::{MOST_BYTES, suggest};
 use entry::IncludeEntry;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

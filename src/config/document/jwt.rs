@@ -1,14 +1,14 @@
-//! `[jwt]`. The table names files of keys; [`super::super::jwt`] fetches the keys.
+//! `[jwt]`. The table names files of keys; [`crate::config::jwt`] fetches the keys.
 
-use super::super::outline::{show, show_list, show_time};
-use super::super::source::At;
-use super::super::value::field;
-use super::super::vocabulary::ValueShape;
 use super::fields::{Fields, Zero};
 use super::form::{any, custom, flag, text, text_as, texts, texts_as, time, whole, word_list};
 use super::table::{Section as _, table};
 use super::words::words;
 use super::{Items, List, Setting};
+use crate::config::outline::{show, show_list, show_time};
+use crate::config::source::At;
+use crate::config::value::field;
+use crate::config::vocabulary::ValueShape;
 use http::HeaderName;
 use jsonwebtoken::Algorithm;
 use std::time::Duration;

@@ -9,13 +9,6 @@ pub(in crate::config) use cost::CostSource;
 pub(in crate::config) use rate::RateEntry;
 pub(in crate::config) use tier::Tier;
 
-use super::super::describe;
-use super::super::outline::show;
-use super::super::source::At;
-use super::super::value::{
-    ErrorText, ValueError, error_text, field, method, network, part, public_name, tag, top, zone,
-};
-use super::super::vocabulary::{Emptiness, ValueShape};
 use super::fields::{Fields, Zero};
 use super::form::{
     Form, any, count, custom, filled_texts, flag, inner_table, number, text, text_as, texts,
@@ -25,6 +18,13 @@ use super::server::error_body;
 use super::table::{Section as _, table};
 use super::words::{Words as _, words};
 use super::{Items, Setting};
+use crate::config::describe;
+use crate::config::outline::show;
+use crate::config::source::At;
+use crate::config::value::{
+    ErrorText, ValueError, error_text, field, method, network, part, public_name, tag, top, zone,
+};
+use crate::config::vocabulary::{Emptiness, ValueShape};
 use crate::key::{KeyPart, MissingKey, Sameness, UnknownKey};
 use crate::limit::sliding_window::MAX_PARTS;
 use crate::limit::{LeaseSetting, Mode, OnDown, Preflights, Scope};

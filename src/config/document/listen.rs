@@ -1,15 +1,15 @@
 //! `listen` of `[server]`: an entry is an address, or a table with more about the listener.
 
-use super::super::diagnostic::{Code, Details as _};
-use super::super::source::At;
-use super::super::value::{file_mode, listen_address, network, pem_path};
-use super::super::vocabulary::{Emptiness, ValueShape};
 use super::fields::Fields;
 use super::form::{Form, any, custom, empty_list, text, text_as, whole, word};
 use super::table::{Section as _, table};
 use super::words::words;
 use super::{Items, List, Setting};
 use crate::client::Nat64;
+use crate::config::diagnostic::{Code, Details as _};
+use crate::config::source::At;
+use crate::config::value::{file_mode, listen_address, network, pem_path};
+use crate::config::vocabulary::{Emptiness, ValueShape};
 use crate::listen::listener::{ListenAddress, ProxyPeers};
 use ipnet::IpNet;
 use toml::de::DeValue;

@@ -1,8 +1,8 @@
 //! Keys that stand in a table which does not have them: where they belong.
 
-use super::super::suggest::{all_of, nearest, one_of};
-use super::super::vocabulary::{Key, Table};
 use super::{IGNORE_WARNINGS, INCLUDE, TABLES};
+use crate::config::suggest::{all_of, nearest, one_of};
+use crate::config::vocabulary::{Key, Table};
 
 /// The advice about `name`, which `table` does not have; `near` is the key of the table that is probably meant.
 pub(super) fn advice(table: &Table, name: &str, near: Option<&Key>) -> String {

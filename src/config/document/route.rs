@@ -2,14 +2,6 @@
 
 mod comparison;
 
-use super::super::diagnostic::{Code, Details as _};
-use super::super::outline::{show, show_list, show_time};
-use super::super::source::{At, Span};
-use super::super::value::{
-    Direction, ValueError, condition_field, condition_parameter, condition_value, host,
-    identity_field, identity_value, method, new_path, prefix, route_path,
-};
-use super::super::vocabulary::{Emptiness, ValueShape};
 use super::fields::{Fields, Zero};
 use super::form::{
     any, custom, empty_list, filled_texts, inner_table, text, texts, time, time_or_off, whole, word,
@@ -19,6 +11,14 @@ use super::static_reply::{Redirect, Respond, respond};
 use super::table::{Section as _, table};
 use super::words::{Words as _, words};
 use super::{Items, List};
+use crate::config::diagnostic::{Code, Details as _};
+use crate::config::outline::{show, show_list, show_time};
+use crate::config::source::{At, Span};
+use crate::config::value::{
+    Direction, ValueError, condition_field, condition_parameter, condition_value, host,
+    identity_field, identity_value, method, new_path, prefix, route_path,
+};
+use crate::config::vocabulary::{Emptiness, ValueShape};
 use crate::key::IdentityField;
 use crate::route::{Condition, HostPattern, PathPattern};
 use crate::snapshot::AnswerTimeout;

@@ -1,10 +1,10 @@
 //! Secrets in files and variables, fetched before the tree is read. The secret takes the place of the table with `file`
 //! or `env`, and messages show only the table's place.
 
-use super::super::diagnostic::{Code, Details as _};
-use super::super::redaction;
-use super::super::secret::SecretLocation;
-use super::super::side_files::{Reference, SideFiles};
+use crate::config::diagnostic::{Code, Details as _};
+use crate::config::redaction;
+use crate::config::secret::SecretLocation;
+use crate::config::side_files::{Reference, SideFiles};
 use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

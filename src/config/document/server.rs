@@ -1,10 +1,5 @@
 //! `[server]`, `[log]`, `[admin]`, `[response]` and `[defaults]`.
 
-use super::super::outline::{ShownValue, show, show_list, show_time, time_text};
-use super::super::value::{
-    ErrorText, admin_address, error_text, error_word, file_mode, network, percent, translator,
-};
-use super::super::vocabulary::ValueShape;
 use super::Items;
 use super::fields::Zero;
 use super::form::{
@@ -14,6 +9,11 @@ use super::listen::{ListenEntry, listeners};
 use super::table::table;
 use super::words::{Words as _, words};
 use crate::client::Nat64;
+use crate::config::outline::{ShownValue, show, show_list, show_time, time_text};
+use crate::config::value::{
+    ErrorText, admin_address, error_text, error_word, file_mode, network, percent, translator,
+};
+use crate::config::vocabulary::ValueShape;
 use crate::key::client_ip::Field;
 use crate::listen::keep_alive::KeepAlive;
 use crate::listen::listener::{ListenAddress, SOCKET_MODE};

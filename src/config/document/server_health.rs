@@ -1,9 +1,5 @@
 //! Keys of an upstream that say when a server gets no requests: probes, ejection; and which requests are sent again.
 
-use super::super::diagnostic::{Code, Details as _};
-use super::super::source::At;
-use super::super::value::{probe_host, probe_path, share, statuses};
-use super::super::vocabulary::ValueShape;
 use super::balance::{inner, is_table};
 use super::fields::{Fields, Zero};
 use super::form::{
@@ -12,6 +8,10 @@ use super::form::{
 use super::table::{Section as _, table};
 use super::words::words;
 use super::{Items, Setting};
+use crate::config::diagnostic::{Code, Details as _};
+use crate::config::source::At;
+use crate::config::value::{probe_host, probe_path, share, statuses};
+use crate::config::vocabulary::ValueShape;
 use crate::upstream::ejection::EjectionRule;
 use crate::upstream::probe_rule::{ProbeQuestion, ProbeRule};
 use crate::upstream::retry_rule::{RetryCause, RetryCauses, RetryRule};

@@ -1,10 +1,10 @@
 //! The file with values replaced by `--set`. A mistake in a replaced value is shown as the option was given.
 
-use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings};
-use super::super::source::{Source, Span};
-use super::super::suggest::nearest;
-use super::super::value::quoted;
 use super::table_named;
+use crate::config::diagnostic::{Code, Details as _, Diagnostic, Findings};
+use crate::config::source::{Source, Span};
+use crate::config::suggest::nearest;
+use crate::config::value::quoted;
 use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

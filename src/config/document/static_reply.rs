@@ -1,12 +1,12 @@
 //! `redirect` and `respond` of a route: responses without an upstream.
 
-use super::super::diagnostic::{Code, Details as _};
-use super::super::value::{Direction, ValueError, destination, field_value};
-use super::super::vocabulary::ValueShape;
 use super::Setting;
 use super::fields::Fields;
 use super::form::{any, custom, text, text_as, whole};
 use super::table::table;
+use crate::config::diagnostic::{Code, Details as _};
+use crate::config::value::{Direction, ValueError, destination, field_value};
+use crate::config::vocabulary::ValueShape;
 use http::{HeaderValue, StatusCode};
 use std::ops::RangeInclusive;
 

@@ -1,10 +1,6 @@
-//! `[store]` and the tables inside it. The tables may name the places of secrets; [`super::super::store`] fetches the
+//! `[store]` and the tables inside it. The tables may name the places of secrets; [`crate::config::store`] fetches the
 //! secrets.
 
-use super::super::outline::{show, show_time};
-use super::super::secret::SecretLocation;
-use super::super::value::{key_prefix, server_name, store};
-use super::super::vocabulary::ValueShape;
 use super::Setting;
 use super::fields::Fields;
 use super::form::{
@@ -12,6 +8,10 @@ use super::form::{
 };
 use super::table::table;
 use super::words::{Words as _, words};
+use crate::config::outline::{show, show_time};
+use crate::config::secret::SecretLocation;
+use crate::config::value::{key_prefix, server_name, store};
+use crate::config::vocabulary::ValueShape;
 use crate::store::{Backend, OnDown, Secret};
 use std::time::Duration;
 use toml::de::DeValue;

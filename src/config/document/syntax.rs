@@ -1,8 +1,8 @@
 //! Errors of TOML: the parser's findings, without the echoes of one mistake.
 
-use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::source::Span;
-use super::super::value::quoted;
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::source::Span;
+use crate::config::value::quoted;
 use toml::de::{DeTable, Error};
 
 /// Notes the errors of the parser: the first of neighbouring errors, and duplicates with both places. Returns the

@@ -15,11 +15,11 @@
 //! has the type of its value, the form that reads the value ([`super::form`]), a default, an example, and a comparison
 //! of two values.
 
-use super::super::diagnostic::Findings;
-use super::super::vocabulary::{Default, Table};
 use super::Setting;
 use super::fields::Fields;
 use super::form::Form;
+use crate::config::diagnostic::Findings;
+use crate::config::vocabulary::{Default, Table};
 use toml::de::DeTable;
 
 /// The name of a key whose identifier may be a raw one: `for` is a word of the language.

@@ -1,9 +1,5 @@
-//! `[tls.NAME]`: the identities that listeners show to clients. Their files are read by [`super::super::identities`].
+//! `[tls.NAME]`: the identities that listeners show to clients. Their files are read by [`crate::config::identities`].
 
-use super::super::outline::{show, show_list};
-use super::super::source::At;
-use super::super::value::{pem_path, served_name};
-use super::super::vocabulary::{Emptiness, ValueShape};
 use super::fields::Fields;
 use super::form::{
     Form, any, as_written, custom, empty_list, filled_texts, filled_word_list, flag, text, text_as,
@@ -12,6 +8,10 @@ use super::form::{
 use super::table::{Section as _, table};
 use super::words::words;
 use super::{Items, Setting};
+use crate::config::outline::{show, show_list};
+use crate::config::source::At;
+use crate::config::value::{pem_path, served_name};
+use crate::config::vocabulary::{Emptiness, ValueShape};
 use crate::tls::{Alpn, ClientVerify, ServedName, TlsVersion};
 use toml::de::DeValue;
 

@@ -1,11 +1,11 @@
 //! Unknown tables and names: the one that is probably meant, and the report.
 
-use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::source::{At, Span};
-use super::super::suggest::{all_of, nearest};
-use super::super::value::{is_name, quoted};
-use super::super::vocabulary::{Default, Table};
 use super::{INCLUDE, TABLES, table_named, written_value};
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::source::{At, Span};
+use crate::config::suggest::{all_of, nearest};
+use crate::config::value::{is_name, quoted};
+use crate::config::vocabulary::{Default, Table};
 use toml::de::{DeTable, DeValue};
 
 /// The table that an unknown name stands for: the nearest by name, or else the table whose required keys it has.

@@ -1,12 +1,5 @@
 //! `[upstreams.NAME]`.
 
-use super::super::describe::upstream::{
-    choice, ejection, probes, queue, retries, server_host as server_host_told,
-};
-use super::super::outline::{show, show_list, show_time};
-use super::super::source::At;
-use super::super::value::{Balance, pem_path, server, server_host, server_name};
-use super::super::vocabulary::ValueShape;
 use super::Items;
 use super::balance::{balance_form, queue_form};
 use super::fields::Zero;
@@ -17,6 +10,13 @@ use super::form::{
 use super::server_health::{eject_form, health_form, retry_form};
 use super::table::{Section as _, table};
 use super::words::{Words as _, words};
+use crate::config::describe::upstream::{
+    choice, ejection, probes, queue, retries, server_host as server_host_told,
+};
+use crate::config::outline::{show, show_list, show_time};
+use crate::config::source::At;
+use crate::config::value::{Balance, pem_path, server, server_host, server_name};
+use crate::config::vocabulary::ValueShape;
 use crate::upstream::balance_rule::{NoneLeft, QueueRule};
 use crate::upstream::ejection::EjectionRule;
 use crate::upstream::probe_rule::ProbeRule;
@@ -91,7 +91,7 @@ table! {
 
     /// Whom to believe and what to show, where a server is `https`.
     tls: UpstreamTls = inner_table(as_written), Words("with `https`: the system's authorities, and no certificate"), "{ ca = \"internal-ca.pem\" }",
-        Upstream(|one| super::super::upstreams::show_tls(&one.upstream));
+        Upstream(|one| crate::config::upstreams::show_tls(&one.upstream));
 
     /// The time between two resolutions of the names of servers, at least 1s. An answer that is empty, late or none
     /// changes nothing. Requests never wait for it.

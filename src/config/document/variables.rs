@@ -7,13 +7,13 @@ mod secret;
 
 pub(in crate::config) use bare_values::LoneValues;
 
-use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings};
-use super::super::grant::refusal::unasked;
-use super::super::masking::Secrets;
-use super::super::source::{Source, Span};
-use super::super::span::Spans;
-use super::super::value::quoted;
 use super::fields::WITHOUT_QUOTES;
+use crate::config::diagnostic::{Code, Details as _, Diagnostic, Findings};
+use crate::config::grant::refusal::unasked;
+use crate::config::masking::Secrets;
+use crate::config::source::{Source, Span};
+use crate::config::span::Spans;
+use crate::config::value::quoted;
 use secret::is_path;
 use std::borrow::Cow;
 use std::cell::RefCell;

@@ -1,11 +1,11 @@
 //! `ignore_warnings`: the warnings of a table that a check no longer reports.
 
-use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings, Severity};
-use super::super::source::{At, Span};
-use super::super::span::Spans;
-use super::super::value::quoted;
 use super::written_value::{one_or_all, type_error};
 use super::{IGNORE_WARNINGS, TABLES};
+use crate::config::diagnostic::{Code, Details as _, Diagnostic, Findings, Severity};
+use crate::config::source::{At, Span};
+use crate::config::span::Spans;
+use crate::config::value::quoted;
 use std::collections::HashMap;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

@@ -1,8 +1,8 @@
 //! What a value that was written is called in messages, and what was meant by it.
 
-use super::super::diagnostic::{Code, Details as _, Diagnostic};
-use super::super::value::{ValueError, in_list};
-use super::super::vocabulary::Key;
+use crate::config::diagnostic::{Code, Details as _, Diagnostic};
+use crate::config::value::{ValueError, in_list};
+use crate::config::vocabulary::Key;
 use toml::Spanned;
 use toml::de::DeValue;
 

@@ -1,8 +1,8 @@
 //! Broken files: noise, halves and slips of one character never panic and are never quietly taken.
 
-use super::super::fixtures::long;
-use super::super::render::Colour;
-use super::super::{MOST_BYTES, load, parse};
+use crate::config::fixtures::long;
+use crate::config::render::Colour;
+use crate::config::{MOST_BYTES, load, parse};
 use proptest::prelude::*;
 use std::fs;
 use std::path::Path;

@@ -1,10 +1,10 @@
 //! Refusals of included files, with the entry of `include` that would grant the refused access.
 
-use super::super::diagnostic::{Code, Details as _, Diagnostic};
-use super::super::files::fence::{self, Fence};
-use super::super::source::{Source, Span};
-use super::super::value::quoted;
 use super::Grant;
+use crate::config::diagnostic::{Code, Details as _, Diagnostic};
+use crate::config::files::fence::{self, Fence};
+use crate::config::source::{Source, Span};
+use crate::config::value::quoted;
 use std::path::Path;
 
 impl Grant {

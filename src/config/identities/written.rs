@@ -1,8 +1,8 @@
 //! An identity as it is written, be it a table of its own or a part of a listener.
 
-use super::super::authorities::Authorities;
 use super::LoadedIdentity;
 use crate::acme::{Authority, OrderedIdentity};
+use crate::config::authorities::Authorities;
 use crate::config::document::{
     ClientTable, Document, ListenerTls, OwnIdentity, TlsTable, Words as _,
 };

@@ -1,13 +1,13 @@
 //! The file as it is understood means the same, and shows no secret.
 
-use super::super::diff::diff;
-use super::super::{load, parse};
 use super::*;
+use crate::config::diff::diff;
+use crate::config::{load, parse};
 use std::fs;
 
 fn printed(path: &Path) -> (String, Compiled) {
     print(path, &EnvironmentFiles::default())
-        .unwrap_or_else(|report| panic!("{}", report.human(super::super::render::Colour::Off)))
+        .unwrap_or_else(|report| panic!("{}", report.human(crate::config::render::Colour::Off)))
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn it_means_the_same() {
         many += 1;
         let (text, compiled) = printed(&path);
         let again = parse("resolved", &text).unwrap_or_else(|report| {
-            panic!("{text}{}", report.human(super::super::render::Colour::Off))
+            panic!("{text}{}", report.human(crate::config::render::Colour::Off))
         });
         let mut changes = diff(&compiled.outline, &again.outline, &compiled.boot);
         changes.retain(|change| {

@@ -1,9 +1,9 @@
 //! A report as workflow commands: GitHub shows each mistake beside its line.
 
-use super::super::diagnostic::{Diagnostic, Severity};
-use super::super::report::Report;
-use super::super::source::Source;
 use super::MOST_LISTED;
+use crate::config::diagnostic::{Diagnostic, Severity};
+use crate::config::report::Report;
+use crate::config::source::Source;
 use std::fmt::Write as _;
 
 impl Report {

@@ -1,9 +1,9 @@
 //! A report as SARIF 2.1.0, which code scanning reads.
 
-use super::super::diagnostic::{Code, Diagnostic, Label, Severity};
-use super::super::report::Report;
-use super::super::source::Source;
 use super::MOST_LISTED;
+use crate::config::diagnostic::{Code, Diagnostic, Label, Severity};
+use crate::config::report::Report;
+use crate::config::source::Source;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -33,7 +33,7 @@ impl Report {
 }
 
 fn rule(code: Code) -> Value {
-    let page = super::super::pages::Page::of(code);
+    let page = crate::config::pages::Page::of(code);
     json!({
         "id": code.as_str(),
         "shortDescription": { "text": code.about() },

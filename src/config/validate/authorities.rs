@@ -1,10 +1,12 @@
 //! Identities that are ordered, and the authorities that they are ordered from.
 
-use super::super::authorities::has_listener;
-use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::{AcmeTable, CounterStore, Document, IN_STORE, SecretSource, TlsTable};
 use super::names::{NameIndex, WholeFile};
 use crate::acme::ChallengeKind;
+use crate::config::authorities::has_listener;
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::{
+    AcmeTable, CounterStore, Document, IN_STORE, SecretSource, TlsTable,
+};
 
 /// Holds ordered identities and authorities against each other.
 pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {

@@ -1,11 +1,11 @@
 //! Routes that a path in another case bypasses: `/LOGIN` goes to a more general route with laxer limits, and the upstream may
 //! take it for `/login`.
 
-use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::{Document, Route, Upstream};
-use super::super::probe_request::ProbeRequest;
-use super::super::value::quoted;
 use super::routes::place;
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::{Document, Route, Upstream};
+use crate::config::probe_request::ProbeRequest;
+use crate::config::value::quoted;
 use crate::route::{Rule, Segment, Table};
 use std::collections::{BTreeMap, HashMap, HashSet};
 

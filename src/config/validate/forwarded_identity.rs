@@ -1,8 +1,8 @@
 //! `forward_identity` of routes: what it names is verified somewhere, and nothing else reads or writes the same fields.
 
-use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::{Document, GroupTable, Limit, Route};
-use super::super::source::{At, Span};
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::{Document, GroupTable, Limit, Route};
+use crate::config::source::{At, Span};
 use crate::key::{IdentityField, IdentityPiece, KeyPart};
 use http::HeaderName;
 use std::collections::{HashMap, HashSet};

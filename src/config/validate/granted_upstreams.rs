@@ -1,15 +1,15 @@
 //! Upstreams of other files: an included file leads to them only as its entry of `include` allows, under no host but
 //! those of its own routes, and without the fields by which other files' routes name their clients.
 
-use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::{Document, Limit, Route, Upstream};
-use super::super::grant::Grant;
-use super::super::identity_writers::IdentityWriters;
-use super::super::source::{At, Source};
-use super::super::value::quoted;
 use super::names::WholeFile;
 use crate::admission::claimed_fields::{CLAIMED, Claim, USERS};
 use crate::admission::stripped_fields::asks_for_method;
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::{Document, Limit, Route, Upstream};
+use crate::config::grant::Grant;
+use crate::config::identity_writers::IdentityWriters;
+use crate::config::source::{At, Source};
+use crate::config::value::quoted;
 use crate::key::{KeyPart, same_field};
 use crate::proxy::forwarded::is_of_proxies;
 use crate::route::{HostPattern, host_key};

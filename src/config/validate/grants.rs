@@ -1,12 +1,12 @@
 //! Grants: included files claim hosts and paths, and drop limits, only as their entries of `include` allow.
 
-use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::{Document, Route};
-use super::super::grant::Grant;
-use super::super::source::{At, Source};
-use super::super::suggest::all_of;
-use super::super::value::quoted;
 use super::routes::any_path;
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::{Document, Route};
+use crate::config::grant::Grant;
+use crate::config::source::{At, Source};
+use crate::config::suggest::all_of;
+use crate::config::value::quoted;
 use std::fmt::Display;
 
 /// Holds every route of an included file against its entry. A value that `--set` replaced is the operator's.
@@ -127,7 +127,7 @@ fn nothing_to_drop(grant: &Grant, document: &Document, found: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::value::{host, path};
+    use crate::config::value::{host, path};
 
     #[test]
     fn a_bound_holds_what_it_would_match() {

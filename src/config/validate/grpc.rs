@@ -1,8 +1,8 @@
 //! Routes for calls of gRPC: their servers speak HTTP/2.
 
-use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::{Document, Route, Upstream};
-use super::super::source::At;
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::{Document, Route, Upstream};
+use crate::config::source::At;
 use crate::proxy::grpc::is_type;
 use crate::route::Condition;
 use crate::upstream::{Protocol, ServerUrl};

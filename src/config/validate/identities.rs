@@ -1,11 +1,11 @@
 //! Identities and the listeners that offer them: names, and listeners that ask nobody for what an identity demands.
 
-use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::{ClientTable, Document, ListenEntry, ListenerTls, TlsTable};
-use super::super::source::At;
-use super::super::value::quoted;
 use super::names::{NameIndex, WholeFile};
 use super::{pairs, repeated};
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::{ClientTable, Document, ListenEntry, ListenerTls, TlsTable};
+use crate::config::source::At;
+use crate::config::value::quoted;
 use crate::tls::ClientVerify;
 use std::collections::{HashMap, HashSet};
 

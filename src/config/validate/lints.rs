@@ -1,10 +1,10 @@
 //! Lints: settings that are allowed and hardly intended.
 
-use super::super::boot::admin_address;
-use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::{Document, Limit, Route, Tier};
-use super::super::source::{At, Span};
-use super::super::value::{quoted, show_span};
+use crate::config::boot::admin_address;
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::{Document, Limit, Route, Tier};
+use crate::config::source::{At, Span};
+use crate::config::value::{quoted, show_span};
 use crate::key::KeyPart;
 use crate::limit::rate::Rate;
 use crate::route::Condition;

@@ -3,10 +3,10 @@
 
 mod place;
 
-use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::{Document, Upstream};
-use super::super::source::{At, Source};
 use super::quoted;
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::{Document, Upstream};
+use crate::config::source::{At, Source};
 use place::{EarlierListeners, ListeningPlace, Reached, is_same, overlap};
 
 /// Holds all listeners against each other, and upstreams against them.

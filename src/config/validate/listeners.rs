@@ -1,8 +1,8 @@
 //! Rules about the entries of `listen`: their files, and what they expect of their peers.
 
-use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::{Document, ProxyProtocol};
-use super::super::source::{At, Span};
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::{Document, ProxyProtocol};
+use crate::config::source::{At, Span};
 use crate::listen::listener::ListenAddress;
 
 /// Holds the entries of `listen` against the rest of the file.

@@ -1,11 +1,11 @@
 //! Names: every name that is used is defined, and every name that is defined is used.
 
-use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings};
-use super::super::document::{Document, List};
-use super::super::source::Source;
-use super::super::span::{At, Span};
-use super::super::suggest::{all_of, nearest};
-use super::super::value::{in_list, quoted};
+use crate::config::diagnostic::{Code, Details as _, Diagnostic, Findings};
+use crate::config::document::{Document, List};
+use crate::config::source::Source;
+use crate::config::span::{At, Span};
+use crate::config::suggest::{all_of, nearest};
+use crate::config::value::{in_list, quoted};
 use crate::key::KeyPart;
 use crate::route::PathPattern;
 use std::collections::{HashMap, HashSet};

@@ -1,8 +1,8 @@
 //! Settings of Redis in a file without one: leases, and `on_down`.
 
-use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::{CounterStore, Document, Limit as Written};
-use super::super::source::Span;
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::{CounterStore, Document, Limit as Written};
+use crate::config::source::Span;
 use crate::limit::{LeaseSetting, Limit, Scope};
 use std::collections::HashMap;
 use std::sync::Arc;

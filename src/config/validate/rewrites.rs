@@ -1,11 +1,11 @@
 //! Rewrites, redirects and responses of a route. A route has one end, and its path has every parameter that they name.
 
-use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings};
-use super::super::document::{Document, Route};
-use super::super::source::At;
-use super::super::value::{literal_path, quoted};
 use super::names::has_instead;
 use super::routes::any_path;
+use crate::config::diagnostic::{Code, Details as _, Diagnostic, Findings};
+use crate::config::document::{Document, Route};
+use crate::config::source::At;
+use crate::config::value::{literal_path, quoted};
 use crate::route::{PathPattern, Segment, Template};
 
 /// Notes routes with two ends or two rewrites, and parameters that the path does not have.

@@ -1,10 +1,10 @@
 //! Routes: the rule of each, and overlaps of two rules of equal rank.
 
-use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::{Document, List, Route};
-use super::super::source::Span;
-use super::super::value::quoted;
 use super::{pairs, repeated_limit};
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::{Document, List, Route};
+use crate::config::source::Span;
+use crate::config::value::quoted;
 use crate::key::is_secret;
 use crate::route::{Condition, Overlap, PathPattern, Rule, Segment, Table};
 use std::collections::{HashMap, HashSet};

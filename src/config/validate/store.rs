@@ -1,8 +1,8 @@
 //! `[store]`: settings that contradict the address, and secrets in the file.
 
-use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::{Document, SecretSource, Setting, StoreTls};
-use super::super::source::{At, Span};
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::{Document, SecretSource, Setting, StoreTls};
+use crate::config::source::{At, Span};
 use crate::store::{Backend, RedisEndpoint, RedisTarget};
 
 pub(super) fn store(document: &Document, found: &mut Findings) {

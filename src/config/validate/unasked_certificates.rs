@@ -1,8 +1,8 @@
 //! What goes by clients' certificates, in a file that asks no client for one.
 
-use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::Document;
-use super::super::source::Span;
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::Document;
+use crate::config::source::Span;
 use crate::key::KeyPart;
 
 /// Notes limits, groups and upstreams for which no request ever has a certificate.

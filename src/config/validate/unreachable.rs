@@ -1,8 +1,8 @@
 //! Unreachable settings: limits that exempt every request of their routes, groups that no request can be in.
 
-use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::{Document, Exempt, Route};
 use super::routes::any_path;
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::{Document, Exempt, Route};
 use crate::key::KeyPart;
 use crate::route::{PathPattern, Segment};
 use http::Method;

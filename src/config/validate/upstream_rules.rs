@@ -1,10 +1,10 @@
 //! Rules of upstreams that have no effect, or another than they seem to have; keys that a route does not have.
 
-use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::{Document, ServerEntry, Upstream};
-use super::super::source::{At, Span};
-use super::super::value::{Balance, show_span};
 use super::names::has_instead;
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::{Document, ServerEntry, Upstream};
+use crate::config::source::{At, Span};
+use crate::config::value::{Balance, show_span};
 use crate::key::KeyPart;
 use crate::upstream::balance_rule::NoneLeft;
 use std::time::Duration;
@@ -143,7 +143,7 @@ fn unsafe_retries(document: &Document, upstream: &Upstream, found: &mut Findings
 fn hashed(document: &Document, upstream: &Upstream, balance: &At<Balance>, found: &mut Findings) {
     match &balance.value.key {
         Some(KeyPart::Path(name)) => {
-            let here = |route: &&super::super::document::Route| {
+            let here = |route: &&crate::config::document::Route| {
                 route.upstream.get() == Some(&upstream.name.value) && !route.path.is_bad()
             };
             for route in document.routes.iter().filter(here) {

@@ -1,8 +1,8 @@
 //! Rules within an upstream: no server twice, and settings of TLS that some server needs.
 
-use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::Upstream;
-use super::super::source::At;
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::Upstream;
+use crate::config::source::At;
 use crate::upstream::{Protocol, ServerUrl};
 
 /// Holds an upstream against the rules.

@@ -1,8 +1,8 @@
 //! Values of an upstream's rules: the way of choosing a server, percentages, statuses.
 
-use super::super::suggest::{nearest, one_of};
 use super::key::part;
 use super::{Code, ValueError, with_valid_offers};
+use crate::config::suggest::{nearest, one_of};
 use crate::key::KeyPart;
 use crate::upstream::balance_rule::BalanceRule;
 use std::ops::RangeInclusive;

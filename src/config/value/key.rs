@@ -1,8 +1,8 @@
 //! One part of a key template: `ip`, `ip/24,64`, `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME`, `jwt:CLAIM`,
 //! `tls:subject`, `tls:fingerprint`, `method`, `host`, `route`, `everyone`.
 
-use super::super::suggest::nearest;
 use super::{Code, ValueError, quoted, with_valid_offers};
+use crate::config::suggest::nearest;
 use crate::key::{KeyPart, Mask, is_secret};
 use http::HeaderName;
 const KNOWN: &str = "`ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME`, `jwt:CLAIM`, `tls:subject`, `tls:fingerprint`, `method`, `host`, `route` or `everyone`";

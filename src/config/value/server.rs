@@ -2,9 +2,9 @@
 //!
 //! The address may hold a password, so messages never repeat it.
 
-use super::super::suggest::nearest;
 use super::net::ascii_form;
 use super::{Code, ValueError, with_valid_offers};
+use crate::config::suggest::nearest;
 use crate::proxy::request::is_host;
 use crate::upstream::{ServerHost, ServerUrl};
 use http::HeaderValue;

@@ -229,7 +229,7 @@ fn unknown_unit(spelling: &str, wrong: ValueError) -> ValueError {
     match spelling {
         "M" => wrong.help("`min` is a minute; a month is written `30d`"),
         "S" | "H" | "D" | "W" => wrong.help("units are lower case"),
-        _ => match super::super::suggest::nearest(
+        _ => match crate::config::suggest::nearest(
             spelling,
             [
                 "us", "ms", "second", "minute", "hour", "day", "week", "month",

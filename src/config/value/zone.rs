@@ -1,7 +1,7 @@
 //! Time zones by their names: `Europe/Berlin`.
 
-use super::super::suggest::nearest;
 use super::{Code, ValueError};
+use crate::config::suggest::nearest;
 use jiff::tz::{self, TimeZone};
 
 /// Reads the name of a time zone.

@@ -1,8 +1,8 @@
 //! What is lost between two files, key by key of the schema.
 
-use super::super::document::{IGNORE_WARNINGS, INCLUDE, TABLES};
-use super::super::vocabulary::{Key, Table};
 use super::*;
+use crate::config::document::{IGNORE_WARNINGS, INCLUDE, TABLES};
+use crate::config::vocabulary::{Key, Table};
 
 fn written(text: &str) -> Written {
     let (root, errors) = DeTable::parse_recoverable(text);

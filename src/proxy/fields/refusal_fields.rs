@@ -155,13 +155,13 @@ impl RefusalFields {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{millis, policy, retry_after, set, stamp};
     use super::*;
     use crate::key::{KeyTemplate, MissingKey};
     use crate::limit::fixed_window::FixedWindow;
     use crate::limit::rate::Rate;
     use crate::limit::verdict::{Verdict, VerdictOutcome, Wait};
     use crate::limit::{Policy, Rule};
+    use crate::proxy::fields::{millis, policy, retry_after, set, stamp};
     use crate::proxy::header_value::number;
     use crate::snapshot::FieldStyle;
     use proptest::collection::vec;

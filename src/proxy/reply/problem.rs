@@ -324,12 +324,12 @@ pub(super) fn write_duration(out: &mut impl BufMut, micros: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{RefusalText, Violations};
     use super::*;
     use crate::key::{KeyTemplate, MissingKey};
     use crate::limit::fixed_window::FixedWindow;
     use crate::limit::rate::Rate;
     use crate::limit::{Policy, Rule};
+    use crate::proxy::reply::{RefusalText, Violations};
     use http::HeaderValue;
     use std::num::{NonZeroU32, NonZeroU64};
     use std::sync::Arc;

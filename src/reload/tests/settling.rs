@@ -1,7 +1,7 @@
 //! Files that lose what restricts: for a moment, while they are written, or for good.
 
-use super::super::*;
 use super::{Watched, folder, replace, text};
+use crate::reload::*;
 use std::fs;
 use std::io::Write as _;
 

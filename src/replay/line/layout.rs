@@ -83,8 +83,8 @@ impl MemberPrefix {
 
 #[cfg(test)]
 mod tests {
-    use super::super::members::find;
     use super::*;
+    use crate::replay::line::members::find;
 
     #[test]
     fn what_was_learnt_is_known_again_and_nothing_else() {

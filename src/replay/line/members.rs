@@ -1,9 +1,9 @@
 //! The members of our access log's lines, and how each is read.
 
-use super::super::json::{self, Value};
-use super::super::request::{LoggedRequest, number};
-use super::super::{Fault, address, instant};
 use crate::client::UNIX;
+use crate::replay::json::{self, Value};
+use crate::replay::request::{LoggedRequest, number};
+use crate::replay::{Fault, address, instant};
 use std::borrow::Cow;
 
 /// The most requests that one line can stand for.

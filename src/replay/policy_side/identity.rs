@@ -1,9 +1,9 @@
 //! Keys and groups of a request, which the access log has beside the request's parts.
 
-use super::super::request::LoggedRequest;
 use crate::key::TokenDoubt;
 use crate::key::{Identity, UnknownKey};
 use crate::limit::Limit;
+use crate::replay::request::LoggedRequest;
 
 /// The digest of a value of no group: no known text has this digest.
 const UNKNOWN_KEY: &[u8] = b"%sha=00000000000000000000000000000000";

@@ -1,8 +1,8 @@
 //! The client, the host and the fields of a line.
 
-use super::super::request::LoggedRequest;
 use super::PolicySide;
 use crate::key::client_ip::Trust;
+use crate::replay::request::LoggedRequest;
 use crate::route::RequestView;
 use http::HeaderMap;
 use std::net::IpAddr;

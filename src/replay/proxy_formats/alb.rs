@@ -1,10 +1,10 @@
 //! The log of an application load balancer of AWS.
 
-use super::super::apache_format::{quoted, said, take_request_line};
-use super::super::request::{LogFormat, LoggedRequest};
-use super::super::{Fault, instant};
 use super::with_port;
 use crate::clock::Timestamp;
+use crate::replay::apache_format::{quoted, said, take_request_line};
+use crate::replay::request::{LogFormat, LoggedRequest};
+use crate::replay::{Fault, instant};
 
 const KINDS: [&str; 6] = ["http", "https", "h2", "grpcs", "ws", "wss"];
 

@@ -1,9 +1,9 @@
 //! Envoy's default log, and Istio's variant of it.
 
-use super::super::apache_format::{quoted, said, split, take_request_line, worded};
-use super::super::request::{LogFormat, LoggedRequest};
-use super::super::{Fault, instant};
 use super::with_port;
+use crate::replay::apache_format::{quoted, said, split, take_request_line, worded};
+use crate::replay::request::{LogFormat, LoggedRequest};
+use crate::replay::{Fault, instant};
 
 /// `[TIME] "METHOD PATH PROTOCOL" CODE FLAGS RECEIVED SENT DURATION SERVICE_TIME "X-FORWARDED-FOR" "USER-AGENT"
 /// "X-REQUEST-ID" "AUTHORITY" "UPSTREAM"`. Istio has more words behind the flags, and the peer behind the upstream.

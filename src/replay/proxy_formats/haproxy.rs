@@ -1,9 +1,9 @@
 //! HAProxy's `option httplog`, with or without the head that syslog puts in front.
 
-use super::super::apache_format::{quoted, take_request_line};
-use super::super::request::{LogFormat, LoggedRequest};
-use super::super::{Fault, instant};
 use super::with_port;
+use crate::replay::apache_format::{quoted, take_request_line};
+use crate::replay::request::{LogFormat, LoggedRequest};
+use crate::replay::{Fault, instant};
 
 /// `203.0.113.9:33317 [06/Feb/2009:12:14:14.655] http-in static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0
 /// {1wt.eu} {} "GET /index.html HTTP/1.1"`

@@ -1,6 +1,6 @@
 //! Prefixes of a line that another program has passed on: names of services, times, syslog's head.
 
-use super::super::instant;
+use crate::replay::instant;
 
 /// The line without one prefix: compose's `web-1  | `, kubectl's `[pod/web/app] `, a time that either adds, or syslog's
 /// `nginx: `; in colours or not. None if the line has no such prefix.

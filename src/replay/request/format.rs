@@ -1,6 +1,6 @@
 //! The forms of lines, and the parts of requests that only lines of other servers have.
 
-use super::super::json::Value;
+use crate::replay::json::Value;
 use http::HeaderName;
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
 //! Keys, costs and groups by limit, as a line of the access log has them.
 
-use super::super::json::{self, Value};
 use super::{LoggedRequest, number};
+use crate::replay::json::{self, Value};
 use std::borrow::Cow;
 
 impl<'a> LoggedRequest<'a> {

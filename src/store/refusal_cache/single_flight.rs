@@ -2,11 +2,11 @@
 //! meanwhile wait for the answer. If the asking request is refused, or takes the last unit, the waiting requests are
 //! refused; else each asks for itself.
 
-use super::super::answers::Answers;
-use super::super::check::Check;
 use super::{Refusal, RefusalCache, lasting, most};
 use crate::clock::Timestamp;
 use crate::limit::verdict::Wait;
+use crate::store::answers::Answers;
+use crate::store::check::Check;
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;

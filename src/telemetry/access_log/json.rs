@@ -356,7 +356,7 @@ mod tests {
             (record.request_id, record.method, record.charges) = (&bytes, Some(name.as_str()), &charges);
             let line = parsed(&record);
             prop_assert_eq!(line.as_object().map(|line| line.len()), Some(32));
-            if more == 0 && bytes.len() <= super::super::escape::LONGEST {
+            if more == 0 && bytes.len() <= crate::telemetry::access_log::escape::LONGEST {
                 prop_assert_eq!(line["path"].as_str(), Some(&*readable(&bytes)));
             }
         }

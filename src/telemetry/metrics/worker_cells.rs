@@ -194,8 +194,8 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::label::AnswerSource;
     use super::*;
+    use crate::telemetry::metrics::label::AnswerSource;
 
     #[test]
     fn an_upstream_that_invents_statuses_fills_a_bounded_list() {

@@ -12,9 +12,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 /// An answer whose head has been read.
 #[derive(Debug)]
-pub(in super::super) struct ProbeAnswer {
+pub(in crate::upstream) struct ProbeAnswer {
     /// Its status.
-    pub(in super::super) status: StatusCode,
+    pub(in crate::upstream) status: StatusCode,
     framing: BodyFraming,
     /// What has come behind the head.
     bytes: BytesMut,
@@ -24,7 +24,7 @@ pub(in super::super) struct ProbeAnswer {
 ///
 /// # Errors
 /// When the connection ends before an answer, or the answer's head is malformed.
-pub(in super::super) async fn answer_head(
+pub(in crate::upstream) async fn answer_head(
     stream: &mut (impl AsyncRead + Unpin),
 ) -> Result<ProbeAnswer, AnswerError> {
     let (mut bytes, mut spare, mut seen) = (BytesMut::new(), HeaderMap::new(), 0);
@@ -53,7 +53,7 @@ impl ProbeAnswer {
     ///
     /// # Errors
     /// When the connection ends before the body does, or the body is malformed.
-    pub(in super::super) async fn read_body(
+    pub(in crate::upstream) async fn read_body(
         self,
         stream: &mut (impl AsyncRead + Unpin),
         most: usize,

@@ -126,7 +126,7 @@ fn announced_trailers(fields: &HeaderMap) -> Vec<HeaderName> {
 }
 
 /// May a field of this name be a trailer, whoever announces it?
-pub(in super::super) fn may_trail(name: &HeaderName) -> bool {
+pub(in crate::upstream) fn may_trail(name: &HeaderName) -> bool {
     !matches!(
         *name,
         header::AUTHORIZATION

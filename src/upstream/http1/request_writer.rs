@@ -1,9 +1,9 @@
 //! A request on its way out: the head as bytes, then the body piece by piece, no faster than the server takes them.
 
-use super::super::OutgoingBody;
-use super::super::owed_time::{UploadState, UploadWait};
 use super::answer_error::AnswerError;
 use super::request_head::{self, BodyEnd};
+use crate::upstream::OutgoingBody;
+use crate::upstream::owed_time::{UploadState, UploadWait};
 use bytes::{Buf, Bytes};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};

@@ -7,16 +7,16 @@ use http::{HeaderName, HeaderValue, Method, Request};
 
 /// A request, with all fields that it is sent with.
 #[derive(Debug)]
-pub(in super::super) struct WholeRequest<B> {
+pub(in crate::upstream) struct WholeRequest<B> {
     /// Its head; the target is a path.
-    pub(in super::super) head: Parts,
+    pub(in crate::upstream) head: Parts,
     /// Its body, if it has one.
-    pub(in super::super) body: Option<B>,
+    pub(in crate::upstream) body: Option<B>,
 }
 
 impl<B: http_body::Body> WholeRequest<B> {
     /// A request that has not been sent.
-    pub(in super::super) fn new(request: Request<B>) -> Self {
+    pub(in crate::upstream) fn new(request: Request<B>) -> Self {
         let (head, body) = request.into_parts();
         Self {
             head,
@@ -27,13 +27,13 @@ impl<B: http_body::Body> WholeRequest<B> {
 
 impl<B> WholeRequest<B> {
     /// May the request not be repeated once it is sent: it has a body, or a method that is not idempotent?
-    pub(in super::super) fn is_once(&self) -> bool {
+    pub(in crate::upstream) fn is_once(&self) -> bool {
         self.body.is_some() || !self.head.method.is_idempotent()
     }
 
     /// Reads back what was to be written. Nothing where that is not a head of ours, or where a piece of the body was
     /// taken, which is framed for HTTP/1.1 already.
-    pub(in super::super) fn of_unsent(unsent: WrittenRequest<B>) -> Option<Self> {
+    pub(in crate::upstream) fn of_unsent(unsent: WrittenRequest<B>) -> Option<Self> {
         let (line, body) = unsent.writer.into_head()?;
         let mut lines = line.split(|byte| *byte == b'\n');
         let first = lines.next()?;

@@ -1,19 +1,19 @@
 //! One connection of HTTP/2 to a server: its streams are counted, a task of the worker moves it on and pings.
 
-use super::super::head_bound::MOST_ANSWER_HEAD;
-use super::super::keep_alive;
-use super::super::library_words::HeardWords;
-use super::super::open_socket::OpenSocket;
-use super::super::other_protocol::OtherProtocol;
-use super::super::owed_time::UploadState;
-use super::super::stream::ServerStream;
-use super::super::stream_fault::{AnswerPart, GoAway, StreamFault};
-use super::super::{ConnectError, Destination};
 use super::first_bytes::{FirstBytes, NotedStream};
 use super::kept_bytes::KeptBytes;
 use super::ping_pace::{PING, PingPace};
 use super::send_window::SendWindow;
 use crate::clock;
+use crate::upstream::head_bound::MOST_ANSWER_HEAD;
+use crate::upstream::keep_alive;
+use crate::upstream::library_words::HeardWords;
+use crate::upstream::open_socket::OpenSocket;
+use crate::upstream::other_protocol::OtherProtocol;
+use crate::upstream::owed_time::UploadState;
+use crate::upstream::stream::ServerStream;
+use crate::upstream::stream_fault::{AnswerPart, GoAway, StreamFault};
+use crate::upstream::{ConnectError, Destination};
 use bytes::Bytes;
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use h2::{Ping, PingPong, Reason, SendStream};
@@ -47,16 +47,16 @@ const MOST_REST: Duration = Duration::from_secs(60);
 
 /// What is said with every request of a connection.
 #[derive(Debug, Clone)]
-pub(in super::super) struct Origin {
+pub(in crate::upstream) struct Origin {
     /// The host, where a request names none.
-    pub(in super::super) authority: Option<Authority>,
+    pub(in crate::upstream) authority: Option<Authority>,
     /// The connection is encrypted.
-    pub(in super::super) is_encrypted: bool,
+    pub(in crate::upstream) is_encrypted: bool,
 }
 
 /// A connection.
 #[derive(Debug)]
-pub(in super::super) struct Http2Connection {
+pub(in crate::upstream) struct Http2Connection {
     sender: RefCell<Option<SendRequest<Bytes>>>,
     origin: Origin,
     state: Rc<ConnectionState>,
@@ -103,10 +103,10 @@ struct ConnectionState {
 
 /// A stream that counts as open.
 #[derive(Debug)]
-pub(in super::super) struct OpenStream {
+pub(in crate::upstream) struct OpenStream {
     connection: Rc<Http2Connection>,
     /// The connection has carried another stream before.
-    pub(in super::super) is_reused: bool,
+    pub(in crate::upstream) is_reused: bool,
     /// The connection had brought an answer before.
     is_on_proven: bool,
     /// The stream has failed.
@@ -117,7 +117,7 @@ pub(in super::super) struct OpenStream {
 
 /// Causes for which a stream does not become a connection of HTTP/2.
 #[derive(Debug)]
-pub(in super::super) enum NoHttp2 {
+pub(in crate::upstream) enum NoHttp2 {
     /// The connection ended, or another protocol came.
     Ended(Option<OtherProtocol>),
     /// The server does not take our certificate, in words.
@@ -127,7 +127,7 @@ pub(in super::super) enum NoHttp2 {
 }
 
 /// What every connection says of itself as it begins.
-pub(in super::super) fn settings() -> Builder {
+pub(in crate::upstream) fn settings() -> Builder {
     let mut settings = Builder::new();
     settings
         .enable_push(false)
@@ -140,7 +140,7 @@ pub(in super::super) fn settings() -> Builder {
 
 impl Http2Connection {
     /// Begins HTTP/2 on a stream, and waits for the server's settings. `freed` is woken when a stream ends.
-    pub(in super::super) async fn open(
+    pub(in crate::upstream) async fn open(
         stream: ServerStream,
         socket: OpenSocket,
         origin: Origin,
@@ -199,7 +199,7 @@ impl Http2Connection {
     }
 
     /// Is the connection open, and may it get another request?
-    pub(in super::super) fn is_usable(&self, now: Instant) -> bool {
+    pub(in crate::upstream) fn is_usable(&self, now: Instant) -> bool {
         let state = &*self.state;
         !state.is_over.get()
             && state.resets.get() < MOST_RESETS
@@ -215,7 +215,7 @@ impl Http2Connection {
     }
 
     /// Has the server asked for fewer requests?
-    pub(in super::super) fn is_calm(&self) -> bool {
+    pub(in crate::upstream) fn is_calm(&self) -> bool {
         self.state.is_calm.get()
     }
 
@@ -230,18 +230,18 @@ impl Http2Connection {
     }
 
     /// Has no stream been open for long?
-    pub(in super::super) fn has_rested(&self, now: Instant) -> bool {
+    pub(in crate::upstream) fn has_rested(&self, now: Instant) -> bool {
         let rests = self.state.rests.get();
         self.state.open.get() == 0 && rests.is_some_and(|since| now >= since + MOST_REST)
     }
 
     /// Is no stream open?
-    pub(in super::super) fn is_idle(&self) -> bool {
+    pub(in crate::upstream) fn is_idle(&self) -> bool {
         self.state.open.get() == 0
     }
 
     /// A stream, where there is room for one.
-    pub(in super::super) fn take(self: &Rc<Self>) -> Option<OpenStream> {
+    pub(in crate::upstream) fn take(self: &Rc<Self>) -> Option<OpenStream> {
         let open = self.state.open.get();
         if open >= self.most_streams().min(MOST_STREAMS) {
             return None;
@@ -431,7 +431,7 @@ impl FirstBytes {
 
 impl NoHttp2 {
     /// The failure of a connection to `server`.
-    pub(in super::super) fn of(&self, server: &Destination) -> ConnectError {
+    pub(in crate::upstream) fn of(&self, server: &Destination) -> ConnectError {
         let (server, why) = (server.to_string().into(), self.to_string().into());
         match self {
             Self::RefusedCertificate(_) => ConnectError::Tls { server, why },

@@ -1,11 +1,11 @@
 //! The first bytes that a server sends: settings of HTTP/2 (RFC 9113, section 3.4), or another protocol. All bytes pass
 //! here, and the connection's window is counted in them.
 
-use super::super::dial;
-use super::super::other_protocol::OtherProtocol;
-use super::super::stream::ServerStream;
 use super::kept_bytes::KeptBytes;
 use super::send_window::SendWindow;
+use crate::upstream::dial;
+use crate::upstream::other_protocol::OtherProtocol;
+use crate::upstream::stream::ServerStream;
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -1,8 +1,8 @@
 //! Uploads whose bytes a connection of HTTP/2 has and its socket has not taken: their server owes nothing new until it
 //! does.
 
-use super::super::owed_time::UploadState;
 use crate::clock;
+use crate::upstream::owed_time::UploadState;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 /// The window that every connection begins with.
 const INITIAL: i64 = 65_535;
 /// The room that a body of unknown length must find, or one that is longer.
-pub(in super::super) const ENOUGH: u32 = 16 * 1024;
+pub(in crate::upstream) const ENOUGH: u32 = 16 * 1024;
 /// The time after which a window without enough room that does not move is taken for stuck.
 const STUCK: Duration = Duration::from_millis(100);
 /// The bytes that a client sends before its first frame.

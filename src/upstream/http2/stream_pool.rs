@@ -1,9 +1,9 @@
 //! The connections of HTTP/2 that one worker has to one server. One is opened at a time, and all that wait learn at once
 //! how that went.
 
-use super::super::ConnectError;
 use super::connection::{Http2Connection, OpenStream};
 use crate::clock;
+use crate::upstream::ConnectError;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ const CALM: Duration = Duration::from_secs(1);
 
 /// The connections.
 #[derive(Debug, Default)]
-pub(in super::super) struct StreamPool {
+pub(in crate::upstream) struct StreamPool {
     connections: RefCell<Vec<Rc<Http2Connection>>>,
     /// A connection is being opened.
     is_opening: Cell<bool>,
     /// Wakes the tasks that wait: a connection was opened or not, or a stream has ended.
-    pub(in super::super) changed: Rc<Notify>,
+    pub(in crate::upstream) changed: Rc<Notify>,
     /// The number of openings in vain, and the cause of the last one.
     failure: RefCell<Option<ConnectError>>,
     failures: Cell<u64>,
@@ -29,16 +29,16 @@ pub(in super::super) struct StreamPool {
     /// The time before which no connection is opened.
     calm_until: Cell<Option<Instant>>,
     /// The server chose HTTP/1.1 in the last handshake.
-    pub(in super::super) is_http1: Cell<bool>,
+    pub(in crate::upstream) is_http1: Cell<bool>,
 }
 
 /// The right to open a connection.
 #[derive(Debug)]
-pub(in super::super) struct Opening<'a>(&'a StreamPool);
+pub(in crate::upstream) struct Opening<'a>(&'a StreamPool);
 
 impl StreamPool {
     /// A stream of a connection that takes another, and `need` bytes of a body where it has one.
-    pub(in super::super) fn take(&self, now: Instant, need: u32) -> Option<OpenStream> {
+    pub(in crate::upstream) fn take(&self, now: Instant, need: u32) -> Option<OpenStream> {
         let connections = self.connections.borrow();
         let usable = || connections.iter().filter(|one| one.is_usable(now));
         let roomy = usable().filter(|one| one.has_room(need));
@@ -47,14 +47,14 @@ impl StreamPool {
     }
 
     /// A stream of a connection that has room for `need` bytes of a body at once.
-    pub(in super::super) fn take_roomy(&self, now: Instant, need: u32) -> Option<OpenStream> {
+    pub(in crate::upstream) fn take_roomy(&self, now: Instant, need: u32) -> Option<OpenStream> {
         let connections = self.connections.borrow();
         let mut usable = connections.iter().filter(|one| one.is_usable(now));
         usable.find_map(|one| one.has_room(need).then(|| one.take()).flatten())
     }
 
     /// A connection is open: its first stream.
-    pub(in super::super) fn add(&self, connection: Rc<Http2Connection>) -> Option<OpenStream> {
+    pub(in crate::upstream) fn add(&self, connection: Rc<Http2Connection>) -> Option<OpenStream> {
         let stream = connection.take();
         self.connections.borrow_mut().push(connection);
         self.openings.set(self.openings.get() + 1);
@@ -62,27 +62,27 @@ impl StreamPool {
     }
 
     /// The right to open a connection; nothing while another one opens.
-    pub(in super::super) fn open(&self) -> Option<Opening<'_>> {
+    pub(in crate::upstream) fn open(&self) -> Option<Opening<'_>> {
         (!self.is_opening.replace(true)).then(|| Opening(self))
     }
 
     /// The number of connections that were opened.
-    pub(in super::super) fn openings(&self) -> u64 {
+    pub(in crate::upstream) fn openings(&self) -> u64 {
         self.openings.get()
     }
 
     /// The number of openings in vain.
-    pub(in super::super) fn failures(&self) -> u64 {
+    pub(in crate::upstream) fn failures(&self) -> u64 {
         self.failures.get()
     }
 
     /// The cause of the last opening in vain.
-    pub(in super::super) fn failure(&self) -> Option<ConnectError> {
+    pub(in crate::upstream) fn failure(&self) -> Option<ConnectError> {
         self.failure.borrow().clone()
     }
 
     /// The time before which no connection is opened, where that is to come.
-    pub(in super::super) fn calm_until(&self) -> Option<Instant> {
+    pub(in crate::upstream) fn calm_until(&self) -> Option<Instant> {
         self.note_calm();
         self.calm_until.get().filter(|until| *until > clock::now())
     }
@@ -96,33 +96,33 @@ impl StreamPool {
     }
 
     /// Lets go of connections that are over, or have rested for long.
-    pub(in super::super) fn sweep(&self, now: Instant) {
+    pub(in crate::upstream) fn sweep(&self, now: Instant) {
         self.note_calm();
         let mut connections = self.connections.borrow_mut();
         connections.retain(|one| one.is_usable(now) && !one.has_rested(now));
     }
 
     /// Lets go of a connection without streams. False when there is none.
-    pub(in super::super) fn close_idle(&self) -> bool {
+    pub(in crate::upstream) fn close_idle(&self) -> bool {
         let mut connections = self.connections.borrow_mut();
         let idle = connections.iter().position(|one| one.is_idle());
         idle.map(|at| connections.remove(at)).is_some()
     }
 
     /// Is there a connection without streams?
-    pub(in super::super) fn has_idle(&self) -> bool {
+    pub(in crate::upstream) fn has_idle(&self) -> bool {
         self.connections.borrow().iter().any(|one| one.is_idle())
     }
 }
 
 impl Opening<'_> {
     /// A connection is open: its first stream.
-    pub(in super::super) fn opened(self, connection: Rc<Http2Connection>) -> Option<OpenStream> {
+    pub(in crate::upstream) fn opened(self, connection: Rc<Http2Connection>) -> Option<OpenStream> {
         self.0.add(connection)
     }
 
     /// The opening was in vain.
-    pub(in super::super) fn failed(self, error: &ConnectError) {
+    pub(in crate::upstream) fn failed(self, error: &ConnectError) {
         self.0.failure.replace(Some(error.clone()));
         self.0.failures.set(self.0.failures.get() + 1);
     }

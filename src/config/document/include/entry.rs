@@ -1,14 +1,14 @@
 //! One entry of `include` as it is written: a text, or a table with grants and bounds of the files.
 
-use super::super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::super::files::fence::AllowedPaths;
-use super::super::super::grant::{Grant, GrantedNames};
-use super::super::super::source::{At, Source, Span};
-use super::super::super::value::{host, path};
-use super::super::fields::Fields;
-use super::super::form::{any, empty_list, filled_texts, texts};
-use super::super::table::{Section as _, table};
-use super::super::{INCLUDE, Items, Variables, written_value};
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::fields::Fields;
+use crate::config::document::form::{any, empty_list, filled_texts, texts};
+use crate::config::document::table::{Section as _, table};
+use crate::config::document::{INCLUDE, Items, Variables, written_value};
+use crate::config::files::fence::AllowedPaths;
+use crate::config::grant::{Grant, GrantedNames};
+use crate::config::source::{At, Source, Span};
+use crate::config::value::{host, path};
 use crate::route::{HostPattern, PathPattern};
 use std::sync::Arc;
 use toml::Spanned;

@@ -1,10 +1,10 @@
 //! `cost` of a limit and of its tiers.
 
-use super::super::Setting;
-use super::super::fields::Fields;
-use super::super::form::{Form, count, custom, inner_table, number, text, whole, word};
-use super::super::table::table;
-use super::super::words::words;
+use crate::config::document::Setting;
+use crate::config::document::fields::Fields;
+use crate::config::document::form::{Form, count, custom, inner_table, number, text, whole, word};
+use crate::config::document::table::table;
+use crate::config::document::words::words;
 
 use crate::config::diagnostic::{Code, Details as _};
 use crate::config::source::{At, Span};

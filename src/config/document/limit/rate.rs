@@ -1,9 +1,9 @@
 //! `rate` of a limit, of its tiers and of its candidate.
 
-use super::super::fields::Fields;
-use super::super::form::{Form, count, custom, text};
-use super::super::table::{Section as _, table};
-use super::super::{Items, List, Setting};
+use crate::config::document::fields::Fields;
+use crate::config::document::form::{Form, count, custom, text};
+use crate::config::document::table::{Section as _, table};
+use crate::config::document::{Items, List, Setting};
 use crate::config::source::At;
 use crate::config::value::{Quota, rate};
 use crate::config::vocabulary::{Emptiness, ValueShape};

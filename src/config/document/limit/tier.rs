@@ -1,13 +1,13 @@
 //! `tiers` of a limit: its other numbers for groups.
 
-use super::super::fields::{Fields, Zero};
-use super::super::form::{count, time, whole};
-use super::super::table::{Section as _, table};
-use super::super::written_value::describe;
-use super::super::{Items, List};
 use super::cost::{CostSource, cost_form};
 use super::rate::{RateEntry, rate_form};
 use crate::config::diagnostic::{Code, Details as _};
+use crate::config::document::fields::{Fields, Zero};
+use crate::config::document::form::{count, time, whole};
+use crate::config::document::table::{Section as _, table};
+use crate::config::document::written_value::describe;
+use crate::config::document::{Items, List};
 use crate::config::source::At;
 use crate::config::value::quoted;
 use crate::config::vocabulary::Emptiness;

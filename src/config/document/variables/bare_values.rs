@@ -1,9 +1,9 @@
 //! Numbers, `true` and `false` that variables give: a text that is exactly one variable stands for such a value where its
 //! key takes one.
 
-use super::super::super::vocabulary::{Table, ValueShape};
-use super::super::{table_named, unknown_table};
 use super::{FilledText, Variables};
+use crate::config::document::{table_named, unknown_table};
+use crate::config::vocabulary::{Table, ValueShape};
 use std::collections::HashMap;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

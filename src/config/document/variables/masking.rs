@@ -1,10 +1,10 @@
 //! Stars in the texts of a file that is shown. A variable may be secret by its name or by one place of its use; its
 //! value has stars in every other place too.
 
-use super::super::super::masking::Numbering;
-use super::super::are_keys;
 use super::secret::{is_named, is_path};
 use super::{Environment, FilledText, VariableUse, Variables, each_text, expand};
+use crate::config::document::are_keys;
+use crate::config::masking::Numbering;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::env::VarError;

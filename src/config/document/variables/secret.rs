@@ -1,9 +1,9 @@
 //! Variables that give secrets: by their names, by their values, or by one place of their use.
 
-use super::super::super::redaction;
-use super::super::super::secret::SecretLocation;
-use super::super::super::source::Source;
 use super::{FilledText, VariableUse, Variables};
+use crate::config::redaction;
+use crate::config::secret::SecretLocation;
+use crate::config::source::Source;
 use std::collections::HashSet;
 use toml::Spanned;
 use toml::de::DeValue;

@@ -1,8 +1,8 @@
 //! Variables in an environment of the test's own.
 
-use super::super::super::render::Colour;
-use super::super::super::report::Report;
 use super::*;
+use crate::config::render::Colour;
+use crate::config::report::Report;
 use std::sync::Arc;
 
 fn environment(name: &str) -> Result<String, VarError> {

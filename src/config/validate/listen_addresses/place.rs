@@ -1,7 +1,7 @@
 //! Where the gateway listens, so arranged that what takes an address, or leads to it, is found at once.
 
-use super::super::super::boot::placed;
-use super::super::super::source::{At, Source, Span};
+use crate::config::boot::placed;
+use crate::config::source::{At, Source, Span};
 use crate::listen::listener::ListenAddress;
 use crate::upstream::ServerUrl;
 use std::collections::HashMap;

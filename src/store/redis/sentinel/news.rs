@@ -4,8 +4,8 @@
 //! Whatever a sentinel says is only a cause to ask it at once. So its words are not read, and a sentinel that lets nobody
 //! follow its news is asked every second, no more.
 
-use super::super::transport::{RedisDestination, RedisStream, dial};
 use crate::store::error::StoreError;
+use crate::store::redis::transport::{RedisDestination, RedisStream, dial};
 use crate::store::secret::Secret;
 use crate::store::settings::RedisTarget;
 use bb8_redis::redis::cmd;
