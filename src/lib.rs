@@ -14,6 +14,7 @@ pub mod clock;
 pub mod config;
 pub mod descriptors;
 pub mod fetch;
+pub mod intake;
 pub mod interim;
 pub mod key;
 pub mod limit;

@@ -109,6 +109,13 @@ impl Service {
         self.upstream.is_some() || self.own.is_some()
     }
 
+    /// Do its requests go on to a server?
+    #[inline]
+    #[must_use]
+    pub fn is_forwarded(&self) -> bool {
+        self.own.is_none() && self.upstream.is_some()
+    }
+
     /// The route's name, if the service belongs to a route.
     #[must_use]
     pub fn route(&self) -> Option<&str> {

@@ -10,6 +10,7 @@ mod support;
 mod acme;
 mod fuzzing;
 mod gateway;
+mod intake;
 mod law;
 mod simulate;
 mod tidy;

@@ -7,11 +7,6 @@
 //! In: a request, its route and its client. Out: admitted, delayed or refused, with the charges that may go back.
 //!
 //! ```text
-//! stripped_fields        fields that are gone before anything reads them: strangers' addresses, other methods, odd
-//!                        names
-//! claimed_fields         the list of fields that strangers may not send
-//! claimed_fields/filter  a quick look that passes nearly all other fields
-//! dropped_names          the log's lines about fields dropped for their names
 //! plan                   which limits are asked, each with its key, and what the request lacks that one demands
 //! destination            host, path parameters and query, as limits may count them
 //! request_cost           what the request costs each limit, and the id by which it repeats another
@@ -21,16 +16,13 @@
 //! open_charges           charges that the request's end may change, and which of them come back then
 //! ```
 
-pub mod claimed_fields;
 pub mod destination;
-pub mod dropped_names;
 mod held_requests;
 mod open_charges;
 mod plan;
 mod refusal_cause;
 mod report;
 mod request_cost;
-pub mod stripped_fields;
 
 pub use held_requests::HeldRequests;
 pub use open_charges::{OpenCharges, RequestEnd};

@@ -102,9 +102,20 @@ impl Plan {
         }
     }
 
-    /// Makes room for all limits that may come. A plan is written where it lives, because it is large.
+    /// Becomes an empty plan, with room for all limits that may come. A plan is written where it lives, because it is
+    /// large.
+    #[inline]
     pub(crate) fn make_room(&mut self, service: &Service) {
-        self.keys = Vec::with_capacity(64 * service.limits.len());
+        self.clear();
+        self.keys.reserve(64 * service.limits.len());
+    }
+
+    /// Becomes an empty plan, and keeps its memory.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.keys.clear();
+        self.limits.clear();
+        self.findings = None;
     }
 
     /// Writes the keys of the limits that apply, as far as `those` selects them.
@@ -129,7 +140,7 @@ impl Plan {
         }
     }
 
-    /// Plans anew, in place, for a logged request, whose log has these `values`.
+    /// Plans all limits that apply to a logged request, whose log has these `values`, in an empty plan.
     pub fn refill(
         &mut self,
         service: &Service,
@@ -139,9 +150,6 @@ impl Plan {
             impl Fn(&Limit, &mut Vec<u8>) -> bool,
         >,
     ) {
-        self.keys.clear();
-        self.limits.clear();
-        self.findings = None;
         self.write(service, caller, |_| true, values);
     }
 

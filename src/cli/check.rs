@@ -16,7 +16,7 @@
 //! ```
 
 mod cluster_slots;
-mod connectivity;
+pub(super) mod connectivity;
 mod identities;
 mod notes;
 mod orders;

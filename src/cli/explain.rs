@@ -7,7 +7,8 @@
 //! port             the port that the request names
 //! arrival          the listener by which it comes
 //! handshake        the identity that its client gets, and whether its host may be served
-//! stripped_fields  fields that are dropped before anything reads them
+//! assumed_walk     the walk from its head to its plan, and what is not known of it
+//! stripped_fields  a field that is dropped before anything reads it
 //! candidates       routes that nearly took it
 //! server_choice    the server that it goes to, where a key chooses
 //! counters         `--live`: counters as they stand in the running gateway
@@ -19,6 +20,7 @@
 //! ```
 
 mod arrival;
+mod assumed_walk;
 mod candidates;
 mod counters;
 mod explanation;
@@ -33,10 +35,12 @@ mod stripped_fields;
 mod text;
 
 use super::admin_client;
+use super::check::connectivity;
 use super::{BAD, Failure, UNREACHABLE, USAGE, VariableArgs, find_file, show};
 use crate::client::UNIX;
 use crate::config::pages::Page;
 use crate::config::{self, Code};
+use crate::listen::FramingFault;
 use crate::listen::listener::ListenAddress;
 use crate::route::host_key;
 use crate::telemetry::{printable, printable_json};
@@ -97,6 +101,9 @@ pub(super) struct ExplainArgs {
         requires = "target"
     )]
     live: Option<Option<ListenAddress>>,
+    /// Read the keys of tokens that stand at URLs, as `check --connect` does; nothing else is asked.
+    #[arg(long, requires = "target")]
+    connect: bool,
     #[command(flatten)]
     variables: VariableArgs,
 }
@@ -123,8 +130,8 @@ Examples:
   tollgate explain GET /v1/orders/42 --host api.example.com --from 203.0.113.9 --json
   tollgate explain GET https://api.example.com/ --client-cert partner.pem    which identity, and is the certificate taken?
 
-Nothing is sent or counted; --live asks the running gateway what is left. Exit codes: 0 explained, also when the request
-would be refused; 1 a bad file; 2 wrong usage; 3 the gateway cannot be asked.";
+Nothing is sent or counted; --live asks the running gateway what is left, and --connect reads the keys of tokens that stand at URLs. Exit codes: 0 explained, also when the request
+would be refused; 1 a bad file; 2 wrong usage; 3 the gateway, or a URL with keys, cannot be asked.";
 
 /// Explains a code or a request.
 pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
@@ -145,6 +152,9 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     if request.handshake.is_some() && !has_tls {
         let text = "no listener of the file has TLS; --sni and --client-cert are for one that has";
         return Err(Failure::new(USAGE, text));
+    }
+    if args.connect {
+        connectivity::read_keys(&compiled).map_err(|wrong| Failure::new(UNREACHABLE, wrong))?;
     }
     let mut explanation = request::explain(&compiled, request);
     if let Some(address) = &args.live {
@@ -189,6 +199,10 @@ fn described(args: &ExplainArgs, target: &str) -> Result<ExplainedRequest, Strin
     }
     let (mut parts, ()) = Request::new(()).into_parts();
     (parts.method, parts.uri, parts.headers) = (method, uri, fields);
+    // A URI is read without its fragment.
+    if target.contains('#') {
+        parts.extensions.insert(FramingFault::Fragment);
+    }
     let peer = match args.from {
         Some(ExplainedPeer(peer)) => peer,
         None => Some(Ipv4Addr::LOCALHOST.into()),

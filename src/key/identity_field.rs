@@ -204,14 +204,16 @@ impl IdentityFields {
             || self.of_others.as_ref().is_some_and(|all| all.has(name))
     }
 
-    /// Removes what a client has sent in these fields, or in such as servers could take for them.
+    /// Removes what a client has sent in these fields, or in such as servers could take for them, and reports each name.
     #[cold]
     #[inline(never)]
-    pub fn strip(&self, fields: &mut HeaderMap) {
+    pub fn strip(&self, fields: &mut HeaderMap, mut report: impl FnMut(&HeaderName)) {
         let claimed = fields.keys().filter(|name| self.claims(name));
         let claimed: Vec<HeaderName> = claimed.cloned().collect();
         for name in claimed {
-            fields.remove(name);
+            if fields.remove(&name).is_some() {
+                report(&name);
+            }
         }
     }
 

@@ -3,7 +3,6 @@
 
 use super::Worker;
 use super::error::ProxyError;
-use super::exchange::Exchange;
 use crate::descriptors::DescriptorReserve;
 use crate::telemetry::log::Throttle;
 use std::time::Duration;
@@ -12,29 +11,23 @@ use std::time::Duration;
 const TOLD: Duration = Duration::from_secs(10);
 
 impl Worker {
-    /// A descriptor for the connection to the upstream that the request may need, where its route has an upstream.
-    pub(super) fn promise(
-        &self,
-        exchange: &Exchange,
-    ) -> Result<Option<DescriptorReserve<'_>>, ProxyError> {
-        let service = exchange.service();
-        if service.is_none_or(|service| service.own.is_some() || service.upstream.is_none()) {
-            return Ok(None);
-        }
+    /// A descriptor for the connection to the upstream that the request may need.
+    #[inline]
+    pub(super) fn open_file(&self) -> Result<DescriptorReserve<'_>, ProxyError> {
         match self.descriptors.reserve() {
-            None => self.promise_at_last().map(Some),
-            promise => Ok(promise),
+            None => self.last_open_file(),
+            Some(reserve) => Ok(reserve),
         }
     }
 
     /// All descriptors are taken: an idle connection to a server may give its own up.
     #[cold]
-    fn promise_at_last(&self) -> Result<DescriptorReserve<'_>, ProxyError> {
+    fn last_open_file(&self) -> Result<DescriptorReserve<'_>, ProxyError> {
         static BUSY: Throttle = Throttle::every(TOLD);
         if self.pools.close_idle()
-            && let Some(promise) = self.descriptors.reserve()
+            && let Some(reserve) = self.descriptors.reserve()
         {
-            return Ok(promise);
+            return Ok(reserve);
         }
         self.metrics.busy();
         if let Some(more) = BUSY.pass() {

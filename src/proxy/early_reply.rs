@@ -1,12 +1,12 @@
 //! Answers to requests that are not forwarded.
 
 use super::body::Body;
-use super::error::ProxyError;
 use super::exchange::Exchange;
-use super::request::Target;
-use super::{Reply, authority_challenge, https_redirect, reply, static_reply};
+use super::{Reply, authority_challenge, reply, static_reply};
 use crate::snapshot::StaticReply;
+use bytes::Bytes;
 use http::request::Parts;
+use http::{HeaderValue, Response, StatusCode, header};
 
 /// The gateway's own answer to `OPTIONS *`, and to a request that may travel no further.
 #[cold]
@@ -23,17 +23,16 @@ pub(super) fn challenged(text: &str, parts: &Parts, exchange: &mut Exchange) -> 
     Reply::Response(authority_challenge::answer(text, &parts.method).map(Body::own))
 }
 
-/// The answer of a listener that sends its requests on to `https`.
+/// The answer of a listener that sends its requests on to `https` (RFC 9110 section 15.4.9: with the same method and
+/// body), for which `there` is the address.
 #[cold]
 #[inline(never)]
-pub(super) fn redirected(
-    target: &Target,
-    parts: &Parts,
-    exchange: &mut Exchange,
-) -> Result<Reply, ProxyError> {
-    let answer = https_redirect::answer(target, &parts.uri)?;
+pub(super) fn redirected(there: HeaderValue, exchange: &mut Exchange) -> Reply {
+    let mut answer = Response::new(Bytes::new());
+    *answer.status_mut() = StatusCode::PERMANENT_REDIRECT;
+    answer.headers_mut().insert(header::LOCATION, there);
     exchange.redirected();
-    Ok(Reply::Response(exchange.spoken(answer).map(Body::own)))
+    Reply::Response(exchange.spoken(answer).map(Body::own))
 }
 
 /// The answer of a route that has no upstream.

@@ -1,11 +1,11 @@
 //! Every reason for which the gateway answers itself, and the one place that turns causes into status codes.
 
 use super::body_failure::UploadFailure;
-use super::request::BadRequest;
 use crate::admission::RefusalCause;
+use crate::intake::IntakeError;
+use crate::intake::head::BadRequest;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
-use crate::listen::FramingFault;
 use crate::telemetry::access_log::Reason;
 use crate::upstream::ConnectError;
 use crate::upstream::failure::UpstreamError;
@@ -210,6 +210,18 @@ impl ProxyError {
     }
 }
 
+impl From<IntakeError> for ProxyError {
+    fn from(error: IntakeError) -> Self {
+        match error {
+            IntakeError::BadRequest(bad) => Self::BadRequest(bad),
+            IntakeError::Misdirected => Self::Misdirected,
+            IntakeError::NoRoute => Self::NoRoute,
+            IntakeError::CertificateRequired => Self::CertificateRequired,
+            IntakeError::Refused(cause) => Self::Refused(cause),
+        }
+    }
+}
+
 impl From<UploadFailure> for ProxyError {
     fn from(broken: UploadFailure) -> Self {
         match broken {
@@ -217,16 +229,6 @@ impl From<UploadFailure> for ProxyError {
             UploadFailure::ClientGone => Self::ClientGone,
             UploadFailure::Stopped => Self::BodyStopped,
             UploadFailure::TooSlow => Self::BodyTooSlow,
-        }
-    }
-}
-
-impl From<FramingFault> for BadRequest {
-    fn from(finding: FramingFault) -> Self {
-        match finding {
-            FramingFault::LengthAndCoding => Self::LengthAndCoding,
-            FramingFault::Fragment => Self::Fragment,
-            FramingFault::TooLarge => Self::HeadTooLarge,
         }
     }
 }

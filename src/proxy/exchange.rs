@@ -12,7 +12,6 @@ use super::body_prefix::BodyPrefix;
 use super::body_rest::BodyRest;
 use super::call_notes::CallNotes;
 use super::error::ProxyError;
-use super::forwarded::ConnectionPeer;
 use super::grpc::GrpcCall;
 use super::reply::ReplyFormat;
 use super::request_body::Upload;
@@ -20,8 +19,10 @@ use super::request_id;
 use super::reservation::Reservations;
 use super::unnamed_client;
 use super::worker_snapshot::WorkerSnapshot;
-use crate::admission::{Admission, Plan, stripped_fields};
+use crate::admission::{Admission, Plan};
 use crate::clock::{self, Timestamp};
+use crate::intake::peer::ConnectionPeer;
+use crate::intake::stripped_fields;
 use crate::key::token::TokenReading;
 use crate::key::{Content, IdentityFields};
 use crate::listen::Peer;
@@ -219,24 +220,35 @@ impl Exchange {
         self.version
     }
 
-    /// A route recognised the request. Its token has been verified where the route asks for a group that goes by it.
-    pub fn matched(&mut self, route: usize, token: Option<TokenReading>) {
+    /// A route recognised the request.
+    pub fn matched(&mut self, route: usize) {
         self.route = Some(route);
-        self.token = token;
     }
 
-    /// Does its route ask for a client's certificate that the handshake has not shown?
-    #[inline]
-    pub(super) fn lacks_certificate(&self) -> bool {
-        self.service()
-            .is_some_and(|service| service.asks_certificate)
-            && !self.has_certificate()
-    }
-
+    /// Keeps what the verification of its token has yielded, where the client is read once more behind its limits.
     #[cold]
-    fn has_certificate(&self) -> bool {
-        let session = self.tls.as_ref();
-        session.is_some_and(|session| session.client.is_some())
+    pub(super) fn keep_token(&mut self, reading: TokenReading) {
+        let Some(service) = self.service() else {
+            return;
+        };
+        let identity = service.identity.as_ref();
+        let keys = &self.local.snapshot.hash_keys;
+        let is_read_again = identity.is_some_and(|identity| !identity.fields.is_empty())
+            || service
+                .upstream
+                .is_some_and(|server| keys[server].is_some());
+        self.token = Some(reading).filter(|_| is_read_again);
+    }
+
+    /// The arrival of its head, where it is a call of gRPC.
+    #[inline]
+    pub(super) fn call_began(&self) -> Option<Instant> {
+        self.grpc.as_ref().map(|_| self.started)
+    }
+
+    /// Fields were dropped for their names, on this number of lines.
+    pub(super) fn count_misread(&self, lines: u64) {
+        self.worker.metrics.dropped_fields(lines);
     }
 
     /// No limit is asked, since none that decides applies. Limits in shadow may apply, and would refuse the request for
@@ -343,8 +355,8 @@ impl Exchange {
 
     /// The fields by which the route's servers know its client.
     #[inline]
-    pub fn identity(&self) -> Option<&Arc<IdentityFields>> {
-        self.service()?.identity.as_ref()
+    pub(super) fn identity(&self) -> Option<Arc<IdentityFields>> {
+        self.service()?.identity.clone()
     }
 
     /// Leaves the request's fields, which are not read again: the answer's fields use their room.
@@ -364,12 +376,6 @@ impl Exchange {
     pub(super) fn has_limits(&self) -> bool {
         let service = self.service();
         service.is_some_and(|service| !service.limits.is_empty())
-    }
-
-    /// Must the beginning of the body be known before the limits are asked?
-    pub(super) fn wants_prefix(&self) -> bool {
-        let service = self.service();
-        !self.content.is_absent() && service.is_some_and(|service| service.compares_bodies)
     }
 
     /// The body breaks before it is forwarded.

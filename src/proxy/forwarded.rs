@@ -7,13 +7,14 @@ pub mod hops;
 pub mod lines;
 
 use super::hop;
-use super::request::{Target, is_host};
 use crate::client::Scheme;
+use crate::intake::hop_fields::tokens;
+use crate::intake::peer::{X_FORWARDED_PROTO, last_member, told, told_host, told_scheme};
 use crate::key::address::AddressText;
 use crate::key::client_ip::{Field, OriginFields, Trust};
-use crate::key::forwarded::{last, nodes};
+use crate::key::forwarded::nodes;
 use crate::key::node::{Node, read_node};
-use crate::listen::{ForwardedFields, Peer};
+use crate::listen::ForwardedFields;
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use smallvec::SmallVec;
 use std::net::IpAddr;
@@ -21,7 +22,6 @@ use std::rc::Rc;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 /// The beginning of a path that servers do not see.
 pub(super) const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
@@ -150,7 +150,7 @@ pub fn announce(
 #[cold]
 pub(super) fn add_prefix(fields: &mut HeaderMap, prefix: &HeaderValue) {
     let mut whole = ValueBuffer::default();
-    for part in hop::tokens(fields, &X_FORWARDED_PREFIX) {
+    for part in tokens(fields, &X_FORWARDED_PREFIX) {
         whole.text(part.strip_suffix(b"/").unwrap_or(part));
     }
     whole.text(prefix.as_bytes());
@@ -185,73 +185,6 @@ pub fn is_of_proxies(name: &HeaderName) -> bool {
     }
 }
 
-/// The end of the connection that a request has come on.
-#[derive(Debug, Clone, Copy)]
-pub struct ConnectionPeer {
-    /// The peer's address, which the peer of a Unix socket has not.
-    pub address: Option<IpAddr>,
-    /// The connection's scheme.
-    pub scheme: Scheme,
-    /// Is it a client that its proxy does not name? The address is the proxy's then, and no more.
-    pub is_stranger: bool,
-}
-
-impl ConnectionPeer {
-    /// The far end of a connection.
-    #[must_use]
-    pub fn of(peer: &Peer) -> Self {
-        Self {
-            address: peer.ip(),
-            scheme: peer.scheme,
-            is_stranger: peer.is_stranger,
-        }
-    }
-
-    /// Is the peer believed about its client?
-    #[must_use]
-    pub fn is_believed(&self, trust: &Trust) -> bool {
-        !self.is_stranger && trust.believes(self.address)
-    }
-}
-
-/// The scheme by which a client has sent the request. It is the connection's, unless the peer is trusted. A trusted
-/// peer's scheme is the last of `X-Forwarded-Proto`, or that of its element of `Forwarded`, whichever speaks
-/// ([`Trust::speaks`]). Without either it is the scheme of the target.
-#[must_use]
-pub fn client_scheme(
-    trust: &Trust,
-    peer: ConnectionPeer,
-    fields: &HeaderMap,
-    target: &Target,
-) -> Scheme {
-    if !peer.is_believed(trust) {
-        return peer.scheme;
-    }
-    let speaks = trust.speaks(peer.address, fields);
-    if let Some(scheme) = told(fields, speaks).0 {
-        return scheme;
-    }
-    match last_member(fields, &X_FORWARDED_PROTO) {
-        Some(word) if speaks.listed => Scheme::read(word).unwrap_or(Scheme::Http),
-        _ => target.scheme().unwrap_or(peer.scheme),
-    }
-}
-
-/// The last member of a list that is not empty.
-fn last_member<'a>(fields: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
-    let members = hop::tokens(fields, name);
-    members.filter(|member| !member.is_empty()).last()
-}
-
-/// The scheme and the host in `Forwarded`, where that field speaks.
-fn told(fields: &HeaderMap, speaks: OriginFields) -> (Option<Scheme>, Option<HeaderValue>) {
-    if speaks.forwarded {
-        (told_scheme(fields), told_host(fields))
-    } else {
-        (None, None)
-    }
-}
-
 /// Does `Forwarded` name another scheme or host than the fields beside it?
 fn contradicts(fields: &HeaderMap) -> bool {
     let is_other = |told: Option<&[u8]>, name: HeaderName| {
@@ -263,25 +196,6 @@ fn contradicts(fields: &HeaderMap) -> bool {
         told_scheme(fields).map(|scheme| scheme.as_str().as_bytes()),
         X_FORWARDED_PROTO,
     ) || is_other(host.as_ref().map(HeaderValue::as_bytes), X_FORWARDED_HOST)
-}
-
-/// The scheme in the last hop's element of `Forwarded`.
-fn told_scheme(fields: &HeaderMap) -> Option<Scheme> {
-    Scheme::read(last(lines_of_forwarded(fields), "proto")?.as_bytes())
-}
-
-/// The lines of `Forwarded`, the last first.
-fn lines_of_forwarded(fields: &HeaderMap) -> impl Iterator<Item = &[u8]> {
-    let lines = fields.get_all(header::FORWARDED).into_iter().rev();
-    lines.map(HeaderValue::as_bytes)
-}
-
-/// The requested host in the last hop's element of `Forwarded`.
-fn told_host(fields: &HeaderMap) -> Option<HeaderValue> {
-    let host = last(lines_of_forwarded(fields), "host")?;
-    is_host(host.as_bytes())
-        .then(|| HeaderValue::from_str(&host).ok())
-        .flatten()
 }
 
 /// Writes both chains, beginning with the peer, and the peer as the client.
@@ -359,7 +273,7 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
         }
         (true, false) => {
             let mut chain = ValueBuffer::default();
-            for entry in hop::tokens(fields, &X_FORWARDED_FOR) {
+            for entry in tokens(fields, &X_FORWARDED_FOR) {
                 // Empty elements are none.
                 if entry.is_empty() {
                     continue;

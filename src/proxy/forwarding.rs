@@ -6,7 +6,6 @@ use super::exchange::Exchange;
 use super::hop::{self, Switch};
 use super::kept_body::KeptShare;
 use super::location::WayBack;
-use super::request::Target;
 use super::request_body::{self, RequestBody, Upload};
 use super::response_body::{BodyBringer, BodyStart, Carrier, UpstreamBody};
 use super::server_part::ServerPart;
@@ -18,6 +17,7 @@ use super::{Reply, Worker, first_frame, server_key, upgrade};
 use crate::client::Client;
 use crate::clock;
 use crate::descriptors::DescriptorReserve;
+use crate::intake::head::Target;
 use crate::listen::Peer;
 use crate::upstream::balance::Balancer;
 use crate::upstream::failure::UpstreamError;
@@ -103,7 +103,7 @@ impl Worker {
         exchange: &mut Exchange,
     ) -> RequestBody {
         let prefix = exchange.prefix.take();
-        let (pace, identity) = (exchange.pace(self.pace, peer), exchange.identity().cloned());
+        let (pace, identity) = (exchange.pace(self.pace, peer), exchange.identity());
         let share = || KeptShare::new(&self.kept, Client::of(exchange.client));
         let (body, upload) = RequestBody::new(prefix, incoming, pace, identity, started, share);
         exchange.upload = upload;

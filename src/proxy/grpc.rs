@@ -5,22 +5,18 @@
 mod timeout;
 
 use super::error::ProxyError;
-use super::request::BadRequest;
+use crate::intake::grpc_call::{CallDeadline, has_type};
 use crate::upstream::failure::UpstreamError;
 use crate::upstream::owed_time::UploadState;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Version};
 use std::rc::Rc;
 use std::time::Duration;
-use timeout::CallDeadline;
 use tokio::time::Instant;
 
 /// The field, most times among trailers, with the status of a call.
 pub const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 /// The field with the message of a call that failed, percent-encoded.
 pub const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-
-/// The type of the content of all calls; `+` and `;` may follow.
-const CONTENT: &[u8] = b"application/grpc";
 
 /// The status of a call that the client has given too little time.
 const DEADLINE_EXCEEDED: u16 = 4;
@@ -59,14 +55,10 @@ impl GrpcCall {
         (request.version() == Version::HTTP_2 && has_type(request.headers())).then(Box::default)
     }
 
-    /// Reads the time that the client gives the call, whose head came at `began`.
-    ///
-    /// # Errors
-    /// When the field is malformed: what is left of such a time cannot be written for a server.
+    /// The client gives the call this time.
     #[cold]
-    pub fn read_deadline(&mut self, fields: &HeaderMap, began: Instant) -> Result<(), BadRequest> {
-        self.deadline = CallDeadline::read(fields, began)?;
-        Ok(())
+    pub fn has_deadline(&mut self, deadline: Option<CallDeadline>) {
+        self.deadline = deadline;
     }
 
     /// Is the time that the client gives over at `at`?
@@ -207,59 +199,17 @@ fn read_status(value: &HeaderValue) -> u16 {
     text.and_then(|text| text.parse().ok()).unwrap_or(UNKNOWN)
 }
 
-/// Is the type of the content that of gRPC? Not that of gRPC-Web, whose answers have no trailers.
-fn has_type(fields: &HeaderMap) -> bool {
-    // Comparing names is cheaper than looking up a field that most requests lack.
-    let mut kinds = fields
-        .iter()
-        .filter(|(name, _)| **name == header::CONTENT_TYPE);
-    kinds
-        .next()
-        .is_some_and(|(_, kind)| is_type(kind.as_bytes()))
-}
-
-/// Is it a content type of gRPC?
-#[must_use]
-pub fn is_type(kind: &[u8]) -> bool {
-    let Some((first, rest)) = kind.split_at_checked(CONTENT.len()) else {
-        return false;
-    };
-    first.eq_ignore_ascii_case(CONTENT) && matches!(rest.first(), None | Some(b';' | b'+' | b' '))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::upstream::owed_time::OwedTime;
-
-    #[test]
-    fn calls_are_told_by_their_type() {
-        for kind in [
-            "application/grpc",
-            "Application/gRPC",
-            "application/grpc+proto",
-            "application/grpc;charset=utf-8",
-        ] {
-            assert!(is_type(kind.as_bytes()), "{kind}");
-        }
-        for kind in [
-            "application/grpc-web",
-            "application/grpc-web+proto",
-            "application/grpcx",
-            "application/grp",
-            "text/plain",
-            "",
-        ] {
-            assert!(!is_type(kind.as_bytes()), "{kind}");
-        }
-    }
 
     /// A call that began at `began` with this `grpc-timeout`.
     fn call(timeout: &'static str, began: Instant) -> GrpcCall {
         let mut call = GrpcCall::default();
         let mut fields = HeaderMap::new();
         fields.insert("grpc-timeout", HeaderValue::from_static(timeout));
-        call.read_deadline(&fields, began).unwrap();
+        call.has_deadline(CallDeadline::read(&fields, began).unwrap());
         call
     }
 

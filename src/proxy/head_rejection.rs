@@ -5,11 +5,11 @@ mod beginning;
 
 use super::error::ProxyError;
 use super::reply::{self, ProblemDetails, ReplyFormat, Violations};
-use super::request::{self, BadRequest};
 use super::request_id::{self, X_REQUEST_ID};
 use super::{Worker, handshake_facts};
 use crate::client::spelled;
 use crate::clock::{self, Timestamp};
+use crate::intake::head::{BadRequest, is_host};
 use crate::listen::Peer;
 use crate::listen::handler::RejectedHead;
 use crate::snapshot::errors::ErrorFormats;
@@ -109,7 +109,7 @@ impl<'a> Refusal<'a> {
 fn log(worker: &Worker, refusal: &Refusal<'_>, peer: &Peer, id: &HeaderValue, now: Timestamp) {
     let head = &refusal.head;
     let host = head.fields.get(header::HOST);
-    let host = host.filter(|host| request::is_host(host.as_bytes()));
+    let host = host.filter(|host| is_host(host.as_bytes()));
     worker.access.record(&AccessRecord {
         ts: now.micros(),
         request_id: id.as_bytes(),

@@ -3,7 +3,7 @@
 //! The order matters: strip first, add our own fields afterwards. Otherwise a client names our own field in
 //! `Connection` and we remove it ourselves.
 
-use super::request::BadRequest;
+use crate::intake::hop_fields::{says_nothing, strip_named, tokens};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use smallvec::SmallVec;
 
@@ -37,9 +37,6 @@ const TE: usize = 3;
 const TRANSFER_ENCODING: usize = 4;
 const UPGRADE: usize = 5;
 
-/// Most names in the `Connection` of a request.
-const MOST_NAMED: usize = 100;
-
 /// The members of [`HOP_BY_HOP`] that end here, a bit for each.
 const IN_REQUESTS: u16 = (1 << HOP_BY_HOP.len()) - 1;
 const IN_RESPONSES: u16 = IN_REQUESTS >> 2;
@@ -57,27 +54,6 @@ pub fn strip_request(fields: &mut HeaderMap) -> Option<HeaderValue> {
         fields.insert(header::CONNECTION, HeaderValue::from_static("te"));
     }
     found.offer
-}
-
-/// Removes the fields that a request's `Connection` names. Those fields end here, so that no request is counted, let
-/// through or sent another way by a field that the upstream never sees.
-///
-/// # Errors
-/// When there are more than [`MOST_NAMED`] names: each is looked for, and no honest client names so many.
-pub fn drop_named(fields: &mut HeaderMap) -> Result<(), BadRequest> {
-    let mut lines = fields
-        .iter()
-        .filter(|(name, _)| **name == header::CONNECTION);
-    if lines.any(|(_, value)| !says_nothing(value)) {
-        if tokens(fields, &header::CONNECTION)
-            .nth(MOST_NAMED)
-            .is_some()
-        {
-            return Err(BadRequest::ManyConnectionNames);
-        }
-        strip_named(fields);
-    }
-    Ok(())
 }
 
 /// Removes the fields that a response must not carry on.
@@ -208,7 +184,7 @@ fn strip(fields: &mut HeaderMap, ending: u16) -> StripReport {
         None
     };
     if names_fields {
-        strip_named(fields);
+        strip_named(fields, |_| ());
     }
     let mut left = present & ending;
     while left != 0 {
@@ -250,26 +226,6 @@ fn place(name: &HeaderName) -> Option<usize> {
     })
 }
 
-/// Is this line of `Connection` one that most peers send and that names no field?
-fn says_nothing(line: &HeaderValue) -> bool {
-    matches!(
-        line.as_bytes(),
-        b"keep-alive" | b"close" | b"Keep-Alive" | b"Close"
-    )
-}
-
-/// Removes the fields that any `Connection` line names.
-fn strip_named(fields: &mut HeaderMap) {
-    let named: SmallVec<[HeaderName; 4]> = tokens(fields, &header::CONNECTION)
-        .filter(|token| !is_usual(token))
-        .filter_map(|token| HeaderName::from_bytes(token).ok())
-        .filter(|name| !is_end_to_end(name))
-        .collect();
-    for name in named {
-        fields.remove(name);
-    }
-}
-
 /// Removes the fields whose names `is_like_that` accepts. Most messages have none.
 pub(super) fn remove_all(fields: &mut HeaderMap, is_like_that: impl Fn(&HeaderName) -> bool) {
     if !fields.keys().any(&is_like_that) {
@@ -280,45 +236,6 @@ pub(super) fn remove_all(fields: &mut HeaderMap, is_like_that: impl Fn(&HeaderNa
     for name in names {
         fields.remove(name);
     }
-}
-
-/// Is this connection option one that names no field, or a field that is removed anyway?
-fn is_usual(token: &[u8]) -> bool {
-    const USUAL: [&[u8]; 5] = [b"", b"keep-alive", b"close", b"upgrade", b"te"];
-    USUAL.iter().any(|usual| token.eq_ignore_ascii_case(usual))
-}
-
-/// Is this a field for every recipient, over which `Connection` has no power (RFC 9110 section 7.6.1)? A client that
-/// could have it removed here would remove a fact that a proxy in front of us vouches for, or the framing or routing of
-/// the message.
-fn is_end_to_end(name: &HeaderName) -> bool {
-    let name = name.as_str();
-    name.starts_with("x-forwarded-")
-        || name.starts_with("content-")
-        || matches!(
-            name,
-            "host"
-                | "authorization"
-                | "cookie"
-                | "set-cookie"
-                | "cache-control"
-                | "date"
-                | "via"
-                | "forwarded"
-                | "x-real-ip"
-                | "x-request-id"
-                | "max-forwards"
-        )
-}
-
-/// The members of a comma-separated field, over all its lines.
-pub(super) fn tokens<'a>(
-    fields: &'a HeaderMap,
-    name: &HeaderName,
-) -> impl Iterator<Item = &'a [u8]> {
-    let lines = fields.get_all(name).into_iter();
-    let members = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
-    members.map(<[u8]>::trim_ascii)
 }
 
 /// hyper's client takes `5` twice and `5, 5` for 5 and leaves them; one `5` goes on.

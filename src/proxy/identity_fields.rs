@@ -1,9 +1,9 @@
 //! The fields that tell a route's servers who its client is, written on the way to the server.
 
 use super::exchange::Exchange;
-use super::request::Target;
-use super::route_caller;
+use super::known_caller;
 use crate::admission::RefusalCause;
+use crate::intake::head::Target;
 use crate::key::TokenDoubt;
 use crate::snapshot::Service;
 use http::HeaderValue;
@@ -30,7 +30,7 @@ pub(super) fn write(
         .groups(service)
         .map(|(_, name)| name)
         .collect();
-    let values = route_caller::read(service, target, parts, exchange, |caller, token| {
+    let values = known_caller::read(service, target, parts, exchange, |caller, token| {
         let value = |field| {
             let mut value = identity.value(field, caller, tiers.iter().copied())?;
             // It names a person: HPACK does not index it, and no dump shows it.

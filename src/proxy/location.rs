@@ -2,10 +2,10 @@
 //! address at that host leads clients nowhere, so it becomes one at the host that they know.
 
 use super::exchange::Exchange;
-use super::forwarded;
-use super::request::Target;
 use super::upstream_answer::UpstreamAnswer;
 use crate::client::Scheme;
+use crate::intake::head::Target;
+use crate::intake::peer;
 use crate::snapshot::HostChange;
 use crate::upstream::{ServerHost, ServerUrl};
 use http::{HeaderMap, HeaderValue, header};
@@ -52,7 +52,7 @@ impl<'a> WayBack<'a> {
         Box::new(Self {
             change,
             host: target.authority().cloned(),
-            scheme: forwarded::client_scheme(trust, exchange.peer, fields, target),
+            scheme: peer::client_scheme(trust, exchange.peer, fields, target),
         })
     }
 

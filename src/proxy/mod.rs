@@ -9,16 +9,12 @@
 //! exchange                  all that is learned of one request; its end becomes metrics and a log line
 //! request_id                one name for the request, in answer, log and upstream
 //! unnamed_client            the client, where a trusted peer should name one
-//! request                   may the head be forwarded, and whom does it address? Else 400, 414, 431, 501
+//! intake_stops              the walk to the plan of the limits (room `intake`), and what is waited for on it
 //! handshake_facts           what limits and the log learn of the handshake
 //! authority_challenge       the answer to an authority that looks whether a host is ours
-//! https_redirect            the answer of a listener with `redirect`
 //! grpc                      is the request a call of gRPC?
 //! grpc/timeout              the deadline of a call
 //! early_reply               answers to requests that are not forwarded
-//! route_request             the request as conditions of routes see it
-//! route_members             the client, where routes ask for members of groups
-//! unverified_refusal        limits before a token is verified. Else 429
 //! descriptor_reserve        an open file for the server's connection. Else 503
 //! body_prefix               the beginning of the body, for limits that tell repeats by it. Else 400, 408
 //! limit_check               all limits in one question. Else 429, 503, then 400, 401
@@ -38,10 +34,10 @@
 //! hop                       fields of one connection end here, both ways
 //! header_value              values cut from shared blocks
 //! forwarded                 the fields that name the request's origin
-//! forwarded/hops            `Via` and `Max-Forwards`. Else 508
+//! forwarded/hops            `Via`. Else 508
 //! forwarded/lines           the gateway's own fields as bytes
 //! identity_fields           fields that tell servers about the client
-//! route_caller              the client, read once more behind its limits
+//! known_caller              the client, read once more behind its limits
 //! upstream_call             a server, a connection, the head of the answer. Else 502, 503, 504
 //! server_key                the key that the server is chosen by
 //! server_part               what each server is sent of its own
@@ -103,29 +99,25 @@ pub mod header_value;
 mod held_slots;
 pub mod hold;
 pub mod hop;
-pub mod https_redirect;
 mod identity_fields;
+mod intake_stops;
 mod json_probe;
 pub(crate) mod kept_body;
+mod known_caller;
 mod limit_check;
 mod location;
 pub mod reply;
-pub mod request;
 mod request_body;
 pub mod request_id;
 mod reservation;
 mod response_body;
 mod response_cost;
-mod route_caller;
-pub mod route_members;
-pub mod route_request;
 mod server_key;
 pub mod server_part;
 pub mod soft_timeout;
 pub mod static_reply;
 pub mod trailers;
 mod unnamed_client;
-mod unverified_refusal;
 pub mod upgrade;
 pub mod upstream_answer;
 pub mod upstream_call;
@@ -136,13 +128,10 @@ pub mod worker_snapshot;
 pub use body::Body;
 pub use hold::Holds;
 
-use crate::admission::dropped_names;
-use crate::admission::stripped_fields::{self, FieldTrust};
 use crate::descriptors::DescriptorShare;
+use crate::listen::Peer;
 use crate::listen::handler::{Handler, RejectedHead};
 use crate::listen::minimum_rate::RateBound;
-use crate::listen::{FramingFault, Peer};
-use crate::route::{host_key, path};
 use crate::shutdown::Drain;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
@@ -151,20 +140,16 @@ use crate::telemetry::metrics::WorkerMetrics;
 use crate::tls::AuthorityChallenges;
 use crate::upstream::pool::Pools;
 use arc_swap::ArcSwap;
-use body_prefix::{PrefixBudget, ReadAhead};
-use early_reply::{answered_by_route, challenged, redirected, reply_here};
+use body_prefix::PrefixBudget;
+use early_reply::answered_by_route;
 use error::ProxyError;
 use exchange::Exchange;
-use forwarded::hops::{self, Hops};
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, Uri};
+use http::{Request, Response};
 use hyper::body::Incoming;
+use intake_stops::Intake;
 use kept_body::KeptBytes;
-use request::{BadRequest, Target};
 use request_body::RequestBody;
-use route_members::RouteMembers;
-use route_request::RouteRequest;
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::mem;
 use std::rc::Rc;
@@ -335,193 +320,31 @@ impl Worker {
         peer: &Peer,
         exchange: &mut Exchange,
     ) -> Result<Reply, ProxyError> {
-        let target = self.read(parts, exchange)?;
-        if target.is_asterisk() || hops::count_hop(&parts.method, &mut parts.headers) == Hops::Spent
-        {
-            return Ok(reply_here());
-        }
-        // An authority is answered before anything that the file says of requests.
-        if self.challenges.has_texts()
-            && authority_challenge::looks(parts)
-            // The future is boxed: no other request needs room for it.
-            && let Some(text) = Box::pin(self.challenge_text(&target, parts, exchange)).await
-        {
-            return Ok(challenged(&text, parts, exchange));
-        }
-        // No route and no limit is looked at.
-        if peer.redirects {
-            return redirected(&target, parts, exchange);
-        }
-        if !peer.may_serve(|| host_key(target.host())) {
-            return Err(Self::misdirected(peer, exchange));
-        }
-        if let Some(onward) = self.find(&target, parts, exchange)? {
-            parts.uri = onward;
-        }
-        if exchange.lacks_certificate() {
-            return Err(ProxyError::CertificateRequired);
-        }
-        if let Some(identity) = exchange.identity() {
-            identity.strip(&mut parts.headers);
-        }
-        // The descriptor comes first, so that no request is charged that could not be forwarded.
-        let promise = self.promise(exchange)?;
+        let mut head = self.head(parts, peer, exchange);
+        let reserve = match self.take_in(&mut head, incoming, exchange).await? {
+            Intake::Answered(reply) => return Ok(reply),
+            Intake::Planned(reserve) => reserve,
+        };
+        let target = head.target;
         if exchange.has_limits() {
-            self.hold_to_limits(&target, parts, incoming, peer, exchange)
-                .await?;
+            self.hold_to_limits(peer, exchange).await?;
         }
         let local = Rc::clone(&exchange.local);
         let service = exchange.route.map(|route| local.service(route));
         if let Some(own) = service.and_then(|service| service.own.as_ref()) {
             return Ok(answered_by_route(own, parts, exchange));
         }
-        self.forward(&target, parts, incoming, peer, promise, exchange)
+        self.forward(&target, parts, incoming, peer, reserve, exchange)
             .await
     }
 
-    /// The cause for which a connection may not serve a request. It is the connection's last one where its client is not
-    /// believed any more.
-    #[cold]
-    fn misdirected(peer: &Peer, exchange: &mut Exchange) -> ProxyError {
-        if peer.is_dismissed() {
-            exchange.is_last();
-        }
-        match &exchange.tls {
-            Some(session) if session.client.is_some() && session.is_lost() => ProxyError::Dismissed,
-            _ => ProxyError::Misdirected,
-        }
-    }
-
-    /// The text that an authority looks for, on the account of the request's client where it is not here.
-    async fn challenge_text(
-        &self,
-        target: &Target,
-        parts: &Parts,
-        exchange: &Exchange,
-    ) -> Option<Arc<str>> {
-        authority_challenge::text(&self.challenges, target, parts, exchange.client).await
-    }
-
     /// Holds a request to its limits, and waits where they make it.
-    async fn hold_to_limits(
-        &self,
-        target: &Target,
-        parts: &Parts,
-        incoming: &mut Option<Incoming>,
-        peer: &Peer,
-        exchange: &mut Exchange,
-    ) -> Result<(), ProxyError> {
-        if exchange.wants_prefix()
-            && let Some(incoming) = incoming
-        {
-            Box::pin(self.read_ahead(incoming, &parts.headers, exchange)).await?;
-        }
-        if let Some((places, permit)) = self.admit(target, parts, exchange).await? {
+    async fn hold_to_limits(&self, peer: &Peer, exchange: &mut Exchange) -> Result<(), ProxyError> {
+        if let Some((places, permit)) = self.admit(exchange).await? {
+            // The future is boxed: no other request needs room for it.
             Box::pin(self.hold(places, permit, peer, exchange)).await?;
         }
         // This check comes last: the request counts on the limits that can be asked, and waits where they make it.
         exchange.lacks_nothing()
-    }
-
-    /// Is it a request that may be forwarded, and which host does it address?
-    fn read(&self, parts: &mut Parts, exchange: &mut Exchange) -> Result<Target, ProxyError> {
-        if let Some(&found) = parts.extensions.get::<FramingFault>() {
-            exchange.host = request::named_host(&parts.uri, &parts.headers);
-            return Err(BadRequest::from(found).into());
-        }
-        let target = Target::read(
-            &parts.method,
-            &parts.uri,
-            parts.version,
-            exchange.peer.scheme,
-            &parts.headers,
-        )?;
-        exchange.read_deadline(&parts.headers)?;
-        let (snapshot, far) = (&exchange.local.snapshot, exchange.peer);
-        let believed = FieldTrust::of(snapshot, || far.is_believed(&snapshot.trust));
-        if let Some(names) = stripped_fields::tidy(&mut parts.headers, &believed) {
-            self.metrics.dropped_fields(names.len() as u64);
-            dropped_names::warn(&names, exchange.client, exchange.seen);
-        }
-        hop::drop_named(&mut parts.headers)?;
-        exchange.host = target.authority().cloned();
-        Ok(target)
-    }
-
-    /// Which route is the request for? Returns the upstream's target where it is another than the request's: the path in
-    /// the form that was matched.
-    fn find(
-        &self,
-        target: &Target,
-        parts: &Parts,
-        exchange: &mut Exchange,
-    ) -> Result<Option<Uri>, ProxyError> {
-        let path = path::normalize(parts.uri.path()).map_err(BadRequest::from)?;
-        let table = &exchange.local.snapshot.table;
-        let host = if table.asks_for_hosts() {
-            host_key(target.host())
-        } else {
-            Cow::Borrowed("")
-        };
-        let shown = || exchange.tls.as_deref().and_then(handshake_facts::shown);
-        let members = RouteMembers::of(&exchange.local.snapshot, parts, exchange.client, shown);
-        let coming = RouteRequest {
-            parts,
-            target,
-            peer: exchange.peer,
-            trust: &exchange.local.snapshot.trust,
-            members: members.as_deref(),
-        };
-        let found = match &members {
-            Some(members) if members.have_token() => {
-                self.find_by_token(&host, path.to_match(), &coming, members, exchange)
-            }
-            _ => Ok(table.find(&host, path.to_match(), &parts.method, &coming)),
-        };
-        let found = match found {
-            Ok(found) => found,
-            Err(refusal) => {
-                drop(members);
-                return Err(refusal.note(exchange));
-            }
-        };
-        if let Some(members) = &members {
-            members.are_known()?;
-        }
-        let route = found
-            .or(exchange.local.snapshot.unrouted)
-            .ok_or(ProxyError::NoRoute)?;
-        let onward = if request::is_forward_target(&parts.uri, &path) {
-            None
-        } else {
-            Some(request::forward_target(&parts.uri, &path)?)
-        };
-        let reading = members.and_then(|members| members.reading());
-        exchange.matched(route, reading);
-        Ok(onward.map(Uri::from))
-    }
-
-    /// Reads the beginning of the body, where a limit tells repeats by it.
-    async fn read_ahead(
-        &self,
-        incoming: &mut Incoming,
-        fields: &HeaderMap,
-        exchange: &mut Exchange,
-    ) -> Result<(), ProxyError> {
-        let Some(service) = exchange.service() else {
-            return Ok(());
-        };
-        let reading = self
-            .prefixes
-            .read_ahead(incoming, fields, service, exchange.client);
-        match reading.await {
-            Ok(Some(ReadAhead { content, prefix })) => {
-                exchange.content = content;
-                exchange.prefix = Some(prefix);
-                Ok(())
-            }
-            Ok(None) => Ok(()),
-            Err(failure) => Err(exchange.broken(failure)),
-        }
     }
 }

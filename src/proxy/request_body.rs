@@ -209,7 +209,7 @@ impl UploadBody {
     fn filtered(&self, frame: Frame<Bytes>) -> Frame<Bytes> {
         let mut frame = trailers::filtered(frame);
         if let (Some(identity), Some(trailers)) = (&self.identity, frame.trailers_mut()) {
-            identity.strip(trailers);
+            identity.strip(trailers, |_| ());
         }
         frame
     }

@@ -1,8 +1,8 @@
 //! The key that the server of a request is chosen by: read as the keys of limits are.
 
 use super::exchange::Exchange;
-use super::request::Target;
-use super::route_caller;
+use super::known_caller;
+use crate::intake::head::Target;
 use crate::key::{KeyOutcome, KeyTemplate};
 use crate::snapshot::Service;
 use crate::upstream::rendezvous;
@@ -17,7 +17,7 @@ pub(super) fn of(
     parts: &Parts,
     exchange: &Exchange,
 ) -> Option<u64> {
-    route_caller::read(service, target, parts, exchange, |caller, _| {
+    known_caller::read(service, target, parts, exchange, |caller, _| {
         let mut key = Vec::with_capacity(64);
         match template.write(caller, &mut key) {
             KeyOutcome::Key => Some(rendezvous::hash(&key)),

@@ -5,8 +5,8 @@
 //! and the like pass.
 
 use super::{forwarded, hop};
-use crate::admission::claimed_fields::claim;
-use crate::admission::stripped_fields;
+use crate::intake::claimed_fields::claim;
+use crate::intake::stripped_fields;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use http_body::Frame;

@@ -3,9 +3,9 @@
 use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::forwarded::{self, BelievedFields, Origin, hops, lines};
-use super::request::{BadRequest, Target};
 use super::{hop, identity_fields, request_id};
 use crate::client::spelled;
+use crate::intake::head::{BadRequest, Target};
 use crate::listen::{ForwardedFields, Peer};
 use crate::route::Template;
 use crate::snapshot::HostChange;

@@ -26,6 +26,7 @@
 //! fault                  why a line cannot be read
 //! policy_side            a request → its answer: one side for the file, one for the file as `--set` changes it
 //! policy_side/origin     client, host and fields of a line
+//! policy_side/line_facts what the walk to a plan (room `intake`) reads of a line
 //! policy_side/identity   keys and groups that the log names
 //! policy_side/shadow     limits that do not decide
 //! policy_side/outcome    decision → outcome
@@ -373,6 +374,16 @@ impl Replay {
         };
         let mut notes = self.missing_fields.notes(&self.report);
         let unseen = self.reader.mapping.iter().flat_map(Mapping::unseen);
+        let strays = self.sides[side].strays();
+        if strays > 0 {
+            notes.push(Note {
+                code: "other-routes",
+                text: format!(
+                    "{strays} requests were taken by routes that this file has not, or that do not fit their host, path or \
+                     method: they went where this file sends them"
+                ),
+            });
+        }
         notes.extend(unseen.map(|(name, member)| Note {
             code: "no-member",
             text: format!("no line has `{member}`, which --fields says is the {name}"),

@@ -1,29 +1,29 @@
 //! One file's answer to each request: a route, the keys, one question and one decision, in the gateway's order.
 
 mod identity;
+mod line_facts;
 mod origin;
 mod outcome;
 mod shadow;
 
-use identity::write_logged;
+use line_facts::{LineFacts, LineNotes};
 use outcome::{outcome, refusal};
 pub(super) use shadow::ShadowAnswer;
 
 use super::counters::{Counters, Detail};
-use super::request::{LoggedRequest, LoggedTarget};
+use super::request::LoggedRequest;
 use super::reservations::OpenReservations;
-use super::route_cache::{RouteCache, RouteMatch};
+use super::route_cache::RouteCache;
 use super::timeline::OutcomeKind;
 use super::waiting_requests::WaitingRequests;
-use crate::admission::destination::Destination;
-use crate::admission::{Admission, LoggedValues, OpenCharges, Plan, RequestEnd};
+use crate::admission::{Admission, OpenCharges, Plan, RequestEnd};
 use crate::clock::Timestamp;
-use crate::key::cookie::Cookies;
-use crate::key::{Caller, Content};
+use crate::intake::{Stop, Walk};
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::snapshot::{Service, Snapshot};
 use crate::store::{Amendment, Decider, StoreDecision, StoreError};
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -36,6 +36,10 @@ pub(super) struct PolicySide {
     snapshot: Snapshot,
     counters: Counters,
     route_cache: RouteCache,
+    /// The positions of the routes by their names.
+    names: HashMap<Arc<str>, usize>,
+    /// Requests whose line names a route that the file has not, or that would not take them.
+    strays: u64,
     /// The route, the plan and the decision of the last request. They are large, so that they are kept and not
     /// returned.
     route: Option<usize>,
@@ -101,10 +105,13 @@ impl PolicySide {
         let moved = moved.map(|limit| Arc::clone(&limit.name)).collect();
         let holds = limits(&snapshot)
             .any(|limit| limit.rule.holds().is_some() || limit.holds_back() || limit.may_correct());
+        let names = names(&snapshot);
         Self {
             snapshot,
             counters,
             route_cache: RouteCache::new(),
+            names,
+            strays: 0,
             route: None,
             plan: Plan::default(),
             admission: Admission {
@@ -131,18 +138,11 @@ impl PolicySide {
         }
         self.admission.decided = None;
         self.asked = false;
-        let target = request.target();
-        let (table, method) = (&self.snapshot.table, &request.method);
-        let found = self.route_cache.find(table, method, &target, request);
-        self.route = match found {
-            RouteMatch::Found(route) => Some(route),
-            RouteMatch::Missing => self.snapshot.unrouted,
-            RouteMatch::BadRequest => None,
-        };
+        self.route = self.walk(request);
         let Some(route) = self.route else {
             return Ok(ReplayOutcome::NoRoute);
         };
-        let outcome = self.ask(route, request, &target, now, detail)?;
+        let outcome = self.ask(route, request, now, detail)?;
         let is_routed = self.snapshot.services[route].has_end();
         Ok(match outcome {
             // The limits that hold everywhere have been asked.
@@ -153,41 +153,46 @@ impl PolicySide {
         })
     }
 
-    /// Asks the limits of one route.
+    /// Walks a request to its plan. Returns its route; nothing where no limit is asked.
+    fn walk(&mut self, request: &LoggedRequest<'_>) -> Option<usize> {
+        if request.had_early_answer() {
+            return None;
+        }
+        let mut facts = LineFacts {
+            address: self.address(request).unwrap_or(NO_CLIENT),
+            request,
+            target: request.target(),
+            names: &self.names,
+            route_cache: &mut self.route_cache,
+            is_stray: false,
+            moved: &self.moved,
+        };
+        let mut notes = LineNotes {
+            plan: &mut self.plan,
+            route: None,
+        };
+        notes.plan.clear();
+        let mut walk = Walk::of_line();
+        let end = loop {
+            match walk.go_on(&self.snapshot, &mut facts, &mut notes) {
+                Ok(Stop::Planned) => break notes.route,
+                Ok(_) => {}
+                Err(_) => break None,
+            }
+        };
+        self.strays += u64::from(facts.is_stray);
+        end
+    }
+
+    /// Asks the limits of one route, as they are planned.
     fn ask(
         &mut self,
         route: usize,
         request: &LoggedRequest<'_>,
-        target: &LoggedTarget<'_>,
         now: Timestamp,
         detail: Detail,
     ) -> Result<ReplayOutcome, StoreError> {
         let service = &self.snapshot.services[route];
-        let caller = Caller {
-            address: Some(self.address(request).unwrap_or(NO_CLIENT)),
-            route: &service.name,
-            method: &request.method,
-            fields: &request.fields,
-            location: &Destination {
-                authority: target.host,
-                path: target.path,
-                query: target.query,
-                pattern: &service.path,
-            },
-            cookies: &Cookies::of(&request.fields),
-            identity: request,
-            // No log has the body.
-            content: Content::Absent,
-            certificate: None,
-        };
-        let moved = &self.moved;
-        let values = LoggedValues {
-            cost: |limit: &Limit| logged_cost(request, limit),
-            key: |limit: &Limit, out: &mut Vec<u8>| {
-                !moved.contains(&limit.name) && write_logged(request, limit, out)
-            },
-        };
-        self.plan.refill(service, &caller, &values);
         // The refusal of a request that lacks a part; it comes if the limits that are asked do not refuse first.
         let otherwise = self.plan.lack().map(refusal);
         if self.plan.is_empty() {
@@ -207,7 +212,7 @@ impl PolicySide {
         }
         let outcome = outcome(&self.admission, &self.plan, service);
         let (client, stay) = (
-            caller.address.unwrap_or(NO_CLIENT),
+            self.address(request).unwrap_or(NO_CLIENT),
             Stay::of(request, now, &outcome),
         );
         Ok(match outcome {
@@ -269,28 +274,30 @@ impl PolicySide {
         self.admission.decided.as_deref()
     }
 
+    /// The number of requests whose line names a route that the file has not, or that would not take them.
+    pub(super) fn strays(&self) -> u64 {
+        self.strays
+    }
+
     /// The counters of this file.
     pub(super) fn counters(&self) -> &Counters {
         &self.counters
     }
 }
 
+/// The positions of a file's routes.
+fn names(snapshot: &Snapshot) -> HashMap<Arc<str>, usize> {
+    let services = snapshot.services.iter().enumerate();
+    let routes = services.filter(|(_, service)| service.route().is_some());
+    routes
+        .map(|(at, service)| (Arc::clone(&service.name), at))
+        .collect()
+}
+
 /// The limits of all routes, some of them several times.
 fn limits(snapshot: &Snapshot) -> impl Iterator<Item = &Arc<Limit>> {
     let services = snapshot.services.iter();
     services.flat_map(|service| &service.limits)
-}
-
-/// The cost of a request for a limit that does not compute it, as far as the line has it.
-fn logged_cost(request: &LoggedRequest<'_>, limit: &Limit) -> Option<Cost> {
-    let logged = || request.logged_cost(&limit.name);
-    let cost = match &limit.price {
-        // As in the gateway, a cost above the maximum counts as the maximum.
-        Some(price) => request.cost.or_else(logged).map(|cost| cost.min(price.max)),
-        // The log has no ids of repeats: a request that was charged nothing is a repeat.
-        None => logged().filter(|cost| *cost == 0),
-    };
-    cost.map(Cost::new)
 }
 
 /// The time of a request in the gateway, by its line and by its decision.

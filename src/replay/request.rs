@@ -57,6 +57,8 @@ pub(super) struct LoggedRequest<'a> {
     pub(super) grpc_status: Option<u16>,
     /// The access log's word for the cause of the answer; empty where the line has none.
     pub(super) reason: &'a str,
+    /// The route that took the request; empty where the log says that none did, nothing where it does not say.
+    pub(super) route: Option<&'a str>,
     /// The limit that refused or held the request; empty where the line names none.
     pub(super) limit: &'a str,
     /// Did the request go on to a server?
@@ -112,6 +114,7 @@ impl<'a> LoggedRequest<'a> {
             status: 0,
             grpc_status: None,
             reason: "",
+            route: None,
             limit: "",
             reached: false,
             was_held: false,
@@ -179,6 +182,23 @@ impl<'a> LoggedRequest<'a> {
             None => (500..600).contains(&self.status),
         };
         is_error && !own.contains(&self.reason)
+    }
+
+    /// Was the request answered, by the access log, before any limit was asked?
+    pub(super) fn had_early_answer(&self) -> bool {
+        let Some(route) = self.route.filter(|_| self.format == LogFormat::Own) else {
+            return false;
+        };
+        match self.reason {
+            "busy" | "certificate_required" => true,
+            "acme_challenge" | "misdirected" | "to_https" => true,
+            "bad_request" | "client_timeout" | "keys_unread" | "too_large" => {
+                route.is_empty() && self.limit.is_empty()
+            }
+            // `OPTIONS *`, and what could travel no further.
+            "ok" => route.is_empty() && matches!(self.method, Method::OPTIONS | Method::TRACE),
+            _ => false,
+        }
     }
 
     /// Would the client leave before the request is forwarded, if the request were held for `wait`? In the log the

@@ -33,11 +33,19 @@ pub trait RequestView {
     fn is_member(&self, _groups: &[Arc<str>]) -> bool {
         false
     }
-    /// A search has come to this route, whose conditions the request meets. Does it take the route? A search of which not
-    /// all is known yet may note it and go on.
+    /// May the search end at this route? One that looks for a certain route passes all others.
     #[inline]
-    fn takes(&self, _route: usize, _conditions: &[Condition]) -> bool {
+    fn seeks(&self, _route: usize) -> bool {
         true
+    }
+    /// Does the request meet the conditions of this route? A search of which not all is known yet may note the route and
+    /// go on.
+    #[inline]
+    fn meets(&self, _route: usize, conditions: &[Condition]) -> bool
+    where
+        Self: Sized,
+    {
+        conditions.iter().all(|one| one.holds(self))
     }
 }
 

@@ -63,7 +63,10 @@ impl<V: RequestView> RequestView for OpenSearch<'_, V> {
         self.known.is_member(groups) || (self.may_be_member)(groups)
     }
 
-    fn takes(&self, route: usize, conditions: &[Condition]) -> bool {
+    fn meets(&self, route: usize, conditions: &[Condition]) -> bool {
+        if !conditions.iter().all(|one| one.holds(self)) {
+            return false;
+        }
         let is_known = |one: &Condition| match one {
             Condition::Groups(groups) => self.known.is_member(groups),
             _ => true,

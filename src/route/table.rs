@@ -6,7 +6,7 @@ use super::trie::{RouteEnd, TrieNode};
 use super::{HostPattern, Rule, Segment, host_key};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
-use http::Method;
+use http::{HeaderMap, Method};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -123,6 +123,14 @@ impl Table {
             .or_else(|| self.any.find(path, method, asked))
     }
 
+    /// Does this route recognise requests for `host` and `path` by `method`, whatever its conditions ask for? The
+    /// arguments are those of [`find`](Self::find).
+    #[must_use]
+    pub fn fits(&self, route: usize, host: &str, path: &str, method: &Method) -> bool {
+        let search = OneRoute(route, HeaderMap::new());
+        self.find(host, path, method, &search).is_some()
+    }
+
     fn find_by_suffix(
         &self,
         host: &str,
@@ -149,6 +157,31 @@ impl Table {
                 self.suffixes.entry(suffix.into()).or_default()
             }
         }
+    }
+}
+
+/// A search for one route, whose conditions count as met.
+struct OneRoute(usize, HeaderMap);
+
+impl RequestView for OneRoute {
+    fn fields(&self) -> &HeaderMap {
+        &self.1
+    }
+
+    fn query(&self) -> Option<&str> {
+        None
+    }
+
+    fn is_https(&self) -> bool {
+        false
+    }
+
+    fn seeks(&self, route: usize) -> bool {
+        route == self.0
+    }
+
+    fn meets(&self, _route: usize, _conditions: &[super::Condition]) -> bool {
+        true
     }
 }
 

@@ -41,11 +41,10 @@ pub(super) struct RouteEnd {
 }
 
 impl RouteEnd {
-    /// Does the request meet the route's conditions? Most routes have none.
+    /// Does the search end here? Most routes have no conditions.
     fn takes(&self, asked: &impl RequestView) -> bool {
-        self.conditions.is_empty()
-            || self.conditions.iter().all(|one| one.holds(asked))
-                && asked.takes(self.route, &self.conditions)
+        asked.seeks(self.route)
+            && (self.conditions.is_empty() || asked.meets(self.route, &self.conditions))
     }
 }
 

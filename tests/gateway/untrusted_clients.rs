@@ -3,7 +3,7 @@
 
 use crate::support::{File, Gateway, Upstream, Wire, request};
 use tokio::task::JoinSet;
-use tollgate::admission::claimed_fields::{CLAIMED, USERS};
+use tollgate::intake::claimed_fields::{CLAIMED, USERS};
 
 /// Fields that frameworks take for the client's address, or for a setting.
 const ADDRESSES: [&str; 12] = [

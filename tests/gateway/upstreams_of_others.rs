@@ -6,7 +6,7 @@ use std::path::Path;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixListener;
-use tollgate::admission::claimed_fields::{CLAIMED, USERS};
+use tollgate::intake::claimed_fields::{CLAIMED, USERS};
 
 /// An operator's folder with a route that tells its servers of clients, and a team's folder below.
 fn house(upstream: &Upstream, include: &str, team: &str) -> TempDir {

@@ -1,7 +1,7 @@
 //! The access log of a real gateway, replayed: the same requests get the same answers, without any secret in the log.
 
 use super::Bench;
-use crate::support::{File, Gateway, Upstream};
+use crate::support::{File, Gateway, Upstream, request};
 use serde_json::{Value, json};
 
 /// What the log says became of a request, in the words of a replay.
@@ -75,6 +75,57 @@ async fn an_access_log_replays_to_the_same_decisions() {
     }
     let wider = bench.decisions(&["--set", "limits.user.rate=100/h"]).await;
     assert!(super::count(&wider, "refuse") < super::count(&decisions, "refuse"));
+}
+
+/// Conditions of routes are no obstacle: the line names the route. Where the file has it no more, or it does not fit, a note
+/// says for how many.
+#[tokio::test]
+async fn the_route_that_a_line_names_takes_the_request_again() {
+    let upstream = Upstream::echo().await;
+    let file = |rest: &str| {
+        File::default()
+            .upstream("main", &[&upstream])
+            .limit("two", "by = \"route\"\nrate = \"2/h\"")
+            .limit("one", "by = \"route\"\nrate = \"1/h\"")
+            .route("plain", "/x", "main", &["one"])
+            .with(rest)
+    };
+    let marked = "[routes.marked]\npath = \"/x\"\nheaders = { x-mark = true }\nupstream = \"main\"\nlimits = \"two\"\n\
+                  [routes.asked]\npath = \"/y\"\nquery = { v = \"2\" }\nupstream = \"main\"\nlimits = \"two\"\n";
+    let mut gateway = Gateway::start(&file(marked)).await;
+    for status in [200, 200, 429] {
+        gateway
+            .get_with("/x", &[("X-Mark", "1")])
+            .await
+            .expect(status);
+        gateway.get("/y?v=2").await.expect(status);
+    }
+    gateway.get("/x").await.expect(200);
+    // The gateway itself answers: no limit is asked, then as now.
+    let own = request("OPTIONS", "/x", &[("Max-Forwards", "0")]);
+    gateway.connect().await.ask(own).await.expect(204);
+    gateway.stop().await;
+    let log = gateway.access.text() + "\n";
+    let bench = Bench::of(&file(marked).text()).trace(&log);
+    let decisions = bench.decisions(&[]).await;
+    assert_eq!(decisions.len(), 8);
+    for (line, decision) in log.lines().zip(&decisions) {
+        let line: Value = serde_json::from_str(line).unwrap();
+        if line["route"].is_null() {
+            assert_eq!(decision["decision"], "no_route", "{decision}");
+            assert_eq!(decision["verdicts"], json!([]));
+        } else {
+            assert_eq!(decision["decision"], said(&line), "{line}\n{decision}");
+        }
+        assert_eq!(decision["route"], line["route"]);
+    }
+    let told = bench.simulate(&[]).await.stdout;
+    assert!(!told.contains("were taken by routes"), "{told}");
+    let moved = marked.replacen("path = \"/x\"", "path = \"/elsewhere\"", 1);
+    let bench = Bench::of(&file(&moved).text()).trace(&log);
+    let told = bench.simulate(&[]).await.stdout;
+    let note = "3 requests were taken by routes that this file has not, or that do not fit";
+    assert!(told.contains(note), "{told}");
 }
 
 /// What was turned away for its key has charged the limits that could be asked, and does so again.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Rooms from the ground up: one may import only from lines above its own here, and only what it names.
 ///
 /// The order is the walls, the list the doors in them. A `*` is every room above.
-const ROOMS: [(&str, &[&str]); 25] = [
+const ROOMS: [(&str, &[&str]); 26] = [
     ("client", &[]),
     ("clock", &[]),
     ("descriptors", &[]),
@@ -65,6 +65,20 @@ const ROOMS: [(&str, &[&str]); 25] = [
         ],
     ),
     (
+        "intake",
+        &[
+            "client",
+            "telemetry",
+            "tls",
+            "route",
+            "listen",
+            "key",
+            "limit",
+            "snapshot",
+            "admission",
+        ],
+    ),
+    (
         "proxy",
         &[
             "client",
@@ -81,6 +95,7 @@ const ROOMS: [(&str, &[&str]); 25] = [
             "store",
             "snapshot",
             "admission",
+            "intake",
         ],
     ),
     (
@@ -122,6 +137,7 @@ const ROOMS: [(&str, &[&str]); 25] = [
             "store",
             "snapshot",
             "admission",
+            "intake",
             "proxy",
         ],
     ),

@@ -100,6 +100,24 @@ pub(super) fn probe(compiled: &Compiled) -> Result<Vec<Probe>, String> {
     Ok(probes.map(|probe| probe.masked(compiled)).collect())
 }
 
+/// Reads the keys of tokens that stand at URLs, for what is verified by them afterwards.
+///
+/// # Errors
+/// The keys at one URL cannot be read.
+pub(in crate::cli) fn read_keys(compiled: &Compiled) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    for published in &compiled.key_sets {
+        let probe = runtime.block_on(keys(published)).masked(compiled);
+        if let Err(why) = probe.outcome {
+            return Err(format!("the keys at {} cannot be read: {why}", probe.place));
+        }
+    }
+    Ok(())
+}
+
 /// Adds the results of the probes.
 pub(super) fn show(probes: &Result<Vec<Probe>, String>, format: Format, output: &mut CheckOutput) {
     let probes = match probes {

@@ -1,13 +1,10 @@
 //! The listener by which a request comes: with TLS or without, or one that sends everything on to `https`.
 
-use super::explanation::ExpectedAnswer;
 use super::port::{asked_port, is_on};
 use crate::config::Compiled;
 use crate::listen::listener::Listener;
-use crate::proxy::https_redirect;
-use crate::proxy::request::Target;
 use http::request::Parts;
-use http::{Uri, header, uri};
+use http::uri;
 
 /// Does a request come by TLS? One without a scheme does where the listener on its port has TLS, or where no listener
 /// serves requests without TLS.
@@ -44,17 +41,4 @@ fn on_port<'c>(compiled: &'c Compiled, parts: &Parts) -> impl Iterator<Item = &'
 fn plain(compiled: &Compiled) -> impl Iterator<Item = &Listener> {
     let listeners = compiled.boot.listen.listeners.iter();
     listeners.filter(|listener| listener.tls.is_none())
-}
-
-/// The answer of a listener that sends its requests on.
-pub(super) fn sent_on(target: &Target, uri: &Uri) -> ExpectedAnswer {
-    match https_redirect::answer(target, uri) {
-        Ok(answer) => {
-            let there = answer.headers().get(header::LOCATION);
-            let there = there.map(|there| String::from_utf8_lossy(there.as_bytes()));
-            let reason = format!("the listener sends it on to {}", there.unwrap_or_default());
-            ExpectedAnswer::gateway(answer.status().as_u16(), reason)
-        }
-        Err(refused) => ExpectedAnswer::refused(&refused),
-    }
 }

@@ -2,9 +2,8 @@
 
 use super::stripped_fields::StrippedField;
 use crate::config::Compiled;
+use crate::intake::{RouteMembers, RouteRequest};
 use crate::key::is_secret;
-use crate::proxy::route_members::RouteMembers;
-use crate::proxy::route_request::RouteRequest;
 use crate::route::{Condition, HostPattern, Rule, Segment, Table};
 use http::Method;
 use std::sync::Arc;
@@ -28,8 +27,8 @@ pub(super) struct RouteQuery<'a> {
 }
 
 impl RouteQuery<'_> {
-    /// The position of the route that takes the request.
-    pub(super) fn find(&self, table: &Table) -> Option<usize> {
+    /// The position of the route of `table` that takes the request.
+    fn find(&self, table: &Table) -> Option<usize> {
         let method = &self.request.parts.method;
         table.find(self.host, self.path, method, &self.request)
     }

@@ -1,5 +1,6 @@
 //! The explanation of a request: its data, which `request` fills in and `text` and `json` show.
 
+use super::assumed_walk::Unknown;
 use super::candidates::RouteCandidate;
 use super::handshake::HandshakeOutlook;
 use super::server_choice::ServerChoice;
@@ -21,6 +22,8 @@ pub(super) struct Explanation {
     pub(super) target: String,
     pub(super) peer: Option<IpAddr>,
     pub(super) client: Walk,
+    /// What the explanation hangs on and nobody here knows.
+    pub(super) unknown: Vec<Unknown>,
     /// What comes of the handshake, where the request comes by TLS.
     pub(super) handshake: Option<HandshakeOutlook>,
     /// None where the gateway answers before it looks at the path.
@@ -130,6 +133,8 @@ pub(super) enum KeyFault {
     Ambiguous,
     /// A token that is not believed claims the part.
     Unbelieved,
+    /// A token claims the part, and the keys of its issuer have not been read.
+    KeysUnread,
     /// Another limit refuses the part as unknown, so that this one is not asked.
     LeftOut,
 }
@@ -142,6 +147,7 @@ impl KeyFault {
             Self::Unknown => "unknown",
             Self::Ambiguous => "ambiguous",
             Self::Unbelieved => "unbelieved",
+            Self::KeysUnread => "keys_unread",
             Self::LeftOut => "left_out",
         }
     }
@@ -154,6 +160,8 @@ pub(super) struct ExpectedAnswer {
     pub(super) own: Option<OwnAnswer>,
     /// What the limits make of the request first; none where the gateway answers whatever has been counted.
     pub(super) limits: Option<LimitOutlook>,
+    /// The answer hangs on what is not known here.
+    pub(super) is_unknown: bool,
 }
 
 /// An answer that no upstream gives.
@@ -175,6 +183,16 @@ impl ExpectedAnswer {
                 is_lack: false,
             }),
             limits: None,
+            is_unknown: false,
+        }
+    }
+
+    /// One that hangs on what is not known here.
+    pub(super) fn unknown(limits: Option<LimitOutlook>) -> Self {
+        Self {
+            own: None,
+            limits,
+            is_unknown: true,
         }
     }
 

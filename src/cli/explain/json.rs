@@ -42,6 +42,7 @@ pub(super) fn object(explanation: &Explanation) -> Value {
             all.map(|name| &**name).collect::<Vec<&str>>()
         }),
         "token": routing.and_then(|routing| routing.token).map(|why| why.as_str()),
+        "unknown": explanation.unknown.iter().map(|one| one.as_str()).collect::<Vec<_>>(),
         "limits": routing.map(|routing| routing.limits.iter().map(limit).collect::<Vec<_>>()),
         "answer": match &explanation.handshake {
             Some(handshake) if handshake.is_refused() => {
@@ -60,6 +61,9 @@ fn answer(answer: &ExpectedAnswer) -> Value {
     match &answer.own {
         Some(own) => {
             json!({ "by": "gateway", "status": own.status, "reason": own.reason, "held_us": held })
+        }
+        None if answer.is_unknown => {
+            json!({ "by": "unknown", "status": null, "reason": null, "held_us": held })
         }
         None => json!({ "by": "upstream", "status": null, "reason": null, "held_us": held }),
     }

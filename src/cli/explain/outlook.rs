@@ -34,6 +34,9 @@ pub(super) fn answer(
         None => LimitOutlook::None,
         Some(_) => LimitOutlook::Unasked,
     });
+    if let Some(RefusalCause::KeysUnread) = lack {
+        return ExpectedAnswer::unknown(limits);
+    }
     if let Some(lack) = lack {
         let lack = ProxyError::from(lack.clone());
         let own = Some(OwnAnswer {
@@ -41,13 +44,26 @@ pub(super) fn answer(
             reason: lack.to_string(),
             is_lack: true,
         });
-        return ExpectedAnswer { own, limits };
+        return ExpectedAnswer {
+            own,
+            limits,
+            is_unknown: false,
+        };
     }
     if service.upstream.is_some() {
-        return ExpectedAnswer { own: None, limits };
+        return ExpectedAnswer {
+            own: None,
+            limits,
+            is_unknown: false,
+        };
     }
     let Some(own) = &service.own else {
-        return ExpectedAnswer::refused(&ProxyError::NoRoute);
+        // Limits that hold everywhere are asked first.
+        let limits = limits.filter(|limits| *limits != LimitOutlook::None);
+        return ExpectedAnswer {
+            limits,
+            ..ExpectedAnswer::refused(&ProxyError::NoRoute)
+        };
     };
     let uri = Uri::from(onward.clone());
     let answer = static_reply::answer(own, method, &uri);

@@ -1,40 +1,35 @@
 //! The explanation of a request, worked out with the gateway's own parts: nothing is sent, counted or asked.
 
 use super::arrival;
+use super::assumed_walk::{AssumedConnection, Unknown, WalkEnd, WalkNotes};
 use super::candidates::{self, RouteQuery};
 use super::explanation::{
     AppliedLimit, ChosenRoute, CountedKey, ExpectedAnswer, Explanation, KeyFault, KeyResult,
     Routing,
 };
-use super::handshake::{self, ClientHandshake, HandshakeOutlook};
+use super::handshake::{self, ClientHandshake};
 use super::outlook;
 use super::server_choice::ServerChoice;
-use super::stripped_fields::{self, StrippedField};
-use crate::admission::destination::Destination;
-use crate::admission::stripped_fields::StripCause;
 use crate::admission::{Plan, RefusalCause};
-use crate::client::Scheme;
 use crate::clock;
 use crate::config::{Compiled, describe, leases};
-use crate::key::cookie::Cookies;
+use crate::intake::grpc_call::has_type;
+use crate::intake::head::Target;
+use crate::intake::{HeadFacts, IntakeError};
 use crate::key::token::Token;
-use crate::key::{Caller, Content, Doubt, KeyOutcome, Memberships, ShownCertificate};
+use crate::key::{Caller, Content, Doubt, KeyOutcome, Memberships, TokenDoubt};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Verdict;
 use crate::limit::{Limit, Preflights};
-use crate::proxy::error::ProxyError;
-use crate::proxy::forwarded::ConnectionPeer;
-use crate::proxy::forwarded::hops::{self, Hops};
-use crate::proxy::request::{self, BadRequest, Target};
-use crate::proxy::route_members::RouteMembers;
-use crate::proxy::route_request::RouteRequest;
-use crate::route::{host_key, path};
+use crate::listen::FramingFault;
+use crate::listen::handler::{MOST_REQUEST_FIELDS, MOST_REQUEST_HEAD};
+use crate::route::host_key;
 use crate::snapshot::Service;
 use crate::upstream::ServerHost;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
-use std::borrow::Cow;
+use http::{HeaderName, HeaderValue, Version, header};
+use std::mem;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -50,55 +45,63 @@ pub(super) struct ExplainedRequest {
     pub(super) handshake: Option<ClientHandshake>,
 }
 
-impl ExplainedRequest {
-    fn scheme(&self) -> Scheme {
-        match self.handshake {
-            Some(_) => Scheme::Https,
-            None => Scheme::Http,
-        }
-    }
-}
-
 /// Explains `request` under the file in `compiled`.
 pub(super) fn explain(compiled: &Compiled, mut request: ExplainedRequest) -> Explanation {
     let host_assumed = name_host(&mut request);
+    if is_too_large(&request.parts) {
+        request.parts.extensions.insert(FramingFault::TooLarge);
+    }
     if arrival::comes_by_tls(compiled, &request.parts) {
         request.handshake.get_or_insert_default();
+    }
+    if has_type(&request.parts.headers) {
+        // Clients of gRPC speak HTTP/2.
+        request.parts.version = Version::HTTP_2;
     }
     let handshake = request.handshake.as_ref();
     let handshake =
         handshake.and_then(|client| handshake::outlook(compiled, client, &request.parts));
     let trust = &compiled.snapshot.trust;
     let client = trust.explain(request.peer, &request.parts.headers);
-    let read = match &handshake {
-        Some(handshake) if handshake.is_misdirected() => {
-            let reason = "the host belongs on another connection".to_owned();
-            Err(ExpectedAnswer::gateway(421, reason))
-        }
-        _ => read(compiled, &mut request),
+    let (target, method) = (request.parts.uri.to_string(), request.parts.method.clone());
+    let connection = AssumedConnection::of(compiled, &request, handshake.as_ref());
+    let content = Content::announced(&request.parts.headers);
+    let mut head = HeadFacts {
+        call_began: (request.parts.version == Version::HTTP_2).then(clock::now),
+        parts: &mut request.parts,
+        connection,
+        target: Target::default(),
+        client: client.client,
+        content,
     };
-    let (routing, answer) = match read {
-        Ok(head) => {
-            let (mut routing, answer) = head.route(
-                compiled,
-                &request,
-                client.client,
-                handshake.as_ref().and_then(HandshakeOutlook::shown),
-            );
-            routing.host_assumed = host_assumed;
-            (Some(routing), answer)
-        }
-        Err(answer) => (None, answer),
-    };
+    let mut notes = WalkNotes::default();
+    let end = notes.walk(&compiled.snapshot, &mut head);
+    let (routing, answer) = explained(compiled, &mut head, &mut notes, end);
+    let routing = routing.map(|routing| Routing {
+        host_assumed,
+        ..routing
+    });
     Explanation {
-        target: request.parts.uri.to_string(),
-        method: request.parts.method,
+        target,
+        method,
         peer: request.peer,
         client,
+        unknown: notes.unknown,
         handshake,
         routing,
         answer,
     }
+}
+
+/// Is the head larger than heads that are read, as a client of HTTP/1.1 writes it?
+fn is_too_large(parts: &Parts) -> bool {
+    let (fields, target) = (&parts.headers, parts.uri.path_and_query());
+    let lines = fields.iter();
+    let lines = lines.map(|(name, value)| name.as_str().len() + ": \r\n".len() + value.len());
+    let target = target.map_or(0, |target| target.as_str().len());
+    let first = parts.method.as_str().len() + target + "  HTTP/1.1\r\n".len();
+    let size: usize = first + lines.sum::<usize>() + "\r\n".len();
+    fields.len() > MOST_REQUEST_FIELDS || size > MOST_REQUEST_HEAD
 }
 
 /// Names the host in a request that has no such field, as clients do: the host of its URI, or else the assumed one. Was it
@@ -120,129 +123,90 @@ fn name_host(request: &mut ExplainedRequest) -> bool {
     own.is_none()
 }
 
-/// The head of a request that may be forwarded.
-struct Head {
-    target: Target,
-    stripped: Vec<StrippedField>,
-    /// The path that routes are matched against.
+/// The route and the limits of a walked request, and how it ends. There is no route where the gateway answers before it
+/// looks for one.
+fn explained(
+    compiled: &Compiled,
+    head: &mut HeadFacts<'_, AssumedConnection<'_>>,
+    notes: &mut WalkNotes,
+    end: WalkEnd,
+) -> (Option<Routing>, ExpectedAnswer) {
+    let Some(matched) = notes.matched.take() else {
+        return (None, end.answer());
+    };
+    let snapshot = &compiled.snapshot;
+    // Candidates and groups of routes see the fields that the route itself drops.
+    let left = mem::replace(&mut head.parts.headers, mem::take(&mut notes.fields));
+    let found = notes.service.filter(|at| Some(*at) != snapshot.unrouted);
+    let mut routing = near(compiled, head, notes, matched, found);
+    head.parts.headers = left;
+    let (Some(at), WalkEnd::Planned) = (notes.service, &end) else {
+        if matches!(
+            end,
+            WalkEnd::Failed(IntakeError::Refused(RefusalCause::KeysUnread))
+        ) {
+            notes.unknown.push(Unknown::KeysByUrl);
+        }
+        return (Some(routing), end.answer());
+    };
+    let service = &snapshot.services[at];
+    let uri = &head.parts.uri;
+    let onward = uri.path_and_query().cloned();
+    let onward = onward.unwrap_or_else(|| PathAndQuery::from_static("/"));
+    routing.forwarded = forwarded_path(service, &onward);
+    routing.asked_host = asked_host(service);
+    let token = Token::new(snapshot.tokens.as_deref(), &head.parts.headers);
+    let answer = head.caller().read(service, &token, |caller| {
+        routing.limits = applied(compiled, service, caller, &notes.plan);
+        routing.identity = told(service, caller, &notes.plan);
+        routing.server = ServerChoice::of(compiled, service, caller);
+        let (lack, limits) = (notes.plan.lack(), &routing.limits);
+        outlook::answer(service, caller.method, &onward, lack, limits)
+    });
+    routing.token = routing.token.or(token.why_not());
+    let names_client = service.identity.as_ref();
+    let names_client = names_client.is_some_and(|identity| !identity.fields.is_empty());
+    let is_unread = names_client && token.why_not() == Some(TokenDoubt::KeysUnread);
+    let answer = if is_unread && answer.own.is_none() {
+        ExpectedAnswer::unknown(answer.limits)
+    } else {
+        answer
+    };
+    if answer.is_unknown {
+        notes.unknown.push(Unknown::KeysByUrl);
+    }
+    (Some(routing), answer)
+}
+
+/// The route of a request whose path was read, and the routes that came near.
+fn near(
+    compiled: &Compiled,
+    head: &HeadFacts<'_, AssumedConnection<'_>>,
+    notes: &mut WalkNotes,
     matched: String,
-    /// The target that is forwarded.
-    onward: PathAndQuery,
-    host: String,
-}
-
-/// Reads the head in the order of the gateway; an error is an answer that comes before any route is looked for.
-fn read(compiled: &Compiled, request: &mut ExplainedRequest) -> Result<Head, ExpectedAnswer> {
-    let bad = |bad: BadRequest| ExpectedAnswer::refused(&ProxyError::from(bad));
-    let scheme = request.scheme();
-    let is_sent_on = request.handshake.is_none() && arrival::is_sent_on(compiled, &request.parts);
-    let parts = &mut request.parts;
-    let (method, uri, fields) = (&parts.method, &parts.uri, &mut parts.headers);
-    let target = Target::read(method, uri, parts.version, scheme, fields).map_err(bad)?;
-    let stripped = stripped_fields::strip(fields, &compiled.snapshot, request.peer).map_err(bad)?;
-    if target.is_asterisk() || hops::count_hop(method, fields) == Hops::Spent {
-        let reason = "it is for the gateway itself".to_owned();
-        return Err(ExpectedAnswer::gateway(204, reason));
-    }
-    if is_sent_on {
-        return Err(arrival::sent_on(&target, uri));
-    }
-    let path = path::normalize(uri.path()).map_err(|path| bad(path.into()))?;
-    Ok(Head {
-        stripped,
-        onward: request::forward_target(uri, &path).map_err(bad)?,
-        matched: path.to_match().to_owned(),
-        host: host_key(target.host()).into_owned(),
-        target,
-    })
-}
-
-impl Head {
-    /// What routes look at in the request.
-    fn query<'h>(
-        &'h self,
-        compiled: &'h Compiled,
-        request: &'h ExplainedRequest,
-        members: Option<&'h RouteMembers<'h>>,
-    ) -> RouteQuery<'h> {
-        RouteQuery {
-            host: &self.host,
-            path: &self.matched,
-            stripped: &self.stripped,
-            request: RouteRequest {
-                parts: &request.parts,
-                target: &self.target,
-                peer: ConnectionPeer {
-                    address: request.peer,
-                    scheme: request.scheme(),
-                    is_stranger: false,
-                },
-                trust: &compiled.snapshot.trust,
-                members,
-            },
-        }
-    }
-
-    /// Finds the route and the limits of the request, whose client is at `address`, and how it ends.
-    fn route(
-        self,
-        compiled: &Compiled,
-        request: &ExplainedRequest,
-        address: Option<IpAddr>,
-        certificate: Option<ShownCertificate<'_>>,
-    ) -> (Routing, ExpectedAnswer) {
-        let snapshot = &compiled.snapshot;
-        let members = RouteMembers::of(snapshot, &request.parts, address, || certificate);
-        let query = self.query(compiled, request, members.as_deref());
-        let found = query.find(&snapshot.table);
-        let mut routing = Routing {
-            before_token: candidates::limits_before_token(compiled, &query, members.as_deref()),
-            candidates: candidates::all(compiled, found, &query),
-            route: found.map(|found| chosen(compiled, found)),
-            stripped: self.stripped,
-            matched: self.matched,
-            host: self.host,
-            ..Routing::default()
-        };
+    found: Option<usize>,
+) -> Routing {
+    let snapshot = &compiled.snapshot;
+    let host = host_key(head.target.host()).into_owned();
+    let members = head.members(snapshot);
+    let query = RouteQuery {
+        host: &host,
+        path: &matched,
+        stripped: &notes.stripped,
+        request: head.request(snapshot, members.as_deref()),
+    };
+    let before_token = candidates::limits_before_token(compiled, &query, members.as_deref());
+    let candidates = candidates::all(compiled, found, &query);
+    Routing {
+        before_token,
+        candidates,
+        route: found.map(|found| chosen(compiled, found)),
         // What a group of a route has asked the token for.
-        routing.token = members.as_ref().and_then(|members| members.why_not());
-        let Some(service) = found.or(snapshot.unrouted) else {
-            return (routing, ExpectedAnswer::refused(&ProxyError::NoRoute));
-        };
-        let service = &snapshot.services[service];
-        if service.asks_certificate && certificate.is_none() {
-            let answer = ExpectedAnswer::refused(&ProxyError::CertificateRequired);
-            return (routing, answer);
-        }
-        routing.forwarded = forwarded_path(service, &self.onward);
-        routing.asked_host = asked_host(service);
-        let fields = as_counted(service, &request.parts.headers, &mut routing.stripped);
-        let fields = &*fields;
-        let token = Token::new(snapshot.tokens.as_deref(), fields);
-        let caller = Caller {
-            address,
-            route: &service.name,
-            method: &request.parts.method,
-            fields,
-            location: &Destination {
-                authority: self.target.host(),
-                path: self.onward.path(),
-                query: self.onward.query(),
-                pattern: &service.path,
-            },
-            cookies: &Cookies::of(fields),
-            identity: &token,
-            content: Content::announced(fields),
-            certificate,
-        };
-        let plan = Plan::of(service, &caller);
-        routing.limits = applied(compiled, service, &caller, &plan);
-        let (method, limits) = (&request.parts.method, &routing.limits);
-        let answer = outlook::answer(service, method, &self.onward, plan.lack(), limits);
-        routing.identity = told(service, &caller, &plan);
-        routing.server = ServerChoice::of(compiled, service, &caller);
-        routing.token = routing.token.or(token.why_not());
-        (routing, answer)
+        token: members.as_ref().and_then(|members| members.why_not()),
+        stripped: mem::take(&mut notes.stripped),
+        matched,
+        host,
+        ..Routing::default()
     }
 }
 
@@ -253,26 +217,6 @@ fn asked_host(service: &Service) -> Option<String> {
         ServerHost::Own => "the server's own".to_owned(),
         ServerHost::Text(host) => String::from_utf8_lossy(host.as_bytes()).into_owned(),
     })
-}
-
-/// The fields that limits count by: those are gone that tell servers who the client is.
-fn as_counted<'f>(
-    service: &Service,
-    fields: &'f HeaderMap,
-    stripped: &mut Vec<StrippedField>,
-) -> Cow<'f, HeaderMap> {
-    let Some(identity) = &service.identity else {
-        return Cow::Borrowed(fields);
-    };
-    let mut left = fields.clone();
-    for name in fields.keys().filter(|name| identity.claims(name)) {
-        left.remove(name);
-        stripped.push(StrippedField {
-            name: name.clone(),
-            why: StripCause::Identity,
-        });
-    }
-    Cow::Owned(left)
 }
 
 /// The fields by which the servers know the client, with their values.
@@ -371,7 +315,7 @@ impl AppliedLimit {
                 Ok(Some(group)) => return KeyResult::Exempt(Some(Arc::clone(&group.name))),
                 // The limit counts the request as one of no group, though the request is turned away.
                 Err(_) if limit.mode.decides() => {}
-                Err(doubt) => return doubtful(doubt),
+                Err(doubt) => return doubtful(doubt, caller),
             }
         }
         let is_free = limit.answers.preflights == Preflights::Free && caller.is_preflight();
@@ -389,14 +333,14 @@ impl AppliedLimit {
             KeyOutcome::Unknown(part) => {
                 return KeyResult::Faulty(KeyFault::Unknown, part.to_string());
             }
-            KeyOutcome::Doubt(doubt) => return doubtful(doubt),
+            KeyOutcome::Doubt(doubt) => return doubtful(doubt, caller),
             KeyOutcome::Key => {}
         }
         let tier = match limit.tier_of(&mut standing, caller, &mut keys, 0) {
             _ if is_free => None,
             Ok(tier) => tier.and_then(|tier| limit.tiers.get(tier)),
             Err(_) if limit.mode.decides() => None,
-            Err(doubt) => return doubtful(doubt),
+            Err(doubt) => return doubtful(doubt, caller),
         };
         if let Some(tier) = tier {
             self.limit = Arc::clone(&tier.limit);
@@ -417,9 +361,12 @@ impl AppliedLimit {
     }
 }
 
-fn doubtful(doubt: Doubt<'_>) -> KeyResult {
+fn doubtful(doubt: Doubt<'_>, caller: &Caller<'_>) -> KeyResult {
     let (fault, part) = match doubt {
         Doubt::Several(part) => (KeyFault::Ambiguous, part),
+        Doubt::Unbelieved(part) if caller.identity.doubt() == Some(TokenDoubt::KeysUnread) => {
+            (KeyFault::KeysUnread, part)
+        }
         Doubt::Unbelieved(part) => (KeyFault::Unbelieved, part),
     };
     KeyResult::Faulty(fault, part.to_string())

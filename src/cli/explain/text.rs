@@ -9,6 +9,7 @@ use super::request::ASSUMED_HOST;
 use super::stripped_fields::StrippedField;
 use crate::client;
 use crate::config::describe;
+use crate::key::TokenDoubt;
 use crate::key::client_ip::{AddressReason, Field, Walk};
 use crate::limit::verdict::{VerdictOutcome, Wait};
 use std::fmt::Write as _;
@@ -23,6 +24,7 @@ pub(super) fn text(explanation: &Explanation) -> String {
         target,
         peer,
         client,
+        unknown,
         handshake,
         routing,
         answer,
@@ -48,6 +50,10 @@ pub(super) fn text(explanation: &Explanation) -> String {
         if routing.limits.is_empty() {
             line(&mut out, "limits", "none");
         }
+    }
+    for (at, unknown) in unknown.iter().enumerate() {
+        let title = if at == 0 { "unknown" } else { "" };
+        line(&mut out, title, unknown.text());
     }
     line(&mut out, "answer", &ending(answer));
     out
@@ -135,7 +141,12 @@ fn request(routing: &Routing, out: &mut String) {
         line(out, "token", &text);
     }
     if let Some(why) = routing.token {
-        let why = format!("claims nothing: it is {}", why.as_str());
+        let why = match why {
+            TokenDoubt::KeysUnread => {
+                "is not verified: its issuer's keys stand at a URL, and were not read".to_owned()
+            }
+            why => format!("claims nothing: it is {}", why.as_str()),
+        };
         line(out, "token", &why);
     }
 }
@@ -233,6 +244,9 @@ fn key_fault(fault: KeyFault, part: &str, decides: bool) -> String {
         KeyFault::Ambiguous => format!("{refuses}: {part} came several times and differs"),
         KeyFault::Unknown => format!("{refuses}: no group knows the request's {part}"),
         KeyFault::Absent => format!("{refuses}: the request has no {part}"),
+        KeyFault::KeysUnread => {
+            format!("counts by {part}, which the token states: nobody here can verify that")
+        }
         KeyFault::Unbelieved => {
             format!("{refuses}: {part} is asked for, and the request's token is not believed")
         }
@@ -315,6 +329,9 @@ fn gets(applied: &AppliedLimit, live: &LiveVerdict, cost: u32) -> String {
 
 fn ending(answer: &ExpectedAnswer) -> String {
     let own = answer.own.as_ref();
+    if answer.is_unknown {
+        return unknown_ending(answer.limits);
+    }
     let what = own.map_or("the upstream's".to_owned(), |own| {
         format!("{} by the gateway: {}", own.status, own.reason)
     });
@@ -336,6 +353,19 @@ fn ending(answer: &ExpectedAnswer) -> String {
             "{what}, after it was held for {}; nothing was counted here",
             describe::rounded_up(delay)
         ),
+    }
+}
+
+/// How a request ends whose end hangs on what is not known here.
+fn unknown_ending(limits: Option<LimitOutlook>) -> String {
+    let what = "not known, since it hangs on that";
+    match limits {
+        Some(LimitOutlook::Unasked | LimitOutlook::Room(_)) => {
+            format!(
+                "{what}; the other limits count it, and where one refuses its answer goes first"
+            )
+        }
+        Some(LimitOutlook::None) | None => what.to_owned(),
     }
 }
 

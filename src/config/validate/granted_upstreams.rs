@@ -2,14 +2,14 @@
 //! those of its own routes, and without the fields by which other files' routes name their clients.
 
 use super::names::WholeFile;
-use crate::admission::claimed_fields::{CLAIMED, Claim, USERS};
-use crate::admission::stripped_fields::asks_for_method;
 use crate::config::diagnostic::{Code, Details as _, Findings};
 use crate::config::document::{Document, Limit, Route, Upstream};
 use crate::config::grant::Grant;
 use crate::config::identity_writers::IdentityWriters;
 use crate::config::source::{At, Source};
 use crate::config::value::quoted;
+use crate::intake::claimed_fields::{CLAIMED, Claim, USERS};
+use crate::intake::stripped_fields::asks_for_method;
 use crate::key::{KeyPart, same_field};
 use crate::proxy::forwarded::is_of_proxies;
 use crate::route::{HostPattern, host_key};

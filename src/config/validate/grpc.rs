@@ -3,7 +3,7 @@
 use crate::config::diagnostic::{Code, Details as _, Findings};
 use crate::config::document::{Document, Route, Upstream};
 use crate::config::source::At;
-use crate::proxy::grpc::is_type;
+use crate::intake::grpc_call::is_type;
 use crate::route::Condition;
 use crate::upstream::{Protocol, ServerUrl};
 

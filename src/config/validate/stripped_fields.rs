@@ -1,10 +1,10 @@
 //! Fields that the file reads and the gateway drops before: limits that count nothing by them, groups without members,
 //! routes that no request reaches.
 
-use crate::admission::stripped_fields::{FieldTrust, StripCause, why};
 use crate::config::diagnostic::{Code, Details as _, Diagnostic, Findings};
 use crate::config::document::{CostSource, Document, GroupTable, Limit};
 use crate::config::source::{At, Span};
+use crate::intake::stripped_fields::{FieldTrust, StripCause, why};
 use crate::key::KeyPart;
 use crate::route::Condition;
 use http::HeaderName;

@@ -5,7 +5,7 @@
 use super::net::ascii_form;
 use super::{Code, ValueError, with_valid_offers};
 use crate::config::suggest::nearest;
-use crate::proxy::request::is_host;
+use crate::intake::head::is_host;
 use crate::upstream::{ServerHost, ServerUrl};
 use http::HeaderValue;
 use std::net::{IpAddr, Ipv6Addr};

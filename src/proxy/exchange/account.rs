@@ -11,7 +11,6 @@ use crate::proxy::body_failure::UploadFailure;
 use crate::proxy::error::ProxyError;
 use crate::proxy::handshake_facts;
 use crate::proxy::reply;
-use crate::proxy::request::BadRequest;
 use crate::proxy::reservation::Reservations;
 use crate::proxy::response_cost::ResponseCost;
 use crate::snapshot::{AnswerTimeout, Service};
@@ -176,17 +175,6 @@ impl Exchange {
                 call.sets_out(now, timeout.written(), upload)?;
                 Ok(wait.of_call(timeout, idle, call.ends()))
             }
-        }
-    }
-
-    /// Reads the time that the client gives its call.
-    ///
-    /// # Errors
-    /// When the field is malformed.
-    pub(in crate::proxy) fn read_deadline(&mut self, fields: &HeaderMap) -> Result<(), BadRequest> {
-        match &mut self.grpc {
-            None => Ok(()),
-            Some(call) => call.read_deadline(fields, self.started),
         }
     }
 

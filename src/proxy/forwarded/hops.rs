@@ -1,7 +1,7 @@
-//! The fields that count a request's hops: `Via` and `Max-Forwards`.
+//! `Via`, the field that names a request's hops.
 
-use crate::proxy::hop;
-use http::{HeaderMap, HeaderValue, Method, Version, header};
+use crate::intake::hop_fields::tokens;
+use http::{HeaderMap, HeaderValue, Version, header};
 
 /// Our name in `Via`.
 const PSEUDONYM: &[u8] = b"tollgate";
@@ -16,7 +16,7 @@ pub fn is_loop(fields: &HeaderMap) -> bool {
     if !fields.keys().any(|name| *name == header::VIA) {
         return false;
     }
-    let ours = hop::tokens(fields, &header::VIA).filter(|member| {
+    let ours = tokens(fields, &header::VIA).filter(|member| {
         let mut words = member
             .split(u8::is_ascii_whitespace)
             .filter(|word| !word.is_empty());
@@ -43,35 +43,4 @@ pub(super) fn via(version: Version) -> HeaderValue {
         Version::HTTP_2 => HTTP_2,
         _ => HTTP_11,
     }
-}
-
-/// The consequence of `Max-Forwards`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hops {
-    /// The request may be forwarded.
-    Left,
-    /// The request is answered here: it may go no further.
-    Spent,
-}
-
-/// Counts `Max-Forwards` down, for TRACE and OPTIONS (RFC 9110 section 7.6.2). A value that is no number is left as it
-/// is.
-pub fn count_hop(method: &Method, fields: &mut HeaderMap) -> Hops {
-    if !matches!(*method, Method::TRACE | Method::OPTIONS) {
-        return Hops::Left;
-    }
-    let field = fields.get(header::MAX_FORWARDS);
-    let text = field.and_then(|value| value.to_str().ok()).map(str::trim);
-    let is_number = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let Some(left) = text
-        .filter(is_number)
-        .and_then(|text| text.parse::<u64>().ok())
-    else {
-        return Hops::Left;
-    };
-    let Some(less) = left.checked_sub(1) else {
-        return Hops::Spent;
-    };
-    fields.insert(header::MAX_FORWARDS, HeaderValue::from(less));
-    Hops::Left
 }

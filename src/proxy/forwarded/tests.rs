@@ -1,9 +1,8 @@
 //! Strangers are forgotten, trusted peers extended, hops counted.
 
-use super::hops::{Hops, add_via, count_hop, is_loop};
+use super::hops::{add_via, is_loop};
 use super::*;
 use crate::key::client_ip::Trust;
-use http::Method;
 use proptest::prelude::*;
 
 fn fields(lines: &[(&str, &str)]) -> HeaderMap {
@@ -229,24 +228,6 @@ fn loops_end() {
     assert_eq!(
         fields.get_all("via").iter().next_back().unwrap(),
         "2 tollgate"
-    );
-}
-
-#[test]
-fn hops_are_counted_for_trace_and_options() {
-    let count = |method: Method, value: &str| {
-        let mut fields = fields(&[("max-forwards", value)]);
-        let hops = count_hop(&method, &mut fields);
-        (hops, fields["max-forwards"].to_str().unwrap().to_owned())
-    };
-    assert_eq!(count(Method::OPTIONS, "0"), (Hops::Spent, "0".into()));
-    assert_eq!(count(Method::TRACE, "2"), (Hops::Left, "1".into()));
-    assert_eq!(count(Method::GET, "0"), (Hops::Left, "0".into()));
-    assert_eq!(count(Method::OPTIONS, "x"), (Hops::Left, "x".into()));
-    assert_eq!(count(Method::OPTIONS, "+1"), (Hops::Left, "+1".into()));
-    assert_eq!(
-        count_hop(&Method::OPTIONS, &mut HeaderMap::new()),
-        Hops::Left
     );
 }
 

@@ -1,7 +1,7 @@
 //! The beginning of a head of HTTP/1.1 that was refused, read leniently: which request it was meant to be, and the fault
 //! that it was refused for.
 
-use crate::proxy::request::BadRequest;
+use crate::intake::head::BadRequest;
 use crate::telemetry::metrics::RefusedHead;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 

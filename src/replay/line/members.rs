@@ -25,7 +25,7 @@ const fn member(
 }
 
 /// All members that describe a part of a request.
-static MEMBERS: [MemberReader; 19] = [
+static MEMBERS: [MemberReader; 20] = [
     member("ts", |request, value| {
         instant::of(value).map(|ts| request.ts = Some(ts))
     }),
@@ -78,6 +78,10 @@ static MEMBERS: [MemberReader; 19] = [
     }),
     member("reason", |request, value| {
         request.reason = word(value);
+        Ok(())
+    }),
+    member("route", |request, value| {
+        request.route = Some(word(value));
         Ok(())
     }),
     member("limit", |request, value| {

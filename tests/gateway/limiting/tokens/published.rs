@@ -297,3 +297,48 @@ async fn check_reads_keys_and_shows_their_ids() {
     assert_eq!(checked.code, Some(0), "{checked:?}");
     assert!(checked.stdout.contains("2 keys: one, two"), "{checked:?}");
 }
+
+/// Whether a token is good hangs on keys that nobody has read: no answer is made of that.
+#[tokio::test]
+async fn explain_does_not_know_what_it_cannot_verify_unless_it_reads_the_keys() {
+    let (upstream, key) = (Upstream::echo().await, IssuerKey::new("one"));
+    let issuer = Issuer::new(answer("200 OK", &document(&[&key]))).await;
+    let folder = tempfile::tempdir().unwrap();
+    let text = issuer.file(&upstream, "missing = \"refuse\"").text();
+    std::fs::write(folder.path().join("gateway.toml"), text).unwrap();
+    let token = format!("authorization: Bearer {}", key.token("anna"));
+    let ask = async |more: &[&str]| {
+        let asked = ["explain", "GET", "/", "-H", &token];
+        let done = tollgate(folder.path(), &[&asked[..], more].concat()).await;
+        assert_eq!(done.code, Some(0), "{done:?}");
+        done.stdout
+    };
+    let said = ask(&[]).await;
+    assert!(!said.contains("503"), "{said}");
+    for line in [
+        "unknown the keys of the token's issuer, which stand at a URL; with --connect they are read",
+        "answer  not known, since it hangs on that",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    let json = |said: &str| serde_json::from_str::<Value>(said).unwrap();
+    let said = json(&ask(&["--json"]).await);
+    assert_eq!(said["unknown"], json!(["keys_by_url"]));
+    assert_eq!(said["answer"]["by"], "unknown");
+    assert_eq!(said["answer"]["status"], Value::Null);
+    assert_eq!(said["limits"][0]["keys_unread"], "jwt:sub");
+    assert_eq!(issuer.server.seen(), 0);
+    let said = json(&ask(&["--connect", "--json"]).await);
+    assert_eq!(said["unknown"], json!([]));
+    assert_eq!(said["answer"]["by"], "upstream");
+    assert_eq!(said["limits"][0]["key"], "anna");
+    issuer.say(answer("500 No", ""));
+    let asked = ["explain", "GET", "/", "--connect"];
+    let failed = tollgate(folder.path(), &asked).await;
+    assert_eq!(failed.code, Some(3), "{failed:?}");
+    assert!(
+        failed.stderr.contains("cannot be read: it answers 500"),
+        "{failed:?}"
+    );
+    assert!(!failed.stderr.contains("secret"), "{failed:?}");
+}

@@ -1,8 +1,8 @@
 //! A request as conditions of routes see it.
 
-use super::forwarded::{self, ConnectionPeer};
-use super::request::Target;
-use super::route_members::RouteMembers;
+use super::head::Target;
+use super::members::RouteMembers;
+use super::peer::{self, ConnectionPeer};
 use crate::client::Scheme;
 use crate::key::client_ip::Trust;
 use crate::route::{self, OpenSearch, RoutePositions, Table};
@@ -59,11 +59,10 @@ impl route::RequestView for RouteRequest<'_> {
 
     fn is_https(&self) -> bool {
         let fields = &self.parts.headers;
-        forwarded::client_scheme(self.trust, self.peer, fields, self.target) == Scheme::Https
+        peer::client_scheme(self.trust, self.peer, fields, self.target) == Scheme::Https
     }
 
     fn is_member(&self, groups: &[Arc<str>]) -> bool {
-        self.members
-            .is_some_and(|members| members.is_in(groups, self.target, self.parts))
+        self.members.is_some_and(|members| members.is_in(groups))
     }
 }

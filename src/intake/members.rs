@@ -1,15 +1,10 @@
 //! The client of a request that no route has taken yet, where routes ask for members of groups.
 
-use super::request::Target;
+use super::caller::CallerFacts;
 use crate::admission::RefusalCause;
-use crate::admission::destination::Destination;
-use crate::key::cookie::Cookies;
 use crate::key::token::{Token, TokenReading};
-use crate::key::{Caller, Content, Group, Memberships, ShownCertificate, TokenDoubt};
-use crate::route::PathPattern;
+use crate::key::{Group, Memberships, TokenDoubt};
 use crate::snapshot::Snapshot;
-use http::request::Parts;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// What is known of a client before its route is. Its token is verified when a route asks for a group that goes by it,
@@ -17,39 +12,30 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct RouteMembers<'a> {
     groups: &'a [Arc<Group>],
-    address: Option<IpAddr>,
-    certificate: Option<ShownCertificate<'a>>,
+    caller: CallerFacts<'a>,
     token: Token<'a>,
 }
 
 impl<'a> RouteMembers<'a> {
-    /// The client of the request `parts`, with its address after trusted hops; nothing where no route asks for groups.
+    /// The client of the request that `caller` states; nothing where no route asks for groups.
     #[must_use]
     pub fn of(
         snapshot: &'a Snapshot,
-        parts: &'a Parts,
-        address: Option<IpAddr>,
-        certificate: impl FnOnce() -> Option<ShownCertificate<'a>>,
+        caller: impl FnOnce() -> CallerFacts<'a>,
     ) -> Option<Box<Self>> {
         if snapshot.route_groups.is_empty() {
             return None;
         }
-        Some(Self::known(snapshot, parts, address, certificate()))
+        Some(Self::known(snapshot, caller()))
     }
 
     #[cold]
     #[inline(never)]
-    fn known(
-        snapshot: &'a Snapshot,
-        parts: &'a Parts,
-        address: Option<IpAddr>,
-        certificate: Option<ShownCertificate<'a>>,
-    ) -> Box<Self> {
+    fn known(snapshot: &'a Snapshot, caller: CallerFacts<'a>) -> Box<Self> {
         Box::new(Self {
             groups: &snapshot.route_groups,
-            address,
-            certificate,
-            token: Token::new(snapshot.tokens.as_deref(), &parts.headers),
+            caller,
+            token: Token::new(snapshot.tokens.as_deref(), caller.fields),
         })
     }
 
@@ -95,29 +81,14 @@ impl<'a> RouteMembers<'a> {
 
     /// Is the client in one of the groups of these names? One whose token is not believed is in none.
     #[cold]
-    pub(super) fn is_in(&self, names: &[Arc<str>], target: &Target, parts: &Parts) -> bool {
-        let no_route = PathPattern::default();
-        let caller = Caller {
-            address: self.address,
-            route: "",
-            method: &parts.method,
-            fields: &parts.headers,
-            location: &Destination {
-                authority: target.host(),
-                path: parts.uri.path(),
-                query: parts.uri.query(),
-                pattern: &no_route,
-            },
-            cookies: &Cookies::of(&parts.headers),
-            identity: &self.token,
-            content: Content::Absent,
-            certificate: self.certificate,
-        };
+    pub(super) fn is_in(&self, names: &[Arc<str>]) -> bool {
         let (mut standing, mut room) = (Memberships::default(), Vec::new());
         let mut asked = self
             .groups
             .iter()
             .filter(|group| names.contains(&group.name));
-        asked.any(|group| standing.is_in(group, &caller, &mut room, None) == Ok(true))
+        self.caller.read_unrouted(&self.token, |caller| {
+            asked.any(|group| standing.is_in(group, caller, &mut room, None) == Ok(true))
+        })
     }
 }

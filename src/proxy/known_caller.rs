@@ -3,11 +3,10 @@
 
 use super::exchange::Exchange;
 use super::handshake_facts;
-use super::request::Target;
-use crate::admission::destination::Destination;
-use crate::key::cookie::Cookies;
+use crate::intake::caller::CallerFacts;
+use crate::intake::head::Target;
+use crate::key::Caller;
 use crate::key::token::Token;
-use crate::key::{Caller, Identity};
 use crate::snapshot::Service;
 use http::request::Parts;
 
@@ -21,34 +20,15 @@ pub(super) fn read<R>(
 ) -> R {
     let token = Token::new(exchange.local.snapshot.tokens.as_deref(), &parts.headers)
         .knowing(exchange.token.clone());
-    read_as(&token, service, target, parts, exchange, |caller| {
-        reader(caller, &token)
-    })
-}
-
-/// What `reader` makes of the client, of which `identity` is known.
-pub(super) fn read_as<R>(
-    identity: &dyn Identity,
-    service: &Service,
-    target: &Target,
-    parts: &Parts,
-    exchange: &Exchange,
-    reader: impl FnOnce(&Caller<'_>) -> R,
-) -> R {
-    reader(&Caller {
+    let caller = CallerFacts {
         address: exchange.client,
-        route: &service.name,
         method: &parts.method,
         fields: &parts.headers,
-        location: &Destination {
-            authority: target.host(),
-            path: parts.uri.path(),
-            query: parts.uri.query(),
-            pattern: &service.path,
-        },
-        cookies: &Cookies::of(&parts.headers),
-        identity,
+        host: target.host(),
+        path: parts.uri.path(),
+        query: parts.uri.query(),
         content: exchange.content,
         certificate: exchange.tls.as_deref().and_then(handshake_facts::shown),
-    })
+    };
+    caller.read(service, &token, |caller| reader(caller, &token))
 }

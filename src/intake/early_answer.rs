@@ -1,32 +1,58 @@
-//! The answer of a listener that sends all its requests on to `https`.
+//! Answers that come before any route is looked for, and the causes for which a request is turned away on its way to a
+//! plan.
 
-use super::error::ProxyError;
-use super::request::{BadRequest, Target};
+use super::head::{BadRequest, Target};
+use crate::admission::RefusalCause;
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, Uri, header};
+use http::{HeaderValue, Uri};
 
-/// Leads to the same host, path and query under `https` (RFC 9110 section 15.4.9: with the same method and body). The port
-/// is left out, so that clients come to the default one.
+/// The gateway's own answer to a request that no route is looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EarlyAnswer {
+    /// It is for the gateway itself: `OPTIONS *` (RFC 9110 section 9.3.7), or one that may travel no further (section
+    /// 7.6.2).
+    Here,
+    /// Its listener sends all requests on to `https`; this is where.
+    Redirect(HeaderValue),
+}
+
+/// Causes for which a request gets no plan.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum IntakeError {
+    /// The request is malformed, or of a kind that is not forwarded.
+    #[error("{0}")]
+    BadRequest(#[from] BadRequest),
+    /// The request's host belongs on another connection (RFC 9110 section 15.5.20).
+    #[error("the host belongs on a connection of its own")]
+    Misdirected,
+    /// No route recognises the request.
+    #[error("no route matches")]
+    NoRoute,
+    /// The route asks for a client's certificate, and the handshake showed none that is believed.
+    #[error("the route asks for a client certificate")]
+    CertificateRequired,
+    /// What its route or its limits need to know of the request is not there.
+    #[error(transparent)]
+    Refused(#[from] RefusalCause),
+}
+
+/// The address that a listener with `redirect` leads to: the same host, path and query under `https`. The port is left
+/// out, so that clients come to the default one.
 ///
 /// # Errors
 /// When the request names no host, as only one of HTTP/1.0 does.
 #[cold]
 #[inline(never)]
-pub fn answer(target: &Target, uri: &Uri) -> Result<Response<Bytes>, ProxyError> {
+pub(super) fn https_location(target: &Target, uri: &Uri) -> Result<HeaderValue, BadRequest> {
     let host = without_port(target.host());
     if host.is_empty() {
-        return Err(BadRequest::MissingHost.into());
+        return Err(BadRequest::MissingHost);
     }
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let slash = if path.starts_with('/') { "" } else { "/" };
     let there = Bytes::from(format!("https://{host}{slash}{path}"));
-    let mut response = Response::new(Bytes::new());
-    *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
     // A host and a URI that were read have no byte that is forbidden in a field.
-    if let Ok(there) = HeaderValue::from_maybe_shared(there) {
-        response.headers_mut().insert(header::LOCATION, there);
-    }
-    Ok(response)
+    HeaderValue::from_maybe_shared(there).map_err(|_| BadRequest::BadHost)
 }
 
 /// The host of `host`, `host:port` or `[address]:port`.
@@ -42,7 +68,7 @@ fn without_port(authority: &str) -> &str {
 mod tests {
     use super::*;
     use crate::client::Scheme;
-    use http::{HeaderMap, Method, Version};
+    use http::{HeaderMap, Method, Version, header};
 
     fn location(host: &str, uri: &str) -> String {
         let mut fields = HeaderMap::new();
@@ -50,12 +76,8 @@ mod tests {
         let uri: Uri = uri.parse().unwrap();
         let (version, scheme) = (Version::HTTP_11, Scheme::Http);
         let target = Target::read(&Method::POST, &uri, version, scheme, &fields).unwrap();
-        let answer = answer(&target, &uri).unwrap();
-        assert_eq!(answer.status(), 308);
-        answer.headers()[header::LOCATION]
-            .to_str()
-            .unwrap()
-            .to_owned()
+        let there = https_location(&target, &uri).unwrap();
+        there.to_str().unwrap().to_owned()
     }
 
     #[test]
@@ -81,7 +103,7 @@ mod tests {
         let uri = Uri::from_static("/");
         let (version, scheme) = (Version::HTTP_10, Scheme::Http);
         let target = Target::read(&Method::GET, &uri, version, scheme, &HeaderMap::new());
-        let refused = answer(&target.unwrap(), &uri).unwrap_err();
-        assert_eq!(refused.status(), 400);
+        let refused = https_location(&target.unwrap(), &uri);
+        assert_eq!(refused, Err(BadRequest::MissingHost));
     }
 }

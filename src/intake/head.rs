@@ -6,6 +6,7 @@
 //! them is a [`FramingFault`](crate::listen::FramingFault) of `listen`.
 
 use crate::client::Scheme;
+use crate::listen::FramingFault;
 use crate::route::path::{BadPath, NormalPath};
 use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery};
@@ -19,8 +20,8 @@ pub const LONGEST_URI: usize = 16 * 1024;
 /// Longest host with port; a DNS name has at most 253 characters (RFC 1035 section 2.3.4).
 const LONGEST_HOST: usize = 260;
 
-/// The host that a request addresses.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The host that a request addresses; by default that of a head that has not been read, which names none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Target {
     authority: Option<HeaderValue>,
     /// The authority is not the `Host` field but the target's own.
@@ -120,6 +121,16 @@ impl BadRequest {
             Self::UriTooLong => StatusCode::URI_TOO_LONG,
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             _ => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+impl From<FramingFault> for BadRequest {
+    fn from(finding: FramingFault) -> Self {
+        match finding {
+            FramingFault::LengthAndCoding => Self::LengthAndCoding,
+            FramingFault::Fragment => Self::Fragment,
+            FramingFault::TooLarge => Self::HeadTooLarge,
         }
     }
 }

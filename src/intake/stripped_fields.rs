@@ -52,10 +52,11 @@ impl FieldTrust<()> {
 /// - Several `Content-Length` lines, equal as the check of the head has seen, become one.
 /// - The crumbs of `Cookie` in HTTP/2 become one field (RFC 9113 section 8.2.3).
 ///
-/// Returns the fields that are dropped for their names, one for each line; nothing where there is none.
+/// Each line that is dropped is reported. Returns the fields that are dropped for their names, one for each line; nothing where there is none.
 pub fn tidy(
     fields: &mut HeaderMap,
     believed: &FieldTrust<impl Fn() -> bool>,
+    mut report: impl FnMut(&HeaderName, StripCause),
 ) -> Option<Box<[HeaderName]>> {
     let (mut lengths, mut cookies) = (0, 0);
     let mut odd = SmallVec::<[HeaderName; 4]>::new();
@@ -74,8 +75,12 @@ pub fn tidy(
             | header::CONTENT_TYPE
             | header::ORIGIN
             | header::REFERER => {}
-            _ if why(name.as_str(), believed).is_some() => odd.push(name.clone()),
-            _ => {}
+            _ => {
+                if let Some(why) = why(name.as_str(), believed) {
+                    report(name, why);
+                    odd.push(name.clone());
+                }
+            }
         }
     }
     if lengths > 1 || cookies > 1 || !odd.is_empty() {
@@ -252,7 +257,7 @@ mod tests {
         believed: &FieldTrust<impl Fn() -> bool>,
     ) -> Vec<String> {
         let mut fields = fields(sent);
-        tidy(&mut fields, believed);
+        tidy(&mut fields, believed, |_, _| ());
         fields.keys().map(ToString::to_string).collect()
     }
 
@@ -269,7 +274,7 @@ mod tests {
             ("accept", "x"),
             ("accept", "y"),
         ]);
-        tidy(&mut fields, &believed(true, true));
+        tidy(&mut fields, &believed(true, true), |_, _| ());
         let lines: Vec<_> = fields
             .iter()
             .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))

@@ -1,0 +1,195 @@
+//! The walk of a request that is explained, on a connection that is assumed: what is kept of it, and what is not known.
+
+use super::arrival;
+use super::explanation::ExpectedAnswer;
+use super::handshake::HandshakeOutlook;
+use super::request::ExplainedRequest;
+use super::stripped_fields::StrippedField;
+use crate::admission::{Plan, RefusalCause};
+use crate::client::Scheme;
+use crate::config::Compiled;
+use crate::intake::peer::ConnectionPeer;
+use crate::intake::stripped_fields::StripCause;
+use crate::intake::{ConnectionFacts, EarlyAnswer, HeadFacts, IntakeError, Recorder, Stop, Walk};
+use crate::key::ShownCertificate;
+use crate::proxy::error::ProxyError;
+use crate::route::path::NormalPath;
+use crate::snapshot::Snapshot;
+use http::{HeaderMap, HeaderName};
+use std::borrow::Cow;
+
+/// What only the running gateway, or somebody else, could tell about a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unknown {
+    /// The keys of tokens that their issuer publishes at a URL. The answer hangs on them.
+    KeysByUrl,
+    /// The text that a certification authority looks for, while a certificate is being ordered.
+    ChallengeText,
+}
+
+impl Unknown {
+    /// Its name in JSON.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::KeysByUrl => "keys_by_url",
+            Self::ChallengeText => "challenge_text",
+        }
+    }
+
+    /// What is not known, and how it could be.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::KeysByUrl => {
+                "the keys of the token's issuer, which stand at a URL; with --connect they are read"
+            }
+            Self::ChallengeText => {
+                "whether a certificate is being ordered for the host: its authority then gets 200 here"
+            }
+        }
+    }
+}
+
+/// The connection that a request would most likely come on.
+#[derive(Debug)]
+pub(super) struct AssumedConnection<'a> {
+    peer: ConnectionPeer,
+    redirects: bool,
+    handshake: Option<&'a HandshakeOutlook>,
+    orders_certificates: bool,
+}
+
+impl<'a> AssumedConnection<'a> {
+    /// The connection of `request`, of whose handshake this came.
+    pub(super) fn of(
+        compiled: &Compiled,
+        request: &ExplainedRequest,
+        handshake: Option<&'a HandshakeOutlook>,
+    ) -> Self {
+        let is_tls = request.handshake.is_some();
+        Self {
+            peer: ConnectionPeer {
+                address: request.peer,
+                scheme: if is_tls { Scheme::Https } else { Scheme::Http },
+                is_stranger: false,
+            },
+            redirects: !is_tls && arrival::is_sent_on(compiled, &request.parts),
+            handshake,
+            orders_certificates: !compiled.orders.is_empty(),
+        }
+    }
+}
+
+impl ConnectionFacts for AssumedConnection<'_> {
+    fn peer(&self) -> ConnectionPeer {
+        self.peer
+    }
+
+    fn redirects(&self) -> bool {
+        self.redirects
+    }
+
+    fn may_serve<'h>(&self, _host: impl FnOnce() -> Cow<'h, str>) -> bool {
+        self.handshake
+            .is_none_or(|handshake| !handshake.is_misdirected())
+    }
+
+    fn certificate(&self) -> Option<ShownCertificate<'_>> {
+        self.handshake?.shown()
+    }
+
+    fn may_have_texts(&self) -> bool {
+        self.orders_certificates
+    }
+}
+
+/// What is kept of the walk.
+#[derive(Debug, Default)]
+pub(super) struct WalkNotes {
+    pub(super) plan: Plan,
+    /// The fields that were dropped, each once.
+    pub(super) stripped: Vec<StrippedField>,
+    /// The path that routes are matched against; nothing where the walk has ended before.
+    pub(super) matched: Option<String>,
+    /// The fields that routes were looked for with.
+    pub(super) fields: HeaderMap,
+    /// The position of the service that takes the request.
+    pub(super) service: Option<usize>,
+    /// What is not known.
+    pub(super) unknown: Vec<Unknown>,
+}
+
+/// The end of a walk.
+#[derive(Debug)]
+pub(super) enum WalkEnd {
+    /// The limits are planned.
+    Planned,
+    /// The gateway answers before a route is looked for.
+    Early(EarlyAnswer),
+    /// The request gets no plan.
+    Failed(IntakeError),
+}
+
+impl WalkNotes {
+    /// Walks the request in `head`, and goes on at the stops as the gateway does where nothing hinders it.
+    pub(super) fn walk(
+        &mut self,
+        snapshot: &Snapshot,
+        head: &mut HeadFacts<'_, AssumedConnection<'_>>,
+    ) -> WalkEnd {
+        let mut walk = Walk::of_head();
+        loop {
+            match walk.go_on(snapshot, head, self) {
+                Ok(Stop::Planned) => return WalkEnd::Planned,
+                Ok(Stop::Answer(answer)) => return WalkEnd::Early(answer),
+                Ok(Stop::ChallengeText) => self.unknown.push(Unknown::ChallengeText),
+                // No counter is used up, no file is open and no body has come where nothing is sent.
+                Ok(Stop::EarlyQuestion(_) | Stop::OpenFile | Stop::BodyBeginning) => {}
+                Err(error) => return WalkEnd::Failed(error),
+            }
+        }
+    }
+}
+
+impl WalkEnd {
+    /// The answer to a request that has no plan.
+    pub(super) fn answer(self) -> ExpectedAnswer {
+        match self {
+            Self::Early(EarlyAnswer::Redirect(there)) => {
+                let there = String::from_utf8_lossy(there.as_bytes());
+                ExpectedAnswer::gateway(308, format!("the listener sends it on to {there}"))
+            }
+            Self::Early(EarlyAnswer::Here) | Self::Planned => {
+                ExpectedAnswer::gateway(204, "it is for the gateway itself".to_owned())
+            }
+            Self::Failed(IntakeError::Refused(RefusalCause::KeysUnread)) => {
+                ExpectedAnswer::unknown(None)
+            }
+            Self::Failed(error) => ExpectedAnswer::refused(&ProxyError::from(error)),
+        }
+    }
+}
+
+impl Recorder for WalkNotes {
+    fn plan(&mut self) -> &mut Plan {
+        &mut self.plan
+    }
+
+    fn dropped(&mut self, name: &HeaderName, why: StripCause) {
+        let field = StrippedField {
+            name: name.clone(),
+            why,
+        };
+        if !self.stripped.contains(&field) {
+            self.stripped.push(field);
+        }
+    }
+
+    fn path(&mut self, path: &NormalPath<'_>, fields: &HeaderMap) {
+        self.matched = Some(path.to_match().to_owned());
+        self.fields = fields.clone();
+    }
+
+    fn routed(&mut self, service: usize) {
+        self.service = Some(service);
+    }
+}

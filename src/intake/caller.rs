@@ -1,0 +1,78 @@
+//! The client of a request, as keys, groups and identity fields read it.
+
+use crate::admission::destination::Destination;
+use crate::key::cookie::Cookies;
+use crate::key::{Caller, Content, Identity, ShownCertificate};
+use crate::route::PathPattern;
+use crate::snapshot::Service;
+use http::{HeaderMap, Method};
+use std::net::IpAddr;
+
+/// The facts of a request that keys are made of, before its route adds the pattern of the path.
+#[derive(Debug, Clone, Copy)]
+pub struct CallerFacts<'a> {
+    /// The client's address, after trusted hops.
+    pub address: Option<IpAddr>,
+    /// The request's method.
+    pub method: &'a Method,
+    /// The request's fields.
+    pub fields: &'a HeaderMap,
+    /// The host with its port, as the client spells it; empty when the client names none.
+    pub host: &'a str,
+    /// The path, in any spelling.
+    pub path: &'a str,
+    /// The query.
+    pub query: Option<&'a str>,
+    /// What is known of the request's body.
+    pub content: Content,
+    /// The verified certificate of the connection's client.
+    pub certificate: Option<ShownCertificate<'a>>,
+}
+
+impl CallerFacts<'_> {
+    /// What `reader` makes of the client of a request to `service`, of which `identity` is known.
+    #[inline]
+    pub fn read<R>(
+        &self,
+        service: &Service,
+        identity: &dyn Identity,
+        reader: impl FnOnce(&Caller<'_>) -> R,
+    ) -> R {
+        self.read_on(&service.name, &service.path, identity, reader)
+    }
+
+    /// What `reader` makes of the client of a request whose route is not known yet.
+    pub(super) fn read_unrouted<R>(
+        &self,
+        identity: &dyn Identity,
+        reader: impl FnOnce(&Caller<'_>) -> R,
+    ) -> R {
+        self.read_on("", &PathPattern::default(), identity, reader)
+    }
+
+    #[inline]
+    fn read_on<R>(
+        &self,
+        route: &str,
+        pattern: &PathPattern,
+        identity: &dyn Identity,
+        reader: impl FnOnce(&Caller<'_>) -> R,
+    ) -> R {
+        reader(&Caller {
+            address: self.address,
+            route,
+            method: self.method,
+            fields: self.fields,
+            location: &Destination {
+                authority: self.host,
+                path: self.path,
+                query: self.query,
+                pattern,
+            },
+            cookies: &Cookies::of(self.fields),
+            identity,
+            content: self.content,
+            certificate: self.certificate,
+        })
+    }
+}

@@ -1,0 +1,3 @@
+//! The walk of a request to its plan.
+
+mod order;
