@@ -4,7 +4,6 @@ use super::diagnostic::{Code, Details as _};
 use super::document::{Document, ServerEntry, Upstream, UpstreamTls};
 use super::files::fence::Fence;
 use super::grant::refusal::unreached;
-use super::outline::{ShownValue, show};
 use super::side_files::{Reference, SideFiles};
 use super::source::{At, Source, Span};
 use super::value::quoted;
@@ -182,20 +181,4 @@ fn note(mistake: Mistake, written: &UpstreamTls, url: &Span, beside: &mut SideFi
             .error(Code::BadCertificate, message)
             .at(&file.span, "in this file");
     }
-}
-
-/// TLS to the servers, for a comparison: files that have changed are a change.
-pub(super) fn show_tls(upstream: &upstream::Upstream) -> Option<ShownValue> {
-    let Some(tls) = &upstream.tls else {
-        return show("none");
-    };
-    let text = if tls.is_insecure() {
-        "any certificate"
-    } else {
-        "verified"
-    };
-    Some(ShownValue {
-        text: text.to_owned(),
-        whole: Some(format!("{:?}", tls.client().digest())),
-    })
 }

@@ -1,13 +1,13 @@
 //! Upstreams in words and numbers: for `check` and for the changes of a reload.
 
 use super::show_span;
-use crate::config::outline::UpstreamOutline;
+use crate::config::outline::{ShownValue, UpstreamOutline, show};
 use crate::key::KeyPart;
 use crate::upstream::balance_rule::{BalanceRule, NoneLeft};
 use crate::upstream::ejection::EjectionRule;
 use crate::upstream::probe_rule::{ProbeQuestion, ProbeRule};
 use crate::upstream::retry_rule::{RetryCause, RetryRule};
-use crate::upstream::{Server, ServerHost, UpstreamRules, server_queue};
+use crate::upstream::{Server, ServerHost, ServerTls, UpstreamRules, server_queue};
 use std::time::Duration;
 
 fn span(time: Duration) -> String {
@@ -87,6 +87,23 @@ pub fn server_host(host: Option<&ServerHost>) -> String {
         Some(ServerHost::Own) => "upstream".into(),
         Some(ServerHost::Text(text)) => String::from_utf8_lossy(text.as_bytes()).into_owned(),
     }
+}
+
+/// TLS to the servers, for a comparison: files that have changed are a change.
+#[must_use]
+pub fn tls(tls: Option<&ServerTls>) -> Option<ShownValue> {
+    let Some(tls) = tls else {
+        return show("none");
+    };
+    let text = if tls.is_insecure() {
+        "any certificate"
+    } else {
+        "verified"
+    };
+    Some(ShownValue {
+        text: text.to_owned(),
+        whole: Some(format!("{:?}", tls.client().digest())),
+    })
 }
 
 /// An upstream as a sentence:

@@ -11,7 +11,7 @@ use super::server_health::{eject_form, health_form, retry_form};
 use super::table::{Section as _, table};
 use super::words::{Words as _, words};
 use crate::config::describe::upstream::{
-    choice, ejection, probes, queue, retries, server_host as server_host_told,
+    choice, ejection, probes, queue, retries, server_host as host_text, tls,
 };
 use crate::config::outline::{show, show_list, show_time};
 use crate::config::source::At;
@@ -83,7 +83,7 @@ table! {
     /// the client's in any case. Where the host is not the client's, `Location` and `Content-Location` of answers that
     /// lead to it, or to the server itself, are written anew with the client's scheme and host.
     host: Option<ServerHost> = text(server_host), Value("\"client\""), "\"upstream\"",
-        Upstream(|one| show(server_host_told(one.upstream.host.as_ref())));
+        Upstream(|one| show(host_text(one.upstream.host.as_ref())));
 
     /// The protocol that servers are asked in. `auto`: over `https` what the handshake agrees on (ALPN), else HTTP/1.1,
     /// and HTTP/2 over `h2c`. WebSockets go over HTTP/1.1 in any case.
@@ -91,7 +91,7 @@ table! {
 
     /// Whom to believe and what to show, where a server is `https`.
     tls: UpstreamTls = inner_table(as_written), Words("with `https`: the system's authorities, and no certificate"), "{ ca = \"internal-ca.pem\" }",
-        Upstream(|one| crate::config::upstreams::show_tls(&one.upstream));
+        Upstream(|one| tls(one.upstream.tls.as_ref()));
 
     /// The time between two resolutions of the names of servers, at least 1s. An answer that is empty, late or none
     /// changes nothing. Requests never wait for it.
