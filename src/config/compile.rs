@@ -1,12 +1,12 @@
 //! A document without errors → Boot and Snapshot. Every possible error has been found before.
 
 use super::document::{self, ClientCert, CounterStore, Document, List, ServerTable, Words as _};
-use super::groups::Groups;
-use super::identities::ReadIdentities;
-use super::identity_writers::IdentityWriters;
-use super::jwt::TokenRules;
-use super::outline::{Boot, Outline, RouteOutline, UpstreamOutline};
-use super::source::At;
+use super::input::source::At;
+use super::presentation::outline::{Boot, Outline, RouteOutline, UpstreamOutline};
+use super::settings::groups::Groups;
+use super::settings::identities::ReadIdentities;
+use super::settings::identity_writers::IdentityWriters;
+use super::settings::jwt::TokenRules;
 use super::validate::{Validation, looks_at_method, redirected, template};
 use super::value::literal_path;
 use super::{Compiled, Report};

@@ -6,9 +6,9 @@
 
 mod lists;
 
-use super::diff::{diff, taken_away};
-use super::render::Colour;
-use super::span::LOOKED_AT;
+use super::input::span::LOOKED_AT;
+use super::presentation::diff::{diff, taken_away};
+use super::report::render::Colour;
 use super::{Report, fixtures, load, parse};
 use lists::List;
 use rustix::time::{ClockId, clock_gettime};

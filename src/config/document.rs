@@ -6,100 +6,46 @@
 //! reference and the schema read the same blocks.
 //!
 //! ```text
-//! table                  `table!`: a table of the file, a block for each key
-//! syntax                 errors of TOML
-//! include                `include`: other files
-//! include/entry          one entry, with its grants and bounds
-//! set_values             values that `--set` replaces
-//! variables              `${VAR}` in texts
-//! variables/bare_values  variables that give numbers, `true` or `false`
-//! variables/secret       variables that give secrets
-//! variables/masking      stars where a variable stood
-//! secrets                secrets in files and variables, read before the tree
-//! fields                 the keys of one table, each read once by name and type
-//! form                   the forms of values: reader, message, schema
-//! words                  types whose values are words of the file
-//! written_value          what a written value is called in messages
-//! unknown_table          unknown tables, and the name that was meant
-//! misplaced              keys in a table that does not have them
-//! warning_filter         `ignore_warnings`
-//! server                 `[server]`, `[log]`, `[admin]`, `[response]`, `[defaults]`
-//! listen                 an entry of `listen`
-//! store                  `[store]`
-//! jwt                    `[jwt]`
-//! group                  `[groups.NAME]`
-//! tls                    `[tls.NAME]`
-//! acme                   `[acme.NAME]`
-//! limit                  `[limits.NAME]`
-//! limit/rate             its `rate`
-//! limit/cost             its `cost`
-//! limit/tier             its `tiers`
-//! limit/comparison       how its keys are compared
-//! upstream               `[upstreams.NAME]`
-//! balance                keys about the choice of a server
-//! server_health          keys about probes, ejection and retries
-//! route                  `[routes.NAME]`
-//! route/comparison       how its keys are compared
-//! static_reply           its `redirect` and `respond`
-//! header_changes         its changes of fields
+//! text            the text before its tables are read: other files, variables, secrets
+//! keys            how a key is declared and read
+//! tables          the tables, a block for each of their keys
+//! warning_filter  `ignore_warnings`
 //! ```
 
-mod acme;
-mod balance;
-mod fields;
-mod form;
-mod group;
-mod header_changes;
-mod include;
-mod jwt;
-mod limit;
-mod listen;
-mod misplaced;
-mod route;
-mod secrets;
-mod server;
-mod server_health;
-mod set_values;
-mod static_reply;
-mod store;
-mod syntax;
-mod table;
-mod tls;
-mod unknown_table;
-mod upstream;
-mod variables;
+pub(in crate::config) mod keys;
+mod tables;
+mod text;
 mod warning_filter;
-mod words;
-mod written_value;
 
-pub(super) use acme::{AcmeTable, IN_STORE};
-pub(super) use group::{GROUPS, GroupTable, are_keys};
-pub(super) use include::gather;
-pub(super) use jwt::{JWT, Jwt, KeyFile};
-pub(super) use limit::{
+pub(super) use keys::words::Words;
+pub(super) use tables::acme::{AcmeTable, IN_STORE};
+pub(super) use tables::group::{GROUPS, GroupTable, are_keys};
+pub(super) use tables::jwt::{JWT, Jwt, KeyFile};
+pub(super) use tables::limit::{
     Algorithm, Anchor, CostSource, Exempt, LIMITS, Limit, Over, RateEntry, RefundCause, Tier,
 };
-pub(super) use listen::{ListenEntry, ListenerTls, OwnIdentity, ProxyProtocol};
-pub(super) use route::{ClientCert, ROUTES, Route};
-pub(super) use server::{Admin, Defaults, Log, ResponseTable, ServerTable};
-pub(super) use store::{SecretSource, Store, StoreTls};
-pub(super) use tls::{ClientTable, TLS, TlsTable};
-pub(super) use upstream::{ServerEntry, UPSTREAMS, Upstream, UpstreamTls};
-pub(super) use variables::{LoneValues, Variables};
+pub(super) use tables::listen::{ListenEntry, ListenerTls, OwnIdentity, ProxyProtocol};
+pub(super) use tables::route::{ClientCert, ROUTES, Route};
+pub(super) use tables::server::{Admin, Defaults, Log, ResponseTable, ServerTable};
+pub(super) use tables::store::{SecretSource, Store, StoreTls};
+pub(super) use tables::tls::{ClientTable, TLS, TlsTable};
+pub(super) use tables::upstream::{ServerEntry, UPSTREAMS, Upstream, UpstreamTls};
+pub(super) use text::include::gather;
+pub(super) use text::variables::{LoneValues, Variables};
 pub(super) use warning_filter::{WarningFilter, apply as ignore, ignores};
-pub(super) use words::Words;
 
-use super::diagnostic::{Code, Diagnostic, Findings};
-use super::masking::Numbering;
-use super::side_files::SideFiles;
-use super::source::{At, Source, Span};
-use super::vocabulary::{Compare, Default::Words as InWords, Key, Table, ValueShape};
-use super::written::Written;
-use fields::Fields;
+use super::input::side_files::SideFiles;
+use super::input::source::{At, Source, Span};
+use super::presentation::written::Written;
+use super::report::diagnostic::{Code, Diagnostic, Findings};
+use super::secrets::masking::Numbering;
+use crate::config::document::keys::vocabulary::Default::Words as InWords;
+use crate::config::document::keys::vocabulary::{Compare, Key, Table, ValueShape};
+use keys::fields::Fields;
+use keys::table::Section as _;
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use table::Section as _;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
@@ -228,19 +174,19 @@ impl<T> List<T> {
 
 /// Every table, in the order of the reference.
 pub(super) static TABLES: [&Table; 13] = [
-    &server::SERVER,
-    &tls::TLS,
-    &acme::ACME,
-    &server::LOG,
-    &server::ADMIN,
-    &store::STORE,
-    &server::RESPONSE,
-    &server::DEFAULTS,
-    &jwt::JWT,
-    &group::GROUPS,
-    &limit::LIMITS,
-    &upstream::UPSTREAMS,
-    &route::ROUTES,
+    &tables::server::SERVER,
+    &tables::tls::TLS,
+    &tables::acme::ACME,
+    &tables::server::LOG,
+    &tables::server::ADMIN,
+    &tables::store::STORE,
+    &tables::server::RESPONSE,
+    &tables::server::DEFAULTS,
+    &tables::jwt::JWT,
+    &tables::group::GROUPS,
+    &tables::limit::LIMITS,
+    &tables::upstream::UPSTREAMS,
+    &tables::route::ROUTES,
 ];
 
 /// The table of this name.
@@ -262,7 +208,7 @@ pub(super) static IGNORE_WARNINGS: Key = Key {
 /// The one key that stands in no table.
 pub(super) static INCLUDE: Key = Key {
     name: "include",
-    shape: || ValueShape::Include(&include::INCLUDE_ENTRY),
+    shape: || ValueShape::Include(&text::include::INCLUDE_ENTRY),
     default: InWords("none"),
     about: "Files with further `[limits.NAME]`, `[groups.NAME]`, `[upstreams.NAME]` and `[routes.NAME]`. Their tables stand behind those of this file, so that groups of this file come first, then those of the included files in their order. Relative paths begin in the folder of this file. `*`, `?`, `[a-z]` and `**` are patterns; files of a pattern come in the order of their names. An entry that is a text grants its files nothing more. An entry that is a table states further grants, and bounds on hosts and paths.",
     example: "[\"routes.d/*.toml\"]",
@@ -370,7 +316,7 @@ impl Document {
         let body = match diagnostic.code {
             Code::MissingKey | Code::MissingChoice => {
                 let text = &source.text()[..source.end(start)];
-                start..syntax::next_table(text, start)
+                start..text::syntax::next_table(text, start)
             }
             _ => start..start,
         };
@@ -391,19 +337,19 @@ const ENOUGH: usize = 1_000;
 /// Reads the source and adds every mistake of form to what has been found.
 pub(super) fn read(beside: &mut SideFiles<'_>) -> Document {
     let (source, found) = (beside.source, &mut *beside.found);
-    let set_documents = set_values::documents(source);
+    let set_documents = text::set_values::documents(source);
     let (root, errors) = DeTable::parse_recoverable(source.file());
-    let torn = syntax::report(source.file(), root.get_ref(), &errors, found);
+    let torn = text::syntax::report(source.file(), root.get_ref(), &errors, found);
     let mut root = root.into_inner();
     let mut document = Document {
         torn,
         ..Document::default()
     };
-    let strays = include::merge(source, &mut root, &mut document, found);
-    set_values::apply(source, &set_documents, &mut root, found);
+    let strays = text::include::merge(source, &mut root, &mut document, found);
+    text::set_values::apply(source, &set_documents, &mut root, found);
     document.counted = CounterStore::of(&root);
     let store = source.is_without_store().then(|| root.remove("store"));
-    document.variables = variables::fill(source, &mut root, found);
+    document.variables = text::variables::fill(source, &mut root, found);
     if let Some(store) = store.flatten() {
         document.variables.learn(source, &store);
     }
@@ -411,10 +357,10 @@ pub(super) fn read(beside: &mut SideFiles<'_>) -> Document {
     let mut root = root;
     document.variables.bare(&mut root, &alone);
     document.written = Arc::new(Written::of(&root));
-    document.fetched = secrets::fetch(&mut root, beside);
+    document.fetched = text::secrets::fetch(&mut root, beside);
     let found = &mut *beside.found;
     document.empty = root.is_empty();
-    include::read(source, &mut root, &document.variables, found);
+    text::include::read(source, &mut root, &document.variables, found);
     document.ignored = warning_filter::read(&mut root, found);
     let mut reader = TopReader {
         source,
@@ -445,8 +391,8 @@ pub(super) fn tree<'s>(
 ) -> (DeTable<'s>, HashMap<usize, String>) {
     let (root, _) = DeTable::parse_recoverable(source.file());
     let (mut root, found) = (root.into_inner(), &mut Findings::default());
-    include::merge(source, &mut root, &mut Document::default(), found);
-    let mut variables = variables::fill(source, &mut root, found);
+    text::include::merge(source, &mut root, &mut Document::default(), found);
+    let mut variables = text::variables::fill(source, &mut root, found);
     let alone = alone.get_or_init(|| variables.lone_values());
     variables.bare(&mut root, alone);
     let whole = variables.star(&mut root, series);
@@ -467,8 +413,8 @@ impl TopReader<'_> {
         if let Some(vocabulary) = table_named(name) {
             return self.section(vocabulary, &span, value);
         }
-        let meant = unknown_table::meant(name, value.get_ref());
-        unknown_table::note(name, &span, value.get_ref(), meant, self.found);
+        let meant = keys::unknown_table::meant(name, value.get_ref());
+        keys::unknown_table::note(name, &span, value.get_ref(), meant, self.found);
         if let Some(meant) = meant {
             self.misnamed(meant, &span, value);
         }
@@ -503,7 +449,9 @@ impl TopReader<'_> {
         let DeValue::Table(table) = value.get_ref() else {
             document.lost.insert((name, None));
             let value = value.get_ref();
-            return unknown_table::note_other_type(vocabulary, name, value, &span, self.found);
+            return keys::unknown_table::note_other_type(
+                vocabulary, name, value, &span, self.found,
+            );
         };
         if vocabulary.named {
             return self.entries(vocabulary, table);
@@ -535,22 +483,22 @@ impl TopReader<'_> {
                 let is_key = vocabulary.key(&at.value).is_some();
                 // The keys of a table without a name stand here. They are one mistake, however many keys there are.
                 if !is_key || !std::mem::replace(&mut nameless, true) {
-                    unknown_table::note_misplaced(vocabulary, &at, entry.get_ref(), found);
+                    keys::unknown_table::note_misplaced(vocabulary, &at, entry.get_ref(), found);
                 }
                 let name = (!is_key).then_some(at.value);
                 document.lost.insert((vocabulary.name, name));
                 continue;
             };
-            unknown_table::check_name(vocabulary, &at, found);
+            keys::unknown_table::check_name(vocabulary, &at, found);
             let place = heading(self.source, &entry.span(), &at.span);
             let mut fields = Fields::new(vocabulary, at, place, fields, found);
             match vocabulary.name {
                 "tls" => document.identities.push(TlsTable::read(&mut fields)),
                 "acme" => document.authorities.push(AcmeTable::read(&mut fields)),
-                "groups" => document.groups.push(group::read(fields)),
-                "limits" => document.limits.push(limit::read(fields)),
+                "groups" => document.groups.push(tables::group::read(fields)),
+                "limits" => document.limits.push(tables::limit::read(fields)),
                 "upstreams" => document.upstreams.push(Upstream::read(&mut fields)),
-                _ => document.routes.push(route::read(fields)),
+                _ => document.routes.push(tables::route::read(fields)),
             }
         }
     }

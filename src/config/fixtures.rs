@@ -2,8 +2,8 @@
 //! With `UPDATE` set the reports are written instead.
 
 use super::document::TABLES;
-use super::render::Colour;
-use super::vocabulary::{Default, Key, ValueShape};
+use super::document::keys::vocabulary::{Default, Key, ValueShape};
+use super::report::render::Colour;
 use super::{Code, parse};
 use std::collections::BTreeSet;
 use std::fs;

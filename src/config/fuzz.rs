@@ -1,9 +1,9 @@
 //! The entry for a fuzzer: any bytes as a file. The target stands in `fuzz/`; `tests/fuzzing` calls the entry with
 //! mutations of its own.
 
-use super::render::Colour;
+use super::input::source::Source;
+use super::report::render::Colour;
 use super::{Files, compile, text};
-use crate::config::source::Source;
 
 /// A name in a folder that does not exist, so that no file named in `bytes` exists.
 const NAME: &str = "/nonexistent/gateway.toml";

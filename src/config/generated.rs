@@ -5,8 +5,8 @@ mod one_client;
 mod reference;
 mod schema;
 
-use super::diagnostic::Code;
 use super::document::TABLES;
+use super::report::diagnostic::Code;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 

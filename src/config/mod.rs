@@ -5,64 +5,15 @@
 //! mistake.
 //!
 //! ```text
-//! source                 the text, with line and column of every byte
-//! span                   places in it, and values with their places
-//! files                  the files that were read, with their fingerprints
-//! set                    `--set`: a value in place of one of the file
-//! quick_start            `run --to`: a file made of flags
-//! environment            variables, from the process and from environment files
-//! vocabulary             the declaration of a key: name, form, default, meaning, example
+//! input                  what is read: texts with places, files, variables, flags
 //! document               the file as it is written: places kept, unknown keys refused, nothing decided
 //! value                  values as people write them
-//! suggest                the nearest known name to a misspelt one
-//! secret                 places of secrets: a file or a variable
-//! side_files             files that the file names, read and watched as it is: members, keys, certificates,
-//!                        templates, secrets
-//! grant                  what an entry of `include` permits its files
-//! grant/refusal          refusals, with the entry that would permit more
-//! written                all that is written, as digests: what a new file takes away is found by it
-//! identity_writers       fields that tell servers about clients, and the routes that must leave those of other files
+//! secrets                places of secrets, and stars in their place
 //! validate               rules across tables
-//! probe_request          a request that a route would take, made up to see which others would
-//! limits                 a limit as written → limits that count
-//! limits/rates           rates of one limit beside each other
-//! limits/rules           rates → the rules that count
-//! limits/tiers           other numbers for groups
-//! limits/contradictions  keys of a limit that contradict each other
-//! leases                 the terms of leases, in numbers
-//! groups                 groups with their members, read and digested
-//! jwt                    the rules that verify tokens
-//! jwt/claims             claims that limits need, in a file without `[jwt]`
-//! jwt/published          URLs at which issuers publish keys
-//! error_bodies           bodies of the gateway's own answers
-//! upstreams              upstreams as written → upstreams
-//! store                  `[store]` as written → settings of connections
-//! identities             certificates and keys → identities for handshakes; those in use stay where a file is broken
-//!                        at a reload
-//! authorities            authorities that certificates are ordered from
-//! boot                   settings that are read once
+//! settings               tables as written → the settings and values of the rooms
 //! compile                a document without errors → `Boot` and `Snapshot`
-//! asked_store            warnings that only a probe of the store finds
-//! diagnostic             one mistake: its code, places and help
-//! report                 all mistakes, in the order of the file
-//! render                 the report as text and as JSON
-//! render/github          the report beside the lines, on GitHub
-//! render/sarif           the report for code scanning
-//! pages                  the page of each diagnostic's code
-//! redaction              stars for credentials in one line that is shown
-//! masking                stars for secrets in every text about the file
-//! outline                a compiled file, made to be compared
-//! describe               limits in words and numbers
-//! describe/amount        how much a limit admits, also at the edges of windows
-//! describe/upstream      upstreams in words
-//! diff                   two readings compared, in words
-//! diff/limits            changed limits, and their effect on counters
-//! diff/groups            how many members came and left
-//! diff/identities        changed identities and offers
-//! diff/store             the store's address and credentials
-//! diff/taken_away        does a new file take anything away?
-//! print                  the file as it is understood
-//! print/toml             values as TOML
+//! report                 all mistakes, in the order of the file, and the forms in which they are shown
+//! presentation           what a file means, in words and numbers; what a new file changes; the file as it is understood
 //! generated              pages made from the declarations of keys and codes
 //! generated/reference    docs/configuration.md
 //! generated/one_client   docs/hardening.md: what one client may cost at most
@@ -71,51 +22,19 @@
 //! complexity             a test: the work grows with a file's length and no faster
 //! complexity/lists       a file for each list
 //! fuzz                   the entry of the fuzzer
-//! files/fence            which files an included file may read
-//! files/glob             patterns of paths
 //! ```
 
-mod asked_store;
-mod authorities;
-mod boot;
 mod compile;
-pub mod describe;
-pub mod diagnostic;
-pub mod diff;
 mod document;
-mod environment;
-mod error_bodies;
-pub mod files;
 #[doc(hidden)]
 pub mod fuzz;
-mod grant;
-mod groups;
-mod identities;
-mod identity_writers;
-pub mod jwt;
-pub mod leases;
-mod limits;
-pub mod masking;
-pub mod outline;
-pub mod pages;
-mod print;
-pub mod probe_request;
-mod quick_start;
-mod redaction;
-pub mod render;
+mod input;
+mod presentation;
 pub mod report;
-mod secret;
-mod set;
-mod side_files;
-pub mod source;
-mod span;
-mod store;
-pub mod suggest;
-mod upstreams;
+mod secrets;
+mod settings;
 mod validate;
 mod value;
-pub mod vocabulary;
-mod written;
 
 #[cfg(test)]
 mod complexity;
@@ -124,24 +43,32 @@ mod fixtures;
 #[cfg(test)]
 mod generated;
 
-pub use diagnostic::{Code, Diagnostic, Severity};
-pub use environment::EnvironmentFiles;
-pub use files::Files;
-pub use identities::{Identities, LoadedIdentity};
-pub use jwt::PublishedKeys;
-pub use outline::Boot;
-pub use print::print;
-pub use quick_start::QuickStart;
+pub use document::keys::vocabulary;
+pub use input::{files, source};
+pub use presentation::{describe, diff, leases, outline};
+pub use report::{diagnostic, pages, render, suggest};
+pub use secrets::masking;
+pub use settings::jwt;
+pub use validate::probe_request;
+
+pub use input::environment::EnvironmentFiles;
+pub use input::files::Files;
+pub use input::quick_start::QuickStart;
+pub use input::set::Set;
+pub use presentation::outline::Boot;
+pub use presentation::print::print;
 pub use report::Report;
-pub use set::Set;
+pub use report::diagnostic::{Code, Diagnostic, Severity};
+pub use settings::identities::{Identities, LoadedIdentity};
+pub use settings::jwt::PublishedKeys;
 
 use crate::acme::OrderedIdentity;
 use crate::snapshot::Snapshot;
 use crate::tls::Offer;
-use diagnostic::{Details as _, Findings};
-use diff::Outline;
-use side_files::SideFiles;
-use source::{Source, Span};
+use input::side_files::SideFiles;
+use input::source::{Source, Span};
+use presentation::diff::Outline;
+use report::diagnostic::{Details as _, Findings};
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
@@ -357,14 +284,14 @@ fn compile(
         found: &mut found,
     };
     let document = document::read(beside);
-    let groups = groups::read(&document, beside);
-    let jwt = jwt::read(&document, beside);
+    let groups = settings::groups::read(&document, beside);
+    let jwt = settings::jwt::read(&document, beside);
     let checked = validate::check(&document, &groups, &source, beside.found);
-    let authorities = authorities::read(&document, beside);
-    let boot = boot::read(&document, &authorities, beside);
-    let errors = error_bodies::read(&document, beside);
-    let upstreams = upstreams::read(&document, beside);
-    let identities = identities::read(&document, &authorities, before, beside);
+    let authorities = settings::authorities::read(&document, beside);
+    let boot = settings::boot::read(&document, &authorities, beside);
+    let errors = settings::error_bodies::read(&document, beside);
+    let upstreams = settings::upstreams::read(&document, beside);
+    let identities = settings::identities::read(&document, &authorities, before, beside);
     found.retain(|diagnostic| !document.is_echo(&source, diagnostic));
     document.variables.tell(&source, &boot.secrets, &mut found);
     document::ignore(&document.ignored, &mut found, !source.is_without_store());

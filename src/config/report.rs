@@ -1,8 +1,24 @@
 //! The report on a file: its diagnostics in the order of the file, and the files that were read.
+//!
+//! In: diagnostics, as they are found. Out: all of them, as text, as JSON and in the forms of other programs.
+//!
+//! ```text
+//! diagnostic     one mistake: its code, places and help
+//! suggest        the nearest known name to a misspelt one
+//! pages          the page of each diagnostic's code
+//! render         the report as text and as JSON
+//! render/github  the report beside the lines, on GitHub
+//! render/sarif   the report for code scanning
+//! ```
 
-use super::diagnostic::{Code, Diagnostic, Severity};
-use super::files::Files;
-use super::source::Source;
+pub mod diagnostic;
+pub mod pages;
+pub mod render;
+pub mod suggest;
+
+use super::input::files::Files;
+use super::input::source::Source;
+use crate::config::report::diagnostic::{Code, Diagnostic, Severity};
 use std::sync::Arc;
 
 /// The mistakes of one file.

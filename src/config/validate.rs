@@ -3,60 +3,53 @@
 //! In: a document. Out: diagnostics. Its rules, by subject:
 //!
 //! ```text
-//! names                   every name that is used is defined, and every defined one is used
-//! listeners               entries of `listen`: their files, and what they expect
-//! listen_addresses        two sockets for one address, upstreams that are this gateway
-//! listen_addresses/place  where the gateway listens, arranged for that question
-//! identities              identities, and the listeners that offer them
-//! authorities             identities that are ordered, and their authorities
-//! unasked_certificates    limits by certificates, in a file that asks for none
-//! store                   settings that contradict the store's address
-//! redis                   settings of Redis in a file without one
-//! groups                  every group is defined and used
-//! unreachable             settings that no request reaches
-//! routes                  two rules of equal rank for one request
-//! case_bypass             a path in another case that reaches laxer limits
-//! rewrites                a route has one end, and its path its parameters
-//! grpc                    calls of gRPC need servers of HTTP/2
-//! stripped_fields         fields that the file reads and the gateway drops
-//! forwarded_identity      `forward_identity` names what is verified
-//! upstreams               no server twice, no settings of TLS without TLS
-//! upstream_rules          rules of upstreams that have no effect
-//! grants                  what included files may claim
-//! granted_upstreams       upstreams of other files
-//! lints                   settings that are allowed and hardly intended
+//! names                             every name that is used is defined, and every defined one is used
+//! listeners                         entries of `listen`: their files, and what they expect
+//! listeners/listen_addresses        two sockets for one address, upstreams that are this gateway
+//! listeners/listen_addresses/place  where the gateway listens, arranged for that question
+//! identities                        identities, and the listeners that offer them
+//! identities/authorities            identities that are ordered, and their authorities
+//! identities/unasked_certificates   limits by certificates, in a file that asks for none
+//! store                             settings that contradict the store's address
+//! store/redis                       settings of Redis in a file without one
+//! groups                            every group is defined and used
+//! routes                            two rules of equal rank for one request
+//! routes/unreachable                settings that no request reaches
+//! routes/case_bypass                a path in another case that reaches laxer limits
+//! routes/rewrites                   a route has one end, and its path its parameters
+//! routes/grpc                       calls of gRPC need servers of HTTP/2
+//! routes/stripped_fields            fields that the file reads and the gateway drops
+//! routes/forwarded_identity         `forward_identity` names what is verified
+//! upstreams                         no server twice, no settings of TLS without TLS
+//! upstreams/upstream_rules          rules of upstreams that have no effect
+//! grants                            what included files may claim
+//! grants/granted_upstreams          upstreams of other files
+//! lints                             settings that are allowed and hardly intended
+//! probe_request                     a request that a route would take, made up to see which others would
+//! asked_store                       warnings that only a probe of the store finds
 //! ```
 
-mod authorities;
-mod case_bypass;
-mod forwarded_identity;
-mod granted_upstreams;
+mod asked_store;
 mod grants;
 mod groups;
-mod grpc;
 mod identities;
 mod lints;
-mod listen_addresses;
 mod listeners;
 mod names;
-mod redis;
-mod rewrites;
+pub mod probe_request;
 mod routes;
 mod store;
-mod stripped_fields;
-mod unasked_certificates;
-mod unreachable;
-mod upstream_rules;
 mod upstreams;
 
-pub(super) use rewrites::{redirected, template};
-pub(super) use stripped_fields::looks_at_method;
+pub(super) use routes::rewrites::{redirected, template};
+pub(super) use routes::stripped_fields::looks_at_method;
 
-use super::diagnostic::{Code, Details as _, Findings};
 use super::document::{Document, List};
-use super::groups::Groups;
-use super::limits;
-use super::source::{self, At, Span};
+use super::input::source;
+use super::input::source::{At, Span};
+use super::report::diagnostic::{Code, Details as _, Findings};
+use super::settings::groups::Groups;
+use super::settings::limits;
 use super::value::quoted;
 use crate::limit::Limit;
 use crate::route::{Rule, Table};
@@ -102,24 +95,24 @@ pub(super) fn check(
     let file = names::WholeFile { document, source };
     names::check(file, found);
     groups::check(file, found);
-    forwarded_identity::check(document, found);
+    routes::forwarded_identity::check(document, found);
     identities::check(file, found);
-    authorities::check(file, found);
+    identities::authorities::check(file, found);
     grants::check(document, source, found);
-    granted_upstreams::check(file, found);
+    grants::granted_upstreams::check(file, found);
     names::one_partial(document, found);
     names::public(document, found);
     names::parameters(document, found);
-    rewrites::check(document, found);
-    upstream_rules::check(document, found);
+    routes::rewrites::check(document, found);
+    upstreams::upstream_rules::check(document, found);
     lints::note(document, found);
-    grpc::note(document, found);
-    stripped_fields::note(document, found);
-    unasked_certificates::note(document, found);
-    redis::note(document, &compiled, found);
-    unreachable::note(document, found);
+    routes::grpc::note(document, found);
+    routes::stripped_fields::note(document, found);
+    identities::unasked_certificates::note(document, found);
+    store::redis::note(document, &compiled, found);
+    routes::unreachable::note(document, found);
     let (rules, table) = routes::arrange(document, found);
-    case_bypass::note(document, &rules, &table, found);
+    routes::case_bypass::note(document, &rules, &table, found);
     Validation {
         limits: compiled,
         rules,
@@ -164,7 +157,7 @@ fn emptiness(document: &Document, found: &mut Findings) -> bool {
 
 fn server(document: &Document, source: &source::Source, found: &mut Findings) {
     listeners::check(document, found);
-    listen_addresses::check(document, source, found);
+    listeners::listen_addresses::check(document, source, found);
     let translators = document.server.translators();
     for At { value, span } in document.server.trust.entries() {
         if value.prefix_len() == 0 || translators.has(*value) {

@@ -4,71 +4,55 @@
 //! Readers of values, each with the form that a message offers:
 //!
 //! ```text
-//! amount        amounts with units
-//! time          rates and durations
-//! zone          time zones
-//! byte_rate     rates of bytes
-//! net           addresses, networks, hosts, methods
-//! server        servers of an upstream
-//! store         addresses of the store
-//! tls           files of TLS, and names of identities
-//! acme          directories of authorities
-//! path          path patterns
-//! condition     conditions of routes
-//! field_change  fields that routes change
-//! identity      fields that tell servers about clients
-//! key           one part of a key
-//! json_member   a member of a JSON body
-//! balance       values of an upstream's rules
-//! response      values of the gateway's own answers
-//! offers        a test: what a message offers can be read
+//! quantity  numbers with units: amounts, rates, durations, time zones
+//! net       addresses, networks, hosts, methods
+//! request   paths, conditions, fields and parts of keys
+//! servers   servers of an upstream, and the rules about them
+//! store     addresses of the store
+//! tls       files of TLS, and names of identities
+//! acme      directories of authorities
+//! response  values of the gateway's own answers
+//! offers    a test: what a message offers can be read
 //! ```
 
 mod acme;
-mod amount;
-mod balance;
-mod byte_rate;
-mod condition;
-mod field_change;
-mod identity;
-mod json_member;
-mod key;
 mod net;
 #[cfg(test)]
 mod offers;
-mod path;
+mod quantity;
+mod request;
 mod response;
-mod server;
+mod servers;
 mod store;
-mod time;
 mod tls;
-mod zone;
 
 pub(super) use acme::{directory, mail_address};
-pub(super) use amount::is_amount;
-pub(super) use balance::{Balance, balance, probe_host, probe_path, share, statuses};
-pub(super) use byte_rate::byte_rate;
-pub(super) use condition::{condition_field, condition_parameter, condition_value};
-pub(super) use field_change::{Direction, editable_field, field_value};
-pub(super) use identity::{identity_field, identity_value};
-pub(super) use json_member::{json_member, odd_name};
-pub(super) use key::{field, part};
 pub(super) use net::{
     address, admin_address, file_mode, host, listen_address, method, network, translator,
 };
-pub(super) use path::{destination, literal_path, new_path, path, prefix, route_path, top};
+pub(super) use quantity::amount::is_amount;
+pub(super) use quantity::byte_rate::byte_rate;
+pub use quantity::time::show_span;
+pub(super) use quantity::time::{MICROS, Quota, duration, rate, show_quota, show_rate};
+pub(super) use quantity::zone::zone;
+pub(super) use request::condition::{condition_field, condition_parameter, condition_value};
+pub(super) use request::field_change::{Direction, editable_field, field_value};
+pub(super) use request::identity::{identity_field, identity_value};
+pub(super) use request::json_member::{json_member, odd_name};
+pub(super) use request::key::{field, part};
+pub(super) use request::path::{
+    destination, literal_path, new_path, path, prefix, route_path, top,
+};
 pub(super) use response::{
     ErrorText, error_text, error_word, is_name, key_prefix, percent, public_name, tag,
 };
-pub(super) use server::{server, server_host};
+pub(super) use servers::balance::{Balance, balance, probe_host, probe_path, share, statuses};
+pub(super) use servers::server::{server, server_host};
 pub(super) use store::{server_name, store};
-pub use time::show_span;
-pub(super) use time::{MICROS, Quota, duration, rate, show_quota, show_rate};
 pub(super) use tls::{pem_pair, pem_path, served_name};
-pub(super) use zone::zone;
 
-use super::diagnostic::{Code, Details as _, Diagnostic};
-use super::span::Span;
+use super::input::span::Span;
+use super::report::diagnostic::{Code, Details as _, Diagnostic};
 
 /// The mistake in a written value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,11 +87,11 @@ impl ValueError {
 
     /// A word that `key` does not know.
     pub(super) fn choice(key: &str, word: &str, words: &[&str]) -> Self {
-        let near = super::suggest::nearest(word, words.iter().copied());
+        let near = super::report::suggest::nearest(word, words.iter().copied());
         let wrong = Self::new(
             Code::BadChoice,
             format!("{} is no choice for `{key}`", quoted(word)),
-            format!("must be {}", super::suggest::one_of(words)),
+            format!("must be {}", super::report::suggest::one_of(words)),
         );
         wrong.offer(near)
     }
@@ -158,7 +142,7 @@ impl ValueError {
         }
         let offers = self.offers.iter().map(|text| format!("\"{text}\""));
         let offers: Vec<String> = offers.collect();
-        Some(format!("write {}", super::suggest::one_of(&offers)))
+        Some(format!("write {}", super::report::suggest::one_of(&offers)))
     }
 
     /// The diagnostic at `span`.

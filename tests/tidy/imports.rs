@@ -1,7 +1,9 @@
-//! Which file of `src` imports which, through what rooms re-export, and the loops that this makes.
+//! Which file of `src` imports which, through what rooms re-export and in the bodies of macros, and the loops that this
+//! makes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
 use super::grain::{Source, folder};
@@ -197,6 +199,45 @@ impl Paths {
         self.names.extend(name.map(|name| (name, path.clone())));
         self.found.push(path);
     }
+
+    /// The paths in the body of a macro, which has no syntax but its tokens. A single name there may be anything: a
+    /// name that is imported has its path at its import.
+    fn tokens(&mut self, body: TokenStream) {
+        let mut path: Vec<String> = Vec::new();
+        // The colons since the last name: two of them lead to the next name of one path.
+        let mut colons = 0;
+        for token in body {
+            match token {
+                TokenTree::Ident(name) if colons == 2 && !path.is_empty() => {
+                    path.push(name.to_string());
+                }
+                TokenTree::Ident(name) => {
+                    self.whole(&mut path);
+                    if colons == 0 {
+                        path.push(name.to_string());
+                    }
+                }
+                TokenTree::Punct(mark) if mark.as_char() == ':' && colons < 2 => {
+                    colons += 1;
+                    continue;
+                }
+                TokenTree::Group(group) => {
+                    self.whole(&mut path);
+                    self.tokens(group.stream());
+                }
+                TokenTree::Punct(_) | TokenTree::Literal(_) => self.whole(&mut path),
+            }
+            colons = 0;
+        }
+        self.whole(&mut path);
+    }
+
+    fn whole(&mut self, path: &mut Vec<String>) {
+        let path = std::mem::take(path);
+        if path.len() > 1 {
+            self.found.push(path);
+        }
+    }
 }
 
 fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
@@ -231,6 +272,17 @@ impl<'a> Visit<'a> for Paths {
         if !is_for_tests(&item.attrs) {
             visit::visit_item_impl(self, item);
         }
+    }
+
+    fn visit_item_macro(&mut self, item: &'a syn::ItemMacro) {
+        if !is_for_tests(&item.attrs) {
+            visit::visit_item_macro(self, item);
+        }
+    }
+
+    fn visit_macro(&mut self, item: &'a syn::Macro) {
+        visit::visit_macro(self, item);
+        self.tokens(item.tokens.clone());
     }
 
     fn visit_path(&mut self, path: &'a syn::Path) {

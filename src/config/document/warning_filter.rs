@@ -1,10 +1,10 @@
 //! `ignore_warnings`: the warnings of a table that a check no longer reports.
 
-use super::written_value::{one_or_all, type_error};
+use super::keys::written_value::{one_or_all, type_error};
 use super::{IGNORE_WARNINGS, TABLES};
-use crate::config::diagnostic::{Code, Details as _, Diagnostic, Findings, Severity};
-use crate::config::source::{At, Span};
-use crate::config::span::Spans;
+use crate::config::input::source::{At, Span};
+use crate::config::input::span::Spans;
+use crate::config::report::diagnostic::{Code, Details as _, Diagnostic, Findings, Severity};
 use crate::config::value::quoted;
 use std::collections::HashMap;
 use toml::Spanned;

@@ -1,7 +1,7 @@
 //! Broken files: noise, halves and slips of one character never panic and are never quietly taken.
 
 use crate::config::fixtures::long;
-use crate::config::render::Colour;
+use crate::config::report::render::Colour;
 use crate::config::{MOST_BYTES, load, parse};
 use proptest::prelude::*;
 use std::fs;

@@ -1,7 +1,7 @@
 //! JSON Schema 2020-12 for editors, made from the vocabulary.
 
+use crate::config::document::keys::vocabulary::{Default, Key, Table, ValueShape};
 use crate::config::document::{IGNORE_WARNINGS, INCLUDE, TABLES};
-use crate::config::vocabulary::{Default, Key, Table, ValueShape};
 use serde_json::{Map, Value, json};
 
 const NAME: &str = "^[A-Za-z0-9_-]{1,64}$";

@@ -1,11 +1,13 @@
 //! Grants: included files claim hosts and paths, and drop limits, only as their entries of `include` allow.
 
+pub(super) mod granted_upstreams;
+
 use super::routes::any_path;
-use crate::config::diagnostic::{Code, Details as _, Findings};
 use crate::config::document::{Document, Route};
-use crate::config::grant::Grant;
-use crate::config::source::{At, Source};
-use crate::config::suggest::all_of;
+use crate::config::input::grant::Grant;
+use crate::config::input::source::{At, Source};
+use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::report::suggest::all_of;
 use crate::config::value::quoted;
 use std::fmt::Display;
 
@@ -127,7 +129,8 @@ fn nothing_to_drop(grant: &Grant, document: &Document, found: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::value::{host, path};
+    use crate::config::value::host;
+    use crate::config::value::path;
 
     #[test]
     fn a_bound_holds_what_it_would_match() {

@@ -1,8 +1,8 @@
 //! Groups: every group that is named is defined, and a limit refers to every group that is defined.
 
 use super::names::{NameIndex, WholeFile};
-use crate::config::diagnostic::{Code, Details as _, Findings};
 use crate::config::document::GroupTable;
+use crate::config::report::diagnostic::{Code, Details as _, Findings};
 use crate::key::{IdentityPiece, KeyPart};
 use std::collections::HashMap;
 

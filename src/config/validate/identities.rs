@@ -1,10 +1,13 @@
 //! Identities and the listeners that offer them: names, and listeners that ask nobody for what an identity demands.
 
+pub(super) mod authorities;
+pub(super) mod unasked_certificates;
+
 use super::names::{NameIndex, WholeFile};
 use super::{pairs, repeated};
-use crate::config::diagnostic::{Code, Details as _, Findings};
 use crate::config::document::{ClientTable, Document, ListenEntry, ListenerTls, TlsTable};
-use crate::config::source::At;
+use crate::config::input::source::At;
+use crate::config::report::diagnostic::{Code, Details as _, Findings};
 use crate::config::value::quoted;
 use crate::tls::ClientVerify;
 use std::collections::{HashMap, HashSet};

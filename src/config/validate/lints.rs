@@ -1,9 +1,9 @@
 //! Lints: settings that are allowed and hardly intended.
 
-use crate::config::boot::admin_address;
-use crate::config::diagnostic::{Code, Details as _, Findings};
 use crate::config::document::{Document, Limit, Route, Tier};
-use crate::config::source::{At, Span};
+use crate::config::input::source::{At, Span};
+use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::settings::boot::admin_address;
 use crate::config::value::{quoted, show_span};
 use crate::key::KeyPart;
 use crate::limit::rate::Rate;

@@ -1,8 +1,10 @@
 //! Rules about the entries of `listen`: their files, and what they expect of their peers.
 
-use crate::config::diagnostic::{Code, Details as _, Findings};
+pub(super) mod listen_addresses;
+
 use crate::config::document::{Document, ProxyProtocol};
-use crate::config::source::{At, Span};
+use crate::config::input::source::{At, Span};
+use crate::config::report::diagnostic::{Code, Details as _, Findings};
 use crate::listen::listener::ListenAddress;
 
 /// Holds the entries of `listen` against the rest of the file.

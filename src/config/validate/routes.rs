@@ -1,9 +1,16 @@
 //! Routes: the rule of each, and overlaps of two rules of equal rank.
 
+pub(super) mod case_bypass;
+pub(super) mod forwarded_identity;
+pub(super) mod grpc;
+pub(super) mod rewrites;
+pub(super) mod stripped_fields;
+pub(super) mod unreachable;
+
 use super::{pairs, repeated_limit};
-use crate::config::diagnostic::{Code, Details as _, Findings};
 use crate::config::document::{Document, List, Route};
-use crate::config::source::Span;
+use crate::config::input::source::Span;
+use crate::config::report::diagnostic::{Code, Details as _, Findings};
 use crate::config::value::quoted;
 use crate::key::is_secret;
 use crate::route::{Condition, Overlap, PathPattern, Rule, Segment, Table};

@@ -1,8 +1,10 @@
 //! `[store]`: settings that contradict the address, and secrets in the file.
 
-use crate::config::diagnostic::{Code, Details as _, Findings};
+pub(super) mod redis;
+
 use crate::config::document::{Document, SecretSource, Setting, StoreTls};
-use crate::config::source::{At, Span};
+use crate::config::input::source::{At, Span};
+use crate::config::report::diagnostic::{Code, Details as _, Findings};
 use crate::store::{Backend, RedisEndpoint, RedisTarget};
 
 pub(super) fn store(document: &Document, found: &mut Findings) {

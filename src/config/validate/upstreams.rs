@@ -1,8 +1,10 @@
 //! Rules within an upstream: no server twice, and settings of TLS that some server needs.
 
-use crate::config::diagnostic::{Code, Details as _, Findings};
+pub(super) mod upstream_rules;
+
 use crate::config::document::Upstream;
-use crate::config::source::At;
+use crate::config::input::source::At;
+use crate::config::report::diagnostic::{Code, Details as _, Findings};
 use crate::upstream::{Protocol, ServerUrl};
 
 /// Holds an upstream against the rules.

@@ -36,7 +36,7 @@ pub(in crate::config) fn error_text(text: &str) -> Result<ErrorText, ValueError>
         return Err(ValueError::choice("body", text, &WORDS));
     };
     if path.is_empty() || !Page::ENDS.iter().any(|end| path.ends_with(end)) {
-        let ends = crate::config::suggest::one_of(&Page::ENDS);
+        let ends = crate::config::report::suggest::one_of(&Page::ENDS);
         let label = format!("its name must end with {ends}");
         let what = "does not say what kind of file it is";
         return Err(ValueError::of(Code::BadChoice, text, what, label));

@@ -3,7 +3,7 @@
 //! The address may hold a password, so messages never repeat it.
 
 use super::net::ascii_form;
-use super::server::{host_and_port, in_ascii};
+use super::servers::server::{host_and_port, in_ascii};
 use super::{Code, ValueError, with_valid_offers};
 use crate::store::{Address, Backend, RedisEndpoint, RedisTarget, Secret};
 use crate::tls::{self, ClientTls};

@@ -117,7 +117,9 @@ async fn one_deadline_holds_over_the_whole_handshake() {
 async fn half_hellos_keep_no_one_waiting() {
     let upstream = Upstream::echo().await;
     let ca = Authority::new();
-    let gateway = gateway(&upstream, &[ca.identity("api", &["api.test"])]).await;
+    // No handshake ends by its deadline: a request that waited for one would not be answered at all.
+    let identities = [ca.identity("api", &["api.test"])];
+    let gateway = gateway_with(&upstream, "handshake = \"1h\"", &identities).await;
     let tls = gateway.tls().await;
     let mut wire = ca.trusting().wire(tls, "api.test").await;
     let mut halves = Vec::new();
@@ -127,6 +129,15 @@ async fn half_hellos_keep_no_one_waiting() {
         half.send(HALF_HELLO).await;
         halves.push(half);
     }
+    let connections = format!("tollgate_connections {}", halves.len() + 1);
+    let all_are_open = async || {
+        gateway
+            .metrics()
+            .await
+            .lines()
+            .any(|line| line == connections)
+    };
+    eventually(PATIENCE, "all half hellos are at a worker", all_are_open).await;
     let mut times = Vec::new();
     for _ in 0..if is_long { 2000 } else { 50 } {
         let start = Instant::now();
@@ -139,11 +150,16 @@ async fn half_hellos_keep_no_one_waiting() {
         "{} half hellos held: median {median:?}, p99 {p99:?}",
         halves.len()
     );
+    assert_eq!(upstream.seen(), times.len());
+    assert!(
+        all_are_open().await,
+        "a handshake ended while requests were answered"
+    );
     // On a machine that does other work too, a time says nothing.
     assert!(!is_long || p99 < Duration::from_millis(20), "{p99:?}");
     let mut fresh = ca.trusting().wire(tls, "api.test").await;
     fresh.ask(asked("api.test")).await.expect(200);
-    // Those that were held are held still, and may go on.
+    // A handshake that waits may go on.
     let mut last = halves.pop().unwrap();
     last.send([0; 300]).await;
     assert_eq!(last.ended(Duration::from_millis(50)).await, End::Open);

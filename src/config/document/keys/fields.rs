@@ -1,0 +1,543 @@
+//! The keys of one table. Each key is asked for once, by name and type; every mistake is noted with its place.
+
+use super::misplaced;
+use super::vocabulary::{Default, Emptiness, Table, ValueShape};
+use super::words::Words;
+use super::written_value::{as_list, help_of, number, one_or_all, type_error};
+use crate::config::document::{IGNORE_WARNINGS, List, Setting, TABLES};
+use crate::config::input::source::{At, Span};
+use crate::config::report::diagnostic::{Code, Details as _, Diagnostic, Findings};
+use crate::config::report::suggest::{all_of, nearest, one_of};
+use crate::config::value::{ValueError, address, duration, quoted, rate};
+use std::cmp::Ordering;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+/// Words by which other proxies say that a time has no bound.
+const WORDS_FOR_OFF: [&str; 4] = ["off", "false", "none", "never"];
+
+/// The end of the advice to write a number, `true` or `false` in place of a text.
+pub(in crate::config::document) const WITHOUT_QUOTES: &str = ", without quotes";
+
+/// One table being read.
+pub(in crate::config::document) struct Fields<'a> {
+    vocabulary: &'static Table,
+    /// `[limits.per-ip]`.
+    title: String,
+    /// The table's noun and its place.
+    name: At<String>,
+    /// The header of the table.
+    place: Span,
+    table: &'a DeTable<'a>,
+    /// Unknown keys, each under the name it probably means.
+    misspelt: Vec<(&'static str, &'a Spanned<DeValue<'a>>)>,
+    found: &'a mut Findings,
+}
+
+/// May a time be zero?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config::document) enum Zero {
+    /// A time may be zero.
+    Allowed,
+    /// A time of zero would make no sense.
+    Refused,
+}
+
+impl<'a> Fields<'a> {
+    /// Starts reading a table of the top level; unknown keys and absent required ones are noted at once.
+    pub(in crate::config::document) fn new(
+        vocabulary: &'static Table,
+        name: At<String>,
+        place: Span,
+        table: &'a DeTable<'a>,
+        found: &'a mut Findings,
+    ) -> Self {
+        let mut fields = Self {
+            title: vocabulary.title(&name.value),
+            name,
+            place,
+            ..Self::unchecked(vocabulary, table, found)
+        };
+        fields.check();
+        fields
+    }
+
+    /// A table whose mistakes are noted only as its keys are read.
+    pub(in crate::config::document) fn unchecked(
+        vocabulary: &'static Table,
+        table: &'a DeTable<'a>,
+        found: &'a mut Findings,
+    ) -> Self {
+        Self {
+            vocabulary,
+            title: String::new(),
+            name: At::default(),
+            place: 0..0,
+            table,
+            misspelt: Vec::new(),
+            found,
+        }
+    }
+
+    /// Notes unknown keys and absent required ones.
+    fn check(&mut self) {
+        let Self {
+            vocabulary, table, ..
+        } = *self;
+        let ignores = TABLES.iter().any(|table| std::ptr::eq(*table, vocabulary));
+        for (key, value) in table {
+            if ignores && key.get_ref() == IGNORE_WARNINGS.name {
+                continue;
+            }
+            if vocabulary.key(key.get_ref()).is_none()
+                && self.found.len() <= crate::config::document::ENOUGH
+            {
+                self.unknown(key, value);
+            }
+        }
+        for key in vocabulary.keys {
+            match key.default {
+                Default::Required => self.require(key.name),
+                Default::Unless(others)
+                    if others.iter().all(|other| self.value(other).is_none()) =>
+                {
+                    self.require(key.name);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Notes `key` as missing, unless it is written.
+    pub(in crate::config::document) fn require(&mut self, key: &str) {
+        let Some(key) = self.vocabulary.key(key) else {
+            return;
+        };
+        if self.value(key.name).is_none() {
+            let message = format!("`{}` does not say `{}`", self.title, key.name);
+            self.found
+                .error(Code::MissingKey, message)
+                .at(&self.place, format!("`{}` has no default", key.name))
+                .help(format!("add `{} = {}`", key.name, key.example));
+        }
+    }
+
+    /// The name of the table in messages.
+    pub(in crate::config::document) fn name(&self) -> At<String> {
+        self.name.clone()
+    }
+
+    /// The header of the table.
+    pub(in crate::config::document) fn place(&self) -> Span {
+        self.place.clone()
+    }
+
+    /// `[limits.per-ip]`.
+    pub(in crate::config::document) fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Is the table empty?
+    pub(in crate::config::document) fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// Notes that the table is empty, which is a mistake.
+    pub(in crate::config::document) fn note_empty(&mut self) {
+        let Some(empty) = &self.vocabulary.empty else {
+            return;
+        };
+        let key = &self.name.value;
+        let outer = self.title.strip_suffix(&format!(".{key}]"));
+        let outer = outer.unwrap_or(&self.title);
+        let message = format!("`{key}` in `{outer}]` {}", empty.message);
+        self.found
+            .error(Code::EmptyList, message)
+            .at(&self.name.span, empty.label)
+            .help(empty.help);
+    }
+
+    /// The list of `key`; an empty list is a mistake.
+    pub(in crate::config::document) fn filled<T>(
+        &mut self,
+        key: &str,
+        list: List<T>,
+        empty: &Emptiness,
+    ) -> List<T> {
+        let Some(at) = list.at().filter(|at| at.value.is_empty()) else {
+            return list;
+        };
+        self.wrong(key, Code::EmptyList, empty.message)
+            .at(&at.span, empty.label)
+            .help(empty.help);
+        Setting::Invalid
+    }
+
+    /// Notes an error.
+    pub(in crate::config::document) fn error(
+        &mut self,
+        code: Code,
+        message: impl Into<String>,
+    ) -> &mut Diagnostic {
+        self.found.error(code, message)
+    }
+
+    /// Notes a warning.
+    pub(in crate::config::document) fn warning(
+        &mut self,
+        code: Code,
+        message: impl Into<String>,
+    ) -> &mut Diagnostic {
+        self.found.warning(code, message)
+    }
+
+    /// Notes an error about `key`: "`KEY` in `[TABLE]` is out of range".
+    pub(in crate::config::document) fn wrong(
+        &mut self,
+        key: &str,
+        code: Code,
+        what: &str,
+    ) -> &mut Diagnostic {
+        let message = format!("`{key}` in `{}` {what}", self.title);
+        self.found.error(code, message)
+    }
+
+    /// A key's value as it stands. Without the key, the value of a misspelling of it, so that one run reports every
+    /// mistake.
+    pub(in crate::config::document) fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
+        let misspelt = || self.misspelt.iter().find(|(meant, _)| *meant == key);
+        self.table
+            .get(key)
+            .or_else(|| misspelt().map(|(_, value)| *value))
+    }
+
+    /// A value in which `pick` finds one that the key takes.
+    pub(in crate::config::document) fn typed<T>(
+        &mut self,
+        key: &'static str,
+        pick: impl FnOnce(&'a DeValue<'a>) -> Option<T>,
+    ) -> Setting<T> {
+        let Some(value) = self.value(key) else {
+            return Setting::Absent;
+        };
+        let picked = pick(value.get_ref());
+        Setting::of(picked.or_else(|| self.wrong_type(key, value)), value.span())
+    }
+
+    /// A text that `read` understands.
+    pub(in crate::config::document) fn text<T>(
+        &mut self,
+        key: &'static str,
+        read: impl Fn(&str) -> Result<T, ValueError>,
+    ) -> Setting<T> {
+        let text = self.typed(key, DeValue::as_str);
+        text.and_then(|text, span| self.take(read(text), span))
+    }
+
+    /// A value or a list of values; `read` notes the mistakes of each.
+    pub(in crate::config::document) fn items<T>(
+        &mut self,
+        key: &'static str,
+        mut read: impl FnMut(&mut Self, &'a Spanned<DeValue<'a>>) -> Option<T>,
+    ) -> List<T> {
+        let Some(value) = self.value(key) else {
+            return Setting::Absent;
+        };
+        let items = one_or_all(value);
+        let entries = items
+            .iter()
+            .filter_map(|item| Some(At::new(read(self, item)?, item.span())));
+        Setting::list(entries.collect(), items.len(), value.span())
+    }
+
+    /// A table of names; `read` notes the mistakes of each.
+    pub(in crate::config::document) fn named<T>(
+        &mut self,
+        key: &'static str,
+        mut read: impl FnMut(&mut Self, At<String>, &'a Spanned<DeValue<'a>>) -> Option<T>,
+    ) -> Setting<Vec<T>> {
+        let table = match self.typed(key, DeValue::as_table) {
+            Setting::Valid(table) => table,
+            Setting::Absent => return Setting::Absent,
+            Setting::Invalid | Setting::Partial(_) => return Setting::Invalid,
+        };
+        let entries = table.value.iter().filter_map(|(name, value)| {
+            let name = At::new(name.get_ref().to_string(), name.span());
+            read(self, name, value)
+        });
+        Setting::list(entries.collect(), table.value.len(), table.span)
+    }
+
+    /// A text that `read` understands, or a list of such texts. An empty list is a mistake.
+    pub(in crate::config::document) fn texts<T>(
+        &mut self,
+        key: &'static str,
+        read: impl Fn(&str) -> Result<T, ValueError>,
+    ) -> List<T> {
+        self.items(key, |fields, item| fields.text_item(key, item, &read))
+    }
+
+    /// One text of `key`, which has a text or a list of them.
+    pub(in crate::config::document) fn text_item<T>(
+        &mut self,
+        key: &'static str,
+        item: &Spanned<DeValue<'_>>,
+        read: impl Fn(&str) -> Result<T, ValueError>,
+    ) -> Option<T> {
+        let Some(text) = item.get_ref().as_str() else {
+            return self.wrong_type(key, item);
+        };
+        let alone = self
+            .value(key)
+            .is_some_and(|value| value.get_ref().is_str());
+        let list = || alone.then(|| as_list(text, &read)).flatten();
+        let read = read(text).map_err(|wrong| wrong.instead_if(list()));
+        self.take(read, &item.span())
+    }
+
+    /// One of the words of a type.
+    pub(in crate::config::document) fn choice<T: Words>(
+        &mut self,
+        key: &'static str,
+    ) -> Setting<T> {
+        let word = self.typed(key, DeValue::as_str);
+        word.and_then(|word, span| {
+            let value = T::of(word);
+            if value.is_none() && T::LATER.contains(&word) {
+                let message = format!("`{key} = \"{word}\"` is not available in this version");
+                let label = format!("{} can be had", all_of(T::WORDS));
+                self.error(Code::NotAvailable, message).at(span, label);
+            } else if value.is_none() {
+                let near = nearest(word, T::WORDS.iter().copied());
+                let message = format!("{} is no choice for `{key}`", quoted(word));
+                self.error(Code::BadChoice, message)
+                    .at(span, format!("must be {}", one_of(T::WORDS)))
+                    .help_if(near.map(|near| format!("did you mean `{near}`?")));
+            }
+            value
+        })
+    }
+
+    /// A whole number within this range.
+    pub(in crate::config::document) fn whole(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u32>,
+    ) -> Setting<u32> {
+        let number = self.typed(key, DeValue::as_integer);
+        number.and_then(|number, span| {
+            let number = i128::from_str_radix(number.as_str(), number.radix()).ok();
+            let number = number.and_then(|number| u32::try_from(number).ok());
+            let within = number.filter(|number| range.contains(number));
+            if within.is_none() {
+                let label = format!("must be from {} to {}", range.start(), range.end());
+                self.wrong(key, Code::BadNumber, "is out of range")
+                    .at(span, label);
+            }
+            within
+        })
+    }
+
+    /// Reads a table that stands inside this one, under `path`.
+    pub(in crate::config::document) fn inner<T>(
+        &mut self,
+        vocabulary: &'static Table,
+        path: &str,
+        name: At<String>,
+        table: &DeTable<'_>,
+        read: impl FnOnce(&mut Fields<'_>) -> T,
+    ) -> T {
+        let outer = self.title.trim_end_matches(']');
+        let mut fields = Fields {
+            title: format!("{outer}.{path}]"),
+            place: name.span.clone(),
+            name,
+            ..Fields::unchecked(vocabulary, table, self.found)
+        };
+        fields.check();
+        read(&mut fields)
+    }
+
+    /// A time.
+    pub(in crate::config::document) fn time(
+        &mut self,
+        key: &'static str,
+        zero: Zero,
+    ) -> Setting<Duration> {
+        let time = self.text(key, duration);
+        time.and_then(|time, span| {
+            if time.is_zero() && zero == Zero::Refused {
+                self.wrong(key, Code::BadDuration, "leaves no time at all")
+                    .at(span, "must be longer than nothing")
+                    .help("leave it out for the default");
+                return None;
+            }
+            Some(time)
+        })
+    }
+
+    /// A time above nothing, or `false` where there is none.
+    pub(in crate::config::document) fn time_or_off(
+        &mut self,
+        key: &'static str,
+    ) -> Setting<Option<Duration>> {
+        let value = self.value(key).map(Spanned::get_ref);
+        if !value.is_some_and(DeValue::is_bool) {
+            let text = value.and_then(DeValue::as_str);
+            if text.is_some_and(|text| WORDS_FOR_OFF.contains(&text)) {
+                return self.text(key, |text| Ok(text.to_owned())).and_then(|text, span| {
+                    self.wrong(key, Code::BadDuration, &format!("is the text {}", quoted(&text)))
+                        .at(span, "no time, and no `false`, which has no quotes")
+                        .help(format!(
+                            "write `{key} = false`{WITHOUT_QUOTES}, for no bound, or leave it out for the default"
+                        ));
+                    None
+                });
+            }
+            let read = |text: &str| match text {
+                "0" => Ok(Duration::ZERO),
+                text => duration(text),
+            };
+            return self.text(key, read).and_then(|time, span| {
+                if time.is_zero() {
+                    self.wrong(key, Code::BadDuration, "leaves no time at all")
+                        .at(span, "must be longer than nothing")
+                        .help(format!(
+                            "write `{key} = false` for no bound, or leave it out for the default"
+                        ));
+                    return None;
+                }
+                Some(Some(time))
+            });
+        }
+        self.typed(key, DeValue::as_bool).and_then(|is_on, span| {
+            if is_on {
+                self.wrong(key, Code::BadChoice, "is `true`")
+                    .at(span, "it is on by itself")
+                    .help("leave it out for the default, or write a time");
+                return None;
+            }
+            Some(None)
+        })
+    }
+
+    /// Notes a mistake in place of a value.
+    pub(in crate::config::document) fn refuse<T>(&mut self, wrong: Diagnostic) -> Option<T> {
+        self.found.push(wrong);
+        None
+    }
+
+    /// A time from `least` to `most`, both as the file writes them; `why` follows the bound in the help.
+    pub(in crate::config::document) fn time_within(
+        &mut self,
+        key: &'static str,
+        bounds: RangeInclusive<&str>,
+        why: &str,
+    ) -> Setting<Duration> {
+        let time = self.time(key, Zero::Refused);
+        time.and_then(|time, span| {
+            let is_beyond =
+                |bound: &str, order| duration(bound).is_ok_and(|bound| time.cmp(&bound) == order);
+            let (least, most) = (*bounds.start(), *bounds.end());
+            let (bound, label) = if is_beyond(least, Ordering::Less) {
+                (least, format!("must be at least {least}"))
+            } else if is_beyond(most, Ordering::Greater) {
+                (most, format!("must be {most} at most"))
+            } else {
+                return Some(time);
+            };
+            self.wrong(key, Code::BadDuration, "is out of range")
+                .at(span, label)
+                .help(format!("write `{key} = \"{bound}\"`; {why}"));
+            None
+        })
+    }
+
+    /// Keeps a value that was read, or notes its mistake.
+    pub(in crate::config::document) fn take<T>(
+        &mut self,
+        read: Result<T, ValueError>,
+        span: &Span,
+    ) -> Option<T> {
+        match read {
+            Ok(value) => Some(value),
+            Err(wrong) => self.refuse(wrong.at(span)),
+        }
+    }
+
+    /// Notes a value of another type than the key takes.
+    pub(in crate::config::document) fn wrong_type<T>(
+        &mut self,
+        key: &'static str,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Option<T> {
+        let (span, value) = (&value.span(), value.get_ref());
+        let known = self.vocabulary.key(key)?;
+        let shape = known.shape();
+        match (shape, value) {
+            (
+                ValueShape::Duration | ValueShape::DurationOrOff,
+                DeValue::Integer(_) | DeValue::Float(_),
+            ) => {
+                let number = number(value);
+                let help = if matches!(shape, ValueShape::DurationOrOff) && number == "0" {
+                    Some(format!("write `{key} = false` for no bound"))
+                } else {
+                    help_of(duration(&number))
+                };
+                self.wrong(key, Code::BadDuration, "is a number without its unit")
+                    .at(span, "how long is that?")
+                    .help_if(help);
+            }
+            (ValueShape::Rate(_), DeValue::Integer(_) | DeValue::Float(_)) => {
+                let help = help_of(rate(&number(value)));
+                self.wrong(key, Code::BadRate, "is a number without a time")
+                    .at(span, "in how long?")
+                    .help_if(help);
+            }
+            _ => {
+                let help = match (shape, value) {
+                    (ValueShape::Whole { .. } | ValueShape::Cost(_), DeValue::String(text))
+                        if text.parse::<u64>().is_ok_and(|number| shape.holds(number)) =>
+                    {
+                        Some(format!("write `{key} = {text}`{WITHOUT_QUOTES}"))
+                    }
+                    (ValueShape::Flag, DeValue::String(text))
+                        if matches!(text.as_ref(), "true" | "false") =>
+                    {
+                        Some(format!("write `{key} = {text}`{WITHOUT_QUOTES}"))
+                    }
+                    (_, DeValue::Integer(_)) if key == "listen" => help_of(address(&number(value))),
+                    _ => None,
+                };
+                let place = format!(" in `{}`", self.title);
+                let wrong = type_error(known, &place, value).at(span, "");
+                return self.refuse(wrong.help_if(help));
+            }
+        }
+        None
+    }
+
+    /// Notes a key that does not exist, and the key that it probably means.
+    fn unknown(&mut self, key: &Spanned<DeString<'_>>, value: &'a Spanned<DeValue<'a>>) {
+        let Table {
+            noun, keys, later, ..
+        } = self.vocabulary;
+        let (name, span) = (key.get_ref().as_ref(), key.span());
+        if later.contains(&name) {
+            self.wrong(name, Code::NotAvailable, "is not available in this version")
+                .at(&span, "");
+            return;
+        }
+        let names = keys.iter().map(|key| key.name);
+        let near = nearest(name, names).and_then(|near| self.vocabulary.key(near));
+        let help = misplaced::advice(self.vocabulary, name, near);
+        self.misspelt.extend(near.map(|key| (key.name, value)));
+        let message = format!("unknown key {} in `{}`", quoted(name), self.title);
+        self.error(Code::UnknownKey, message)
+            .at(&span, format!("not a setting of {noun}"))
+            .help(help);
+    }
+}

@@ -1,0 +1,126 @@
+//! Unknown tables and names: the one that is probably meant, and the report.
+
+use super::vocabulary::{Default, Table};
+use super::written_value;
+use crate::config::document::{INCLUDE, TABLES, table_named};
+use crate::config::input::source::{At, Span};
+use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::report::suggest::{all_of, nearest};
+use crate::config::value::{is_name, quoted};
+use toml::de::{DeTable, DeValue};
+
+/// The table that an unknown name stands for: the nearest by name, or else the table whose required keys it has.
+pub(in crate::config::document) fn meant(
+    name: &str,
+    value: &DeValue<'_>,
+) -> Option<&'static Table> {
+    if let Some(near) = nearest(name, TABLES.iter().map(|table| table.name)) {
+        return table_named(near);
+    }
+    let DeValue::Table(entries) = value else {
+        return None;
+    };
+    let mut entries = entries.values().map(|entry| entry.get_ref());
+    let Some(DeValue::Table(first)) = entries.next() else {
+        return None;
+    };
+    let known = |table: &Table| {
+        let keys = first.keys();
+        keys.filter(|key| table.key(key.get_ref()).is_some())
+            .count()
+    };
+    // The first of equally near tables.
+    let likely = TABLES.iter().rev().copied();
+    likely
+        .filter(|table| table.named && has_required(table, first))
+        .max_by_key(|table| known(table))
+}
+
+fn has_required(table: &Table, fields: &DeTable<'_>) -> bool {
+    let mut required = table
+        .keys
+        .iter()
+        .filter(|key| matches!(key.default, Default::Required | Default::Unless(_)));
+    required.any(|key| fields.contains_key(key.name))
+}
+
+/// Notes a table or key at the top level that does not exist; `meant` is the table that it probably stands for.
+pub(in crate::config::document) fn note(
+    name: &str,
+    span: &Span,
+    value: &DeValue<'_>,
+    meant: Option<&Table>,
+    found: &mut Findings,
+) {
+    let is_table = value.is_table();
+    let mut tables = TABLES.iter();
+    let owner = tables.find(|table| !is_table && table.key(name).is_some());
+    let near_include = || nearest(name, [INCLUDE.name]).is_some();
+    let help = match (owner, meant) {
+        (None, _) if near_include() => format!("did you mean `{}`?", INCLUDE.name),
+        (Some(owner), _) => format!("`{name}` belongs under `{}`", owner.title("NAME")),
+        (_, Some(meant)) => format!("did you mean `{}`?", meant.name),
+        _ => {
+            let names: Vec<&str> = TABLES.iter().map(|table| table.name).collect();
+            format!("the tables are {}", all_of(&names))
+        }
+    };
+    let what = if is_table { "table" } else { "key" };
+    found
+        .error(Code::UnknownKey, format!("unknown {what} {}", quoted(name)))
+        .at(span, "")
+        .help(help);
+}
+
+/// Notes `limits = 3`, `limits = []`, `[[limits]]`.
+pub(in crate::config::document) fn note_other_type(
+    vocabulary: &Table,
+    name: &str,
+    value: &DeValue<'_>,
+    span: &Span,
+    found: &mut Findings,
+) {
+    let (name, title) = (quoted(name), vocabulary.title("NAME"));
+    let message = format!("{name} is a table, not {}", written_value::describe(value));
+    found
+        .error(Code::WrongType, message)
+        .at(span, "")
+        .help(format!("write `{title}`, and its keys below it"));
+}
+
+/// Notes `[limits] rate = ...`: a key where a name belongs.
+pub(in crate::config::document) fn note_misplaced(
+    vocabulary: &Table,
+    name: &At<String>,
+    value: &DeValue<'_>,
+    found: &mut Findings,
+) {
+    if vocabulary.key(&name.value).is_none() {
+        return note_other_type(vocabulary, &name.value, value, &name.span, found);
+    }
+    let table = vocabulary.name;
+    let message = format!("`{}` stands in `[{table}]` itself", name.value);
+    let noun = vocabulary.noun;
+    let one = noun.split_once(' ').map_or(noun, |(_, one)| one);
+    found
+        .error(Code::WrongType, message)
+        .at(&name.span, format!("which {one} is this about?"))
+        .help(format!("give it a name: `{}`", vocabulary.title("NAME")));
+}
+
+/// Notes a name that response fields, metrics or Redis keys could not have.
+pub(in crate::config::document) fn check_name(
+    vocabulary: &Table,
+    name: &At<String>,
+    found: &mut Findings,
+) {
+    if !is_name(&name.value, b"_-") {
+        let shown = quoted(&name.value);
+        let message = format!("{shown} cannot be the name of {}", vocabulary.noun);
+        let label = "letters, digits, `_` and `-`, at most 64 of them";
+        found
+            .error(Code::BadName, message)
+            .at(&name.span, label)
+            .note("names appear in response fields, metrics and Redis keys");
+    }
+}

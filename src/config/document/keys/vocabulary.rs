@@ -1,0 +1,356 @@
+//! The declaration of a key of the file: its name, the shape of its value, its default, its meaning, and how two values
+//! are compared. The keys themselves stand in [`crate::config::document`], a block for each.
+
+use crate::config::presentation::outline::{
+    Boot, IdentityOutline, LimitOutline, Outline, RouteOutline, ShownValue, TokenOutline,
+    UpstreamOutline,
+};
+use crate::config::report::suggest::{all_of, one_of};
+use crate::key;
+use crate::limit;
+
+/// A table of the file.
+#[derive(Debug)]
+pub struct Table {
+    /// The table's name at the top level.
+    pub name: &'static str,
+    /// Has each of its tables a name of its own, as in `[limits.NAME]`?
+    pub named: bool,
+    /// Does it stand in the main file only, though its tables have names?
+    pub main_only: bool,
+    /// The noun for one such table in a sentence.
+    pub noun: &'static str,
+    /// The purpose of the table.
+    pub about: &'static str,
+    /// The keys of the table.
+    pub keys: &'static [Key],
+    /// Keys that are known by name and not taken in this version.
+    pub later: &'static [&'static str],
+    /// An example of the table, where its keys alone do not show its form.
+    pub takes: Option<&'static str>,
+    /// The report on an empty table, where an empty table is a mistake.
+    pub empty: Option<Emptiness>,
+}
+
+/// The report on a table without a key.
+#[derive(Debug)]
+pub struct Emptiness {
+    /// The missing effect: "changes nothing".
+    pub message: &'static str,
+    /// Words beside the caret.
+    pub label: &'static str,
+    /// The advice in words.
+    pub help: &'static str,
+}
+
+/// A key of a table.
+#[derive(Debug)]
+pub struct Key {
+    /// The key's name.
+    pub name: &'static str,
+    /// The shape of the key's value.
+    pub shape: fn() -> ValueShape,
+    /// The default.
+    pub default: Default,
+    /// The meaning of the key, whose first sentence or clause is short enough for a table cell.
+    pub about: &'static str,
+    /// A value, as written in the file.
+    pub example: &'static str,
+    /// How two values of the key are compared, and whether a reload takes a new value over.
+    pub compare: Compare,
+}
+
+/// The default of a key.
+#[derive(Debug, Clone, Copy)]
+pub enum Default {
+    /// The key has no default and must be written.
+    Required,
+    /// The key has no default: it must be written, or one of these keys.
+    Unless(&'static [&'static str]),
+    /// The default is this value, as written in the file.
+    Value(&'static str),
+    /// The default in words.
+    Words(&'static str),
+    /// The default in words, and its value for a compiled limit.
+    Computed(&'static str, fn(&limit::Limit) -> Option<String>),
+    /// The default in words, and its value for a compiled file: it hangs on another key.
+    Compiled(&'static str, fn(&Outline) -> String),
+}
+
+/// The source of a key's value for `--diff` and a reload. A key is compared where both files have a value for it.
+#[derive(Debug, Clone, Copy)]
+pub enum Compare {
+    /// The key is part of another key, or is compared together with others. A reload takes it over.
+    Within,
+    /// The key is part of the store's address, which needs a restart.
+    StoreAddress,
+    /// The key is read once, at start.
+    Restart(fn(&Boot) -> Option<ShownValue>),
+    /// The key holds for the whole gateway.
+    Gateway(fn(&Outline) -> Option<ShownValue>),
+    /// The key is one of `[jwt]`.
+    Tokens(fn(&TokenOutline) -> Option<ShownValue>),
+    /// The key belongs to a group.
+    Group(fn(&key::Group) -> Option<ShownValue>),
+    /// The key belongs to an identity.
+    Identity(fn(&IdentityOutline) -> Option<ShownValue>),
+    /// The key belongs to a limit.
+    Limit(fn(&LimitOutline<'_>) -> Option<ShownValue>),
+    /// The key belongs to an upstream.
+    Upstream(fn(&UpstreamOutline) -> Option<ShownValue>),
+    /// The key belongs to a route.
+    Route(fn(&RouteOutline) -> Option<ShownValue>),
+}
+
+/// The shape of a key's value.
+#[derive(Debug, Clone, Copy)]
+pub enum ValueShape {
+    /// A text.
+    Text,
+    /// A text or a list of them.
+    Texts,
+    /// The path of a file.
+    File,
+    /// The path of a folder, or this word.
+    FolderOr(&'static str),
+    /// The path of a file, or a list of them.
+    Files,
+    /// Members of a group: texts that may be keys of clients.
+    Members,
+    /// A word for the form of error bodies, or `file:` and the path of a template.
+    ErrorBody,
+    /// The address of a store, which may have a password.
+    StoreUrl,
+    /// A path or an address that a redirect leads to.
+    Destination,
+    /// A file, a table of a file and the id of its keys, or a list of them.
+    KeyFiles(&'static Table),
+    /// An address to listen on, which may be the path of a socket.
+    ListenAddress,
+    /// An address to listen on, such a table, or a list of them.
+    Listeners(&'static Table),
+    /// The place of a server, such a table, or a list of them.
+    Servers(&'static Table),
+    /// A file of authorities, a list of files, or such a table.
+    Authorities(&'static Table),
+    /// `true`, a name, a list of names, or such a table.
+    ListenerTls(&'static Table),
+    /// Yes or no, a text, or a list of texts.
+    FlagOrTexts,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// One of these words, or a list of them.
+    Choices(&'static [&'static str]),
+    /// A whole number in this range.
+    Whole {
+        /// The smallest number.
+        least: u32,
+        /// The largest number.
+        most: u32,
+    },
+    /// One of these numbers.
+    Numbers(&'static [u32]),
+    /// A number with a unit of time.
+    Duration,
+    /// The same, or `false`.
+    DurationOrOff,
+    /// A number of bytes in a second, or 0.
+    ByteRate,
+    /// N/TIME, or a list of rates, each of which may be such a table.
+    Rate(&'static Table),
+    /// Yes or no.
+    Flag,
+    /// A whole number from 1, or one of these tables.
+    Cost(&'static [&'static Table]),
+    /// `auto`, `off`, or a number of permits.
+    Lease,
+    /// Names of groups, each with such a table.
+    Tiers(&'static Table),
+    /// A text, or the place of a secret.
+    Secret,
+    /// The name of a user, which is shown, or its place.
+    UserName,
+    /// Names, each with a text or `true`.
+    Conditions,
+    /// Names of fields, each with a text.
+    Lines,
+    /// Files to take in, and the grants to them.
+    Include(&'static Table),
+    /// A table with keys of its own.
+    Inner(&'static Table),
+    /// A text, or such a table.
+    TextOrInner(&'static Table),
+    /// `false`, or such a table.
+    OffOrInner(&'static Table),
+}
+
+impl Table {
+    /// A table without keys, to be filled in by a declaration.
+    pub(in crate::config) const NONE: Self = Self {
+        name: "",
+        named: false,
+        main_only: false,
+        noun: "",
+        about: "",
+        keys: &[],
+        later: &[],
+        takes: None,
+        empty: None,
+    };
+
+    /// May its tables stand in an included file?
+    #[must_use]
+    pub fn is_included(&self) -> bool {
+        self.named && !self.main_only
+    }
+
+    /// The key called `name`.
+    #[must_use]
+    pub fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+
+    /// `[server]` or `[limits.NAME]`.
+    #[must_use]
+    pub fn title(&self, name: &str) -> String {
+        if self.named {
+            format!("[{}.{name}]", self.name)
+        } else {
+            format!("[{}]", self.name)
+        }
+    }
+}
+
+impl Key {
+    /// The shape of the key's value.
+    #[must_use]
+    pub fn shape(&self) -> ValueShape {
+        (self.shape)()
+    }
+
+    /// Must the key be written?
+    #[must_use]
+    pub fn is_required(&self) -> bool {
+        matches!(self.default, Default::Required)
+    }
+
+    /// Does a reload take the key over? Otherwise the key needs a restart.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        !matches!(self.compare, Compare::Restart(_) | Compare::StoreAddress)
+    }
+}
+
+impl ValueShape {
+    /// Does the shape take this number?
+    #[must_use]
+    pub fn holds(self, number: u64) -> bool {
+        let (least, most) = match self {
+            Self::Whole { least, most } => (least, most),
+            Self::Cost(_) => (1, u32::MAX),
+            _ => return false,
+        };
+        (u64::from(least)..=u64::from(most)).contains(&number)
+    }
+
+    /// Does the shape take a whole number that is no part of a text?
+    #[must_use]
+    pub fn takes_numbers(self) -> bool {
+        matches!(
+            self,
+            Self::Whole { .. } | Self::Numbers(_) | Self::Cost(_) | Self::Lease
+        )
+    }
+
+    /// Does the shape take `true` or `false`, and not as the text that it may be?
+    #[must_use]
+    pub fn takes_flags(self) -> bool {
+        matches!(
+            self,
+            Self::Flag
+                | Self::FlagOrTexts
+                | Self::ListenerTls(_)
+                | Self::OffOrInner(_)
+                | Self::DurationOrOff
+        )
+    }
+
+    /// The tables that stand in values of this shape.
+    #[must_use]
+    pub fn tables(self) -> Vec<&'static Table> {
+        match self {
+            Self::Inner(table)
+            | Self::TextOrInner(table)
+            | Self::OffOrInner(table)
+            | Self::Tiers(table)
+            | Self::Rate(table)
+            | Self::KeyFiles(table)
+            | Self::Listeners(table)
+            | Self::Servers(table)
+            | Self::Authorities(table)
+            | Self::ListenerTls(table)
+            | Self::Include(table) => vec![table],
+            Self::Cost(tables) => tables.to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The shape in a sentence: "takes ...".
+    #[must_use]
+    pub fn describe(self) -> String {
+        match self {
+            Self::Text | Self::ListenAddress | Self::File | Self::FolderOr(_) | Self::ErrorBody | Self::StoreUrl | Self::Destination => {
+                "a text".into()
+            }
+            Self::Texts | Self::Files | Self::Members => "a text or a list of texts".into(),
+            Self::KeyFiles(_) => {
+                "a file, `{ file = \"2026.pem\", kid = \"2026\" }`, or a list of them".into()
+            }
+            Self::Listeners(_) => {
+                "an address, a table as `{ address = \":8080\" }`, or a list of them".into()
+            }
+            Self::Authorities(table) | Self::TextOrInner(table) | Self::OffOrInner(table) => {
+                table.takes.unwrap_or_default().into()
+            }
+            Self::Servers(_) => {
+                "a text, a table as `{ url = \"http://10.1.0.5:3000\", weight = 2 }`, or a list of them".into()
+            }
+            Self::ListenerTls(_) => {
+                "`true`, the name of an identity, a list of names, or `{ cert = \"api.pem\", key = \"api.key\" }`".into()
+            }
+            Self::FlagOrTexts => "`true`, a text or a list of texts".into(),
+            Self::Choice(words) => one_of(words),
+            Self::Choices(words) => format!("a list of {}", all_of(words)),
+            Self::Whole { least, most: u32::MAX } => format!("a whole number from {least}"),
+            Self::Whole { least, most } => format!("a whole number from {least} to {most}"),
+            Self::Numbers(numbers) => one_of(numbers),
+            Self::Duration => "a time with its unit, as `\"250ms\"` or `\"1m30s\"`".into(),
+            Self::DurationOrOff => "a time with its unit, as `\"250ms\"` or `\"1m30s\"`, or `false`".into(),
+            Self::ByteRate => "bytes in a second, as `\"256B/s\"` or `\"4KiB/s\"`, or 0".into(),
+            Self::Rate(_) => "a rate, as `\"100/min\"`, or a list of rates".into(),
+            Self::Flag => "`true` or `false`".into(),
+            Self::Cost(_) => "a whole number from 1, `{ header = \"x-cost\", max = 50 }`, `{ response_header = \"x-units\" }` or `{ response_json = \"usage.total_tokens\" }`".into(),
+            Self::Lease => "`auto`, `off`, or how many permits, from 2 to 1000000".into(),
+            Self::Tiers(_) => {
+                "a table of groups, each with other numbers, as `{ gold = { rate = \"1000/min\" } }`".into()
+            }
+            Self::Lines => {
+                "a table of names, each with a text, as `{ x-source = \"tollgate\" }`".into()
+            }
+            Self::Conditions => {
+                "a table of names, each with its value or `true`, as `{ x-version = \"2\" }`".into()
+            }
+            Self::Inner(Table { takes: Some(takes), .. }) => (*takes).into(),
+            Self::Inner(table) => {
+                let names: Vec<&str> = table.keys.iter().map(|key| key.name).collect();
+                format!("a table of {}", all_of(&names))
+            }
+            Self::Include(_) => {
+                "a text, a table of `files` and what they may do, or a list of these".into()
+            }
+            Self::Secret | Self::UserName => {
+                "a text, `{ file = \"...\" }` or `{ env = \"...\" }`".into()
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Types whose values are words of the file.
+
+/// A type whose values are words of the file.
+pub(in crate::config) trait Words: Copy + PartialEq + 'static {
+    /// The words of the type.
+    const WORDS: &'static [&'static str];
+    /// The value of each word.
+    const VALUES: &'static [Self];
+    /// Words that are known, but not available in this version.
+    const LATER: &'static [&'static str] = &[];
+
+    /// The value that `word` stands for.
+    fn of(word: &str) -> Option<Self> {
+        let at = Self::WORDS.iter().position(|one| *one == word)?;
+        Self::VALUES.get(at).copied()
+    }
+
+    /// The word of the value, as the file writes it.
+    fn word(self) -> &'static str {
+        let at = Self::VALUES.iter().position(|one| *one == self);
+        at.map_or("", |at| Self::WORDS[at])
+    }
+}
+
+/// The words of a type.
+macro_rules! words {
+    ($type:ident: $($value:ident $word:literal),+ $(; later $($later:literal),+)?) => {
+        impl $crate::config::document::keys::words::Words for $type {
+            const WORDS: &'static [&'static str] = &[$($word),+];
+            const VALUES: &'static [Self] = &[$(Self::$value),+];
+            $(const LATER: &'static [&'static str] = &[$($later),+];)?
+        }
+    };
+}
+
+pub(in crate::config::document) use words;

@@ -1,0 +1,199 @@
+//! `cost` of a limit and of its tiers.
+
+use crate::config::document::Setting;
+use crate::config::document::keys::fields::Fields;
+use crate::config::document::keys::form::{
+    Form, count, custom, inner_table, number, text, whole, word,
+};
+use crate::config::document::keys::table::table;
+use crate::config::document::keys::words::words;
+
+use crate::config::document::keys::vocabulary::{Table, ValueShape};
+use crate::config::input::source::{At, Span};
+use crate::config::report::diagnostic::{Code, Details as _};
+use crate::config::report::suggest::nearest;
+use crate::config::value::{field, json_member, odd_name, quoted};
+use crate::key::{MeterPlace as CostPlace, OnLeave};
+use http::HeaderName;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+table! {
+    /// A cost that a field of the request gives.
+    RequestCost = LIMIT_COST, "limits", "a cost";
+
+    /// The field that gives the cost.
+    header: HeaderName = text(field), Required, "\"x-cost\"";
+
+    /// The cost of a request without the field.
+    default: u32 = count(), Value("1"), "1";
+
+    /// The most that a request costs.
+    max: u32 = count(), Required, "50";
+
+    /// The least that a request costs; 0 lets requests ask without taking.
+    min: u32 = number(0, 1), Value("1"), "0";
+}
+
+table! {
+    /// A cost that the response gives.
+    ResponseCost = LIMIT_COST_LATER, "limits", "a cost that the response says";
+
+    /// The field of the response that gives the cost.
+    response_header: CostPlace = text(|text| field(text).map(CostPlace::Header)), Unless(&["response_json"]), "\"x-units\"";
+
+    /// The member of the JSON body that gives the cost.
+    response_json: CostPlace = custom(ValueShape::Text, member), Words("none"), "\"usage.total_tokens\"";
+
+    /// The charge before the response. The charge stays where the response gives no number.
+    estimate: u32 = count(), Value("1"), "100";
+
+    /// The most that a request costs.
+    max: u32 = count(), Words("whatever the response says"), "5000";
+
+    /// The cost of a request whose client leaves after the body began and before the number came. The cost is `max`
+    /// (all that the limit holds, without a `max`), or the estimate.
+    on_leave: OnLeave = word(), Value("\"max\""), "\"estimate\"";
+}
+
+words! { OnLeave: Max "max", Estimate "estimate" }
+
+/// The cost of a request.
+#[derive(Debug, Clone)]
+pub(in crate::config) enum CostSource {
+    Fixed(u32),
+    /// A number in a field of the request.
+    Request(RequestCost),
+    /// A number in the response.
+    Response(ResponseCost),
+}
+
+/// A number, or where a request or a response has it.
+pub(super) fn cost_form() -> impl Form<CostSource> {
+    static TABLES: [&Table; 2] = [&LIMIT_COST, &LIMIT_COST_LATER];
+    custom(ValueShape::Cost(&TABLES), cost)
+}
+
+fn cost(key: &'static str, fields: &mut Fields<'_>) -> Setting<CostSource> {
+    let value = fields.value(key);
+    let Some(DeValue::Table(table)) = value.map(Spanned::get_ref) else {
+        return count().read(key, fields).map(CostSource::Fixed);
+    };
+    match Saying::of(table).filter(|_| names_a_place(table)) {
+        Some(Saying::Response) => {
+            let cost = inner_table(in_one_place).read(key, fields);
+            cost.map(CostSource::Response)
+        }
+        Some(Saying::Request) => {
+            let cost = inner_table(whole).read(key, fields);
+            cost.map(CostSource::Request)
+        }
+        None => {
+            let place = value.map(Spanned::span).unwrap_or_default();
+            nowhere(key, table, &place, fields);
+            Setting::Invalid
+        }
+    }
+}
+
+/// Does a key of the table, perhaps a misspelt one, say where the cost stands?
+fn names_a_place(table: &DeTable<'_>) -> bool {
+    let places = ["header", "response_header", "response_json"];
+    let mut keys = table.keys();
+    keys.any(|key| {
+        let all = Saying::keys();
+        nearest(key.get_ref(), all).is_some_and(|key| places.contains(&key))
+    })
+}
+
+/// The message that says a cost.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Saying {
+    Request,
+    Response,
+}
+
+impl Saying {
+    const REQUEST: [&str; 3] = ["header", "default", "min"];
+    const RESPONSE: [&str; 4] = ["response_header", "response_json", "estimate", "on_leave"];
+
+    /// The keys of all costs.
+    fn keys() -> impl Iterator<Item = &'static str> {
+        let all = Self::RESPONSE.into_iter().chain(Self::REQUEST);
+        all.chain(["max"])
+    }
+
+    /// The message that a table is about, by the keys that only one of them has, also misspelt ones.
+    fn of(table: &DeTable<'_>) -> Option<Self> {
+        let meant = table.keys();
+        let meant = meant.filter_map(|key| nearest(key.get_ref(), Self::keys()));
+        let meant: Vec<&str> = meant.collect();
+        if meant.iter().any(|key| Self::RESPONSE.contains(key)) {
+            Some(Self::Response)
+        } else if meant.iter().any(|key| Self::REQUEST.contains(key)) {
+            Some(Self::Request)
+        } else {
+            None
+        }
+    }
+}
+
+/// Notes a table that does not say where a cost stands.
+fn nowhere(key: &str, table: &DeTable<'_>, place: &Span, fields: &mut Fields<'_>) {
+    const HELP: &str = "a cost is a number, or has one of `header`, `response_header` and `response_json`: `cost = { header = \"x-cost\", max = 50 }`, `cost = { response_header = \"x-units\" }`";
+    let title = format!("{}.{key}]", fields.title().trim_end_matches(']'));
+    let is_known = |key: &str| Saying::keys().any(|known| known == key);
+    let unknown: Vec<_> = table
+        .keys()
+        .filter(|key| !is_known(key.get_ref()))
+        .collect();
+    for key in &unknown {
+        let message = format!("unknown key {} in `{title}`", quoted(key.get_ref()));
+        fields
+            .error(Code::UnknownKey, message)
+            .at(&key.span(), "not a setting of a cost")
+            .help(HELP);
+    }
+    if unknown.is_empty() {
+        let message = format!("`{title}` does not say where the cost stands");
+        fields
+            .error(Code::MissingKey, message)
+            .at(place, "")
+            .help(HELP);
+    }
+}
+
+/// A member of the JSON body. A name that is hardly one is a warning, since a body may have it.
+fn member(key: &'static str, fields: &mut Fields<'_>) -> Setting<CostPlace> {
+    let names = fields.text(key, json_member);
+    if let Some(At { value, span }) = names.at()
+        && let Some((name, label)) = odd_name(value)
+    {
+        let message = format!("`{key}` looks for a member called {}", quoted(name));
+        let help = "name one member of nested objects, as `\"usage.total_tokens\"`";
+        let warning = fields.warning(Code::BadJsonMember, message);
+        warning.at(span, label).help(help);
+    }
+    names.map(CostPlace::Json)
+}
+
+fn in_one_place(read: ResponseCost, fields: &mut Fields<'_>) -> Option<ResponseCost> {
+    if let (Some(header), Some(json)) = (read.response_header.at(), read.response_json.at()) {
+        let message = format!("`{}` reads the cost from two places", fields.title());
+        fields
+            .error(Code::Conflict, message)
+            .at(&json.span, "from the body")
+            .and(&header.span, "and from a field")
+            .help("leave one of them out");
+        return None;
+    }
+    read.place()?;
+    whole(read, fields)
+}
+
+impl ResponseCost {
+    /// The place of the cost in the response.
+    pub(in crate::config) fn place(&self) -> Option<&CostPlace> {
+        self.response_header.get().or(self.response_json.get())
+    }
+}

@@ -1,0 +1,69 @@
+//! `rate` of a limit, of its tiers and of its candidate.
+
+use crate::config::document::keys::fields::Fields;
+use crate::config::document::keys::form::{Form, count, custom, text};
+use crate::config::document::keys::table::{Section as _, table};
+use crate::config::document::keys::vocabulary::{Emptiness, ValueShape};
+use crate::config::document::{Items, List, Setting};
+use crate::config::input::source::At;
+use crate::config::value::{Quota, rate};
+use toml::Spanned;
+use toml::de::DeValue;
+
+table! {
+    /// A rate in a list.
+    RateTable = LIMIT_RATE, "limits", "a rate in a list";
+
+    /// The requests that are allowed in a time.
+    rate: Quota = text(rate), Required, "\"100/min\"";
+
+    /// The number of requests that may arrive at once.
+    burst: u32 = count(), Words("N of the rate; 1 for `leaky-bucket`"), "20";
+}
+
+/// One of a limit's rates.
+#[derive(Debug, Clone)]
+pub(in crate::config) struct RateEntry {
+    pub(in crate::config) quota: At<Quota>,
+    /// The burst of this rate alone, in a list.
+    pub(in crate::config) burst: Setting<u32>,
+}
+
+/// One rate, or a list of rates of which each may have a burst of its own.
+pub(super) fn rate_form() -> impl Form<Items<RateEntry>> {
+    custom(ValueShape::Rate(&LIMIT_RATE), rates)
+}
+
+/// The report on an empty list.
+const NO_RATE: Emptiness = Emptiness {
+    message: "names no rate",
+    label: "at least one",
+    help: "write one as `rate = \"100/min\"`",
+};
+
+fn rates(key: &'static str, fields: &mut Fields<'_>) -> List<RateEntry> {
+    let is_list = matches!(
+        fields.value(key).map(Spanned::get_ref),
+        Some(DeValue::Array(_))
+    );
+    let rates = fields.items(key, |fields, item| match item.get_ref() {
+        DeValue::String(text) => {
+            let quota = fields.take(rate(text), &item.span())?;
+            Some(RateEntry {
+                quota: At::new(quota, item.span()),
+                burst: Setting::Absent,
+            })
+        }
+        DeValue::Table(table) if is_list => {
+            let name = At::new(key.to_owned(), item.span());
+            let read = fields.inner(&LIMIT_RATE, key, name, table, RateTable::read);
+            let quota = read.rate.at().filter(|_| !read.burst.is_bad())?.clone();
+            let burst = read.burst;
+            Some(RateEntry { quota, burst })
+        }
+        _ => fields.wrong_type(key, item),
+    });
+    // A limit without one of its rates would be another limit.
+    let rates = fields.filled(key, rates, &NO_RATE);
+    rates.and_then(|rates, _| Some(rates))
+}

@@ -1,0 +1,313 @@
+//! `[routes.NAME]`.
+
+mod comparison;
+mod header_changes;
+mod static_reply;
+
+use crate::config::document::keys::fields::{Fields, Zero};
+use crate::config::document::keys::form::{
+    any, custom, empty_list, filled_texts, inner_table, text, texts, time, time_or_off, whole, word,
+};
+use crate::config::document::keys::table::{Section as _, table};
+use crate::config::document::keys::vocabulary::{Emptiness, ValueShape};
+use crate::config::document::keys::words::{Words as _, words};
+use crate::config::document::tables::route::header_changes::changes;
+use crate::config::document::tables::route::static_reply::{Redirect, Respond, respond};
+use crate::config::document::{Items, List};
+use crate::config::input::source::{At, Span};
+use crate::config::presentation::outline::{show, show_list, show_time};
+use crate::config::report::diagnostic::{Code, Details as _};
+use crate::config::value::{
+    Direction, ValueError, condition_field, condition_parameter, condition_value, host,
+    identity_field, identity_value, method, new_path, prefix, route_path,
+};
+use crate::key::IdentityField;
+use crate::route::{Condition, HostPattern, PathPattern};
+use crate::snapshot::AnswerTimeout;
+use crate::snapshot::changes::Changes;
+use comparison::{
+    conditions, header_changes, identity_fields, show_option, shown_redirect, shown_respond,
+    shown_timeout,
+};
+use http::{HeaderName, Method};
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::Duration;
+use toml::de::DeValue;
+
+table! {
+    /// A rule that recognises requests and leads them to an upstream or an answer. The most specific route wins, never
+    /// the first. An exact host goes before a wildcard, and a wildcard before any host. Then segment by segment a
+    /// literal goes before a parameter, and a parameter before a rest. Then a route with methods goes before one for
+    /// any method, and more conditions (`headers`, `query`, `scheme`, `groups`) before fewer. Where a condition fails, the next
+    /// route is tried.
+    Route { name, place } = ROUTES, "routes", "a route", named true, later &["retry"];
+
+    /// Hosts of the route's requests: `api.example.com`, or `*.example.com` for all hosts below it.
+    host: Items<HostPattern> = filled_texts(host, empty_list("leave it out for any host")), Words("any host"), "\"api.example.com\"",
+        Route(|route| show(comparison::any(&route.rule.hosts)));
+
+    /// Paths of the route's requests: `{name}` is one segment, `{*rest}` is all segments that follow, none included.
+    path: PathPattern = text(route_path), Value("\"/{*rest}\""), "\"/v1/orders/{id}\"",
+        Route(|route| show(route.rule.path.told()));
+
+    /// Whether `/Admin` is another path than `/admin`. Choose `insensitive` where the upstream takes one for the other;
+    /// otherwise requests in another case meet a more general route with its limits alone. Only ASCII letters of fixed
+    /// segments are compared so. Parameters are not: limits by `path:NAME` count them byte for byte. A route for the
+    /// very spelling goes before.
+    path_case: PathCase = word(), Value("\"sensitive\""), "\"insensitive\"";
+
+    /// Methods of the route's requests. `GET` stands for `HEAD` too.
+    methods: Items<Method> = filled_texts(method, empty_list("leave it out for any method")), Words("any method"), "[\"GET\", \"POST\"]",
+        Route(|route| show_list(&route.rule.methods));
+
+    /// Fields that the route's requests have, with this value or with any (`true`). Several lines of a field are one
+    /// value, joined by `, `.
+    headers: Items<Condition> = custom(ValueShape::Conditions, headers), Words("any"), "{ x-version = \"2\" }",
+        Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Field(..))));
+
+    /// Parameters in the query of the route's requests, with this value or with any (`true`). Names and values are
+    /// compared decoded. A parameter that comes several times is one value, joined by `, `.
+    query: Items<Condition> = custom(ValueShape::Conditions, query), Words("any"), "{ v = \"2\" }",
+        Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Query(..))));
+
+    /// The scheme in which the route's requests came to the first proxy. A request is `https` where a peer of `trust`
+    /// states it: in the last word of `X-Forwarded-Proto`, in `Forwarded` where the peer writes that field, else by the
+    /// `:scheme` of an HTTP/2 request. Every other request is `http`. Over HTTP/1.1 a target of `https` is answered
+    /// 400.
+    scheme: Items<Condition> = custom(ValueShape::Choice(Scheme::WORDS), scheme), Words("either"), "\"https\"",
+        Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Https(_))));
+
+    /// Groups of which the route's requests come from a member, of one of them at least. Whoever is in none of them, or
+    /// has a token that is not believed, is taken by the next route. The groups count as one condition, like a field.
+    groups: Items<String> = filled_texts(any, empty_list("leave it out for any client")), Words("any client"), "[\"gold\", \"staff\"]",
+        Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Groups(_))));
+
+    /// Whether clients must show a certificate. `required`: a request is answered 403 unless its handshake showed a
+    /// certificate that is believed, whatever its host is and whichever identity was met; identities with
+    /// `client = { .., verify = "optional" }` do. `none`: clients without one are meant, and `check` is silent where the
+    /// route is reached past an identity that demands certificates.
+    client_cert: ClientCert = word(), Words("what the identity of the request's host asks"), "\"required\"",
+        Route(|route| show(route.client_cert.unwrap_or("what the identity asks")));
+
+    /// The beginning of the route's paths that the upstream does not see: `/api/orders` is forwarded as `/orders`. The
+    /// query stays. Limits and the log see the path as it came.
+    strip_prefix: PathPattern = text(prefix), Words("nothing"), "\"/api\"",
+        Route(|route| show_option(route.strip_prefix.as_deref()));
+
+    /// The path to forward instead, with the parameters of `path`, each as a whole segment. The query stays. A route
+    /// has `rewrite` or `strip_prefix`, not both.
+    rewrite: String = text(new_path), Words("the path that was matched"), "\"/v2/{*rest}\"",
+        Route(|route| show_option(route.rewrite.as_deref()));
+
+    /// Changes to a request's fields, after limits have read them. First `remove` takes lines away, then `set` leaves
+    /// one line, then `add` appends a line. Fields that frame the message, belong to one connection, or that Tollgate
+    /// writes itself cannot be changed.
+    request_headers: Changes = inner_table(|read, fields| changes(read, Direction::Request, fields)), Words("none"), "{ set = { x-source = \"tollgate\" } }",
+        Route(|route| header_changes(route.request_headers.as_ref()));
+
+    /// Fields that tell servers who the client is, with templates of what is verified: `{jwt:CLAIM}` of a token that is
+    /// believed, `{tls:subject}` and `{tls:fingerprint}` of the client's certificate, `{tier}`, the group whose tier
+    /// holds for the request, and `{group}`, the first group of this file that the client is in. Groups count here that
+    /// go by a token, a certificate, a cookie, or a secret field or parameter. What clients send in such fields is
+    /// removed. A field whose value is not known is not sent. In a value, bytes that are not visible ASCII are written
+    /// `%XX`, and so are `%`, `,`, and all but letters and digits that the template's own text has. Between two values
+    /// stands something else than letters and digits.
+    forward_identity: Items<IdentityField> = custom(ValueShape::Lines, identity), Words("none"), "{ x-consumer = \"{jwt:sub}\", x-plan = \"{tier}\" }",
+        Route(|route| identity_fields(route.identity.as_deref()));
+
+    /// Changes to a response's fields on the way to the client. An error of Tollgate's own, such as a refusal, gets
+    /// only fields that it does not have: none of its fields is replaced or removed.
+    response_headers: Changes = inner_table(|read, fields| changes(read, Direction::Response, fields)), Words("none"), "{ remove = [\"server\"] }",
+        Route(|route| header_changes(route.response_headers.as_ref()));
+
+    /// Name of the upstream that the route's requests go to.
+    upstream: String = text(any), Unless(&["redirect", "respond"]), "\"orders\"",
+        Route(|route| show_option(route.upstream.as_deref()));
+
+    /// Leads the route's requests elsewhere, in place of an upstream. `to` is a path, or a whole address from
+    /// `https://` on, with the parameters of `path`; the query goes along. `status` is 301, 302, 303, 307 or 308 (the
+    /// default). Limits hold before the redirect.
+    redirect: Redirect = inner_table(whole), Words("none"), "{ to = \"/new/{*rest}\" }",
+        Route(|route| shown_redirect(route.own.as_ref()));
+
+    /// Answers the route's requests, in place of an upstream. The default `status` is 200, the default `body` is empty,
+    /// and the default `content_type` of a body is `text/plain; charset=utf-8`. Limits hold before the answer.
+    respond: Respond = inner_table(respond), Words("none"), "{ status = 410 }",
+        Route(|route| shown_respond(route.own.as_ref()));
+
+    /// Names of the limits of the route's requests, beside those of `[defaults]`. `"!NAME"` drops a limit of
+    /// `[defaults]`. All limits admit a request, or none is charged.
+    limits: Items<String> = texts(any), Words("none"), "[\"per-key\", \"smooth\"]",
+        Route(|route| show_list(&route.limits));
+
+    /// The longest time that a server may owe the head of its response. It counts from the last byte of the request's body,
+    /// or from forwarding, after any hold, where there is none. Before that it counts only while bytes of the body are at
+    /// hand that the server does not take: a slow client is bounded by `idle` and `min_rate`. Once bytes have waited for a server
+    /// it has half of the time more to take some, and as much as the time more to answer, 1 s at most: its system takes and
+    /// tells in steps. All attempts share it. Beyond it the answer is 504. `false` leaves `idle` alone. A call of gRPC has its
+    /// `grpc-timeout`, and no more than a `timeout` that is written; with neither, `idle`.
+    timeout: Option<Duration> = time_or_off(), Words("30 s, but for calls of gRPC"), "\"5s\"", Route(|route| shown_timeout(route.timeout));
+
+    /// The longest silence of the route's bodies, in either direction, and of its WebSockets, in place of that of
+    /// `[server]`. `min_rate` then holds over this time. Write a longer one for streams that are silent for long.
+    idle: Duration = time(Zero::Refused), Words("that of `[server]`"), "\"10min\"",
+        Route(|route| route.idle.map_or_else(|| show("the server's"), show_time));
+}
+
+/// The time that a server may owe where none is written.
+const OWED: Duration = Duration::from_secs(30);
+
+/// Are two spellings of a path that differ in case two paths?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) enum PathCase {
+    Sensitive,
+    Insensitive,
+}
+
+/// The scheme in which requests came to the first proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) enum Scheme {
+    Http,
+    Https,
+}
+
+/// Must clients of a route show a certificate?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) enum ClientCert {
+    Required,
+    None,
+}
+
+words! { ClientCert: Required "required", None "none" }
+words! { PathCase: Sensitive "sensitive", Insensitive "insensitive" }
+words! { Scheme: Http "http", Https "https" }
+
+pub(in crate::config::document) fn read(mut fields: Fields<'_>) -> Route {
+    let mut route = Route::read(&mut fields);
+    if route.path_case.get() == Some(&PathCase::Insensitive) {
+        route.path = route.path.map(PathPattern::in_any_case);
+    }
+    route
+}
+
+impl Route {
+    /// The longest time that its servers may owe.
+    pub(in crate::config) fn answer_timeout(&self) -> AnswerTimeout {
+        match self.timeout.get() {
+            None => AnswerTimeout::Unwritten(OWED),
+            Some(None) => AnswerTimeout::Idle,
+            Some(Some(time)) => AnswerTimeout::Written(*time),
+        }
+    }
+
+    /// The route's conditions on fields, the query and the scheme.
+    pub(in crate::config) fn conditions(&self) -> impl Iterator<Item = &At<Condition>> {
+        let all = [&self.headers, &self.query, &self.scheme];
+        all.into_iter().flat_map(|list| list.entries())
+    }
+}
+
+fn headers(key: &'static str, fields: &mut Fields<'_>) -> List<Condition> {
+    let (name, value) = (condition_field, condition_value);
+    conditions_of(key, name, value, Condition::Field, fields)
+}
+
+fn query(key: &'static str, fields: &mut Fields<'_>) -> List<Condition> {
+    let text = condition_parameter;
+    conditions_of(key, text, text, Condition::Query, fields)
+}
+
+/// Names of fields, each with the template of its value.
+fn identity(key: &'static str, fields: &mut Fields<'_>) -> List<IdentityField> {
+    let mut seen: HashMap<HeaderName, Span> = HashMap::new();
+    let entries = fields.named(key, |fields, At { value: name, span }, value| {
+        let name = fields.take(identity_field(&name), &span)?;
+        if let Some(first) = seen.get(&name) {
+            fields
+                .wrong(key, Code::Duplicate, "has a name twice")
+                .at(&span, "the same name, whatever the case")
+                .and(first, "the first time");
+            return None;
+        }
+        seen.insert(name.clone(), span.clone());
+        let DeValue::String(text) = value.get_ref() else {
+            let title = fields.title();
+            let message = format!("a field under `{key}` in `{title}` takes a text");
+            fields.error(Code::WrongType, message).at(&value.span(), "");
+            return None;
+        };
+        let pieces = fields.take(identity_value(text), &value.span())?;
+        Some(At::new(IdentityField::new(name, pieces), span))
+    });
+    fields.filled(key, entries, &NO_IDENTITY)
+}
+
+/// The report on a table without fields.
+const NO_IDENTITY: Emptiness = Emptiness {
+    message: "tells nothing of clients",
+    label: "at least one field",
+    help: "leave it out where servers need not know their clients",
+};
+
+fn scheme(key: &'static str, fields: &mut Fields<'_>) -> List<Condition> {
+    let scheme = fields.choice::<Scheme>(key);
+    scheme.and_then(|scheme, span| {
+        let condition = Condition::Https(scheme == Scheme::Https);
+        Some(vec![At::new(condition, span.clone())])
+    })
+}
+
+/// The report on a table without conditions.
+const NO_CONDITION: Emptiness = Emptiness {
+    message: "asks for nothing",
+    label: "at least one name",
+    help: "leave it out where nothing is asked",
+};
+
+/// Names, each with a value, or with `true` for any value.
+fn conditions_of<N: Eq + Hash + Clone, V>(
+    key: &'static str,
+    read_name: impl Fn(&str) -> Result<N, ValueError>,
+    read_value: impl Fn(&str) -> Result<V, ValueError>,
+    make: impl Fn(N, Option<V>) -> Condition,
+    fields: &mut Fields<'_>,
+) -> List<Condition> {
+    let mut seen: HashMap<N, Span> = HashMap::new();
+    let conditions = fields.named(key, |fields, At { value: name, span }, value| {
+        let name = fields.take(read_name(&name), &span)?;
+        if let Some(first) = seen.get(&name) {
+            fields
+                .wrong(key, Code::Duplicate, "has a name twice")
+                .at(&span, "the same name, whatever the case")
+                .and(first, "the first time");
+            return None;
+        }
+        seen.insert(name.clone(), span.clone());
+        let wanted = match value.get_ref() {
+            DeValue::Boolean(true) => None,
+            DeValue::String(text) => Some(fields.take(read_value(text), &value.span())?),
+            other => {
+                let is_false = matches!(other, DeValue::Boolean(false));
+                neither(key, is_false, &value.span(), fields);
+                return None;
+            }
+        };
+        Some(At::new(make(name, wanted), span))
+    });
+    fields.filled(key, conditions, &NO_CONDITION)
+}
+
+/// Notes a value that is neither a text nor `true`.
+fn neither(key: &str, is_false: bool, span: &Span, fields: &mut Fields<'_>) {
+    let title = fields.title();
+    let message = format!("a name under `{key}` in `{title}` takes a text, or `true`");
+    fields
+        .error(Code::WrongType, message)
+        .at(span, "")
+        .help(if is_false {
+            "to take requests without it, leave it out: a route with more conditions is tried first"
+        } else {
+            "write the value in quotes, or `true` for any"
+        });
+}

@@ -1,0 +1,222 @@
+//! `[server]`, `[log]`, `[admin]`, `[response]` and `[defaults]`.
+
+use super::listen::{ListenEntry, listeners};
+use crate::client::Nat64;
+use crate::config::document::Items;
+use crate::config::document::keys::fields::Zero;
+use crate::config::document::keys::form::{
+    any, bytes_in_a_second, count, number, text, text_as, texts, time, time_within, word,
+};
+use crate::config::document::keys::table::table;
+use crate::config::document::keys::vocabulary::ValueShape;
+use crate::config::document::keys::words::{Words as _, words};
+use crate::config::presentation::outline::{ShownValue, show, show_list, show_time, time_text};
+use crate::config::value::{
+    ErrorText, admin_address, error_text, error_word, file_mode, network, percent, translator,
+};
+use crate::key::client_ip::Field;
+use crate::listen::keep_alive::KeepAlive;
+use crate::listen::listener::{ListenAddress, SOCKET_MODE};
+use crate::snapshot::FieldStyle;
+use crate::snapshot::errors::ErrorBody;
+use crate::telemetry::{AccessFormat, Level};
+use ipnet::{IpNet, Ipv6Net};
+use std::time::Duration;
+
+table! {
+    /// The addresses that requests come in on, and the deadlines and bounds of their connections.
+    ServerTable = SERVER, "server", "the server";
+
+    /// Addresses to listen on, for HTTP/1.1 and HTTP/2 alike. `:port` is every address, of IPv4 and of IPv6; port 0 is any
+    /// free port. `:port` is every address of IPv4 alone where the system has no IPv6, or where an address of IPv6 with
+    /// the same port stands beside it; `0.0.0.0:port` always is. `[::]:port` is every address too, and those of IPv6 alone
+    /// where `:port` stands beside it. `unix:/path` is the file of
+    /// a Unix socket, from the file's folder where it has no slash in front; `systemd:NAME` are the sockets that systemd
+    /// opens under this `FileDescriptorName`. A table says more of a listener; `{ address = ":8080" }` is the same as
+    /// `":8080"`.
+    listen: Items<ListenEntry> = listeners(), Value("\":8080\""), "[\"127.0.0.1:8080\", \"[::1]:8080\"]",
+        Restart(|boot| show_list(&boot.listen.listeners));
+
+    /// Networks of the proxies in front of Tollgate. Their `Forwarded` and `X-Forwarded-For` are believed, and walked
+    /// from the right.
+    trust: Items<IpNet> = texts(network), Words("no peer"), "[\"10.0.0.0/8\"]", Gateway(|file| show_list(&file.trust));
+
+    /// The field in which the proxies of `trust` name the client. The other field is not read then; with `forwarded` no
+    /// `X-Forwarded-*` is read either. Without `trust_field` both fields are read, and where they name different
+    /// clients `X-Forwarded-For` is believed. `X-Forwarded-Proto` and `X-Forwarded-Host` then also replace the scheme
+    /// and host of `Forwarded`. Behind a proxy that writes `Forwarded` alone and lets `X-Forwarded-For` pass,
+    /// `trust_field` must be set.
+    trust_field: Field = word(), Words("either"), "\"forwarded\"",
+        Gateway(|file| show(file.trust_field.map_or("either", Field::name)));
+
+    /// Networks of translators between IPv6 and IPv4 (NAT64), each a /96, beside `64:ff9b::/96`. An address in them
+    /// counts as the IPv4 address inside, everywhere an address is read. Private and other special addresses inside
+    /// `64:ff9b::/96` do not count so.
+    nat64: Items<Ipv6Net> = texts(translator), Words("`64:ff9b::/96` alone"), "[\"2001:db8:64::/96\"]",
+        Gateway(|file| show_list(&file.nat64));
+
+    /// Threads that serve requests; 0 is one for each core.
+    workers: u32 = number(0, 1024), Value("0"), "4", Restart(|boot| show(boot.workers));
+
+    /// The longest time that requests under way may take to finish when the gateway stops. It begins after
+    /// `drain_delay`. A successor that SIGUSR2 has started has as long to serve, and at least 5s.
+    drain: Duration = time(Zero::Allowed), Value("\"30s\""), "\"10s\"", Restart(|boot| show_time(boot.drain));
+
+    /// The time after the signal to stop in which connections are still accepted, for load balancers that learn late.
+    /// `/readyz` is 503 from the signal on, and each answer over HTTP/1.1 says `Connection: close`. Without it this goes
+    /// on for 0.2s, or until no connection is open.
+    drain_delay: Duration = time(Zero::Allowed), Value("\"0s\""), "\"5s\"", Restart(|boot| show_time(boot.drain_delay));
+
+    /// The longest time that a fresh connection may take to show its protocol.
+    first_byte: Duration = time(Zero::Refused), Value("\"10s\""), "\"5s\"",
+        Restart(|boot| show_time(boot.listen.first_byte));
+
+    /// The longest time from accepting a connection to the end of what comes before its protocol, however its bytes
+    /// come: the header of the PROXY protocol, and the handshake of TLS.
+    handshake: Duration = time(Zero::Refused), Value("\"10s\""), "\"5s\"",
+        Restart(|boot| show_time(boot.listen.handshake));
+
+    /// The longest time for a request's head, from its first byte to its last, however its bytes come. The time is
+    /// never longer than `idle`. A head that takes longer is answered 408 over HTTP/1.1, and the connection ends.
+    head: Duration = time(Zero::Refused), Value("\"10s\""), "\"5s\"", Restart(|boot| show_time(boot.listen.head));
+
+    /// The longest silence of a connection inside a request: between two chunks of a body in either direction.
+    idle: Duration = time(Zero::Refused), Value("\"60s\""), "\"2min\"", Restart(|boot| show_time(boot.listen.idle));
+
+    /// The longest time of a connection without a request: between two of HTTP/1.1, or with no stream open. A balancer in
+    /// front must give its connections up sooner, or it sends requests into connections that are just being closed.
+    keep_alive: Duration = time_within("1s"..="1d", "a connection is kept for at least a second"),
+        Compiled("`idle` where that is written, else `\"75s\"`", |file| format!("\"{}\"", time_text(file.keep_alive))), "\"75s\"", Gateway(|file| show_time(file.keep_alive));
+
+    /// The least rate, over `idle`, at which a client must send a body and take an answer. Over HTTP/2 the rate holds
+    /// for each stream. Only the time in which the client alone is waited for counts. The time of a server that writes
+    /// or reads slowly does not count, nor that of a held request. WebSockets and gRPC have `idle` alone; 0 switches
+    /// the rate off. A slow upload holds a place at its server (`max_requests`) for as long as this rate lets it, since
+    /// `timeout` of a route counts only what the server owes: write a higher rate where places are few.
+    min_rate: u64 = bytes_in_a_second(), Value("\"256B/s\""), "\"1KiB/s\"",
+        Restart(|boot| show(format!("{}B/s", boot.listen.min_rate)));
+
+    /// The number of connections at once. Beyond it a new connection takes the place of another: of the one that has
+    /// been idle longest between two requests, else of one that has sent nothing, else of one that has sent half a
+    /// head. Where all connections have a request under way, the new one is closed. The number is never more than half
+    /// of the open files that the system allows (`ulimit -Hn`, to which Tollgate raises `ulimit -Sn`), less 64, so that
+    /// as many upstream connections fit beside them.
+    max_connections: u32 = count(), Value("100000"), "20000", Restart(|boot| show(boot.listen.max_connections));
+
+    /// The number of connections of one client: an address, in IPv6 a /64. Beyond it a new connection takes the place
+    /// of the client's own one that has been idle longest between two requests; where no connection is idle, the new
+    /// one is closed. A number that is written holds always. Peers in `trust` stand for many clients and have no such
+    /// bound.
+    max_connections_per_client: u32 = count(), Words("a tenth of `max_connections`, while more than half of them are taken"), "100",
+        Restart(|boot| show(shown_share(boot.listen.max_connections_per_client)));
+
+    /// Requests that leaky buckets hold back at once, in the whole gateway. Beyond this number the answer is 503.
+    max_held: u32 = count(), Value("10000"), "2000", Gateway(|file| show(file.holds.total));
+
+    /// Requests of one client's address (in IPv6 a /64) that are held back at once. Beyond this number the answer is
+    /// 503.
+    max_held_per_client: u32 = count(), Value("1000"), "100", Gateway(|file| show(file.holds.per_client));
+}
+
+impl ServerTable {
+    /// The networks whose addresses stand for the IPv4 addresses inside them.
+    pub(in crate::config) fn translators(&self) -> Nat64 {
+        let networks = self.nat64.entries().iter();
+        Nat64::of(networks.map(|at| at.value.addr()))
+    }
+
+    /// Does the file name the time for which connections are kept, or the one of silence in its place?
+    pub(in crate::config) fn names_keep_alive(&self) -> bool {
+        !self.keep_alive.is_absent() || !self.idle.is_absent()
+    }
+
+    /// The time for which connections are kept: as `keep_alive` says, else as `idle` does.
+    pub(in crate::config) fn kept_alive(&self) -> Duration {
+        let written = self.keep_alive.get().or(self.idle.get());
+        written.copied().unwrap_or(KeepAlive::USUAL)
+    }
+}
+
+table! {
+    /// The lines about requests (standard output) and the messages about the gateway (standard error).
+    Log = LOG, "log", "the log";
+
+    /// The form of the line for each request.
+    access: AccessFormat = word(), Words("`\"json\"`; `\"short\"` on a terminal"), "\"json\"",
+        Restart(|boot| show(boot.log.access.word()));
+
+    /// The least severe messages about the gateway that are written.
+    level: Level = word(), Value("\"info\""), "\"warn\"", Restart(|boot| show(boot.log.level.word()));
+}
+
+table! {
+    /// Metrics and health on an address of their own. Without this table there is no such address.
+    Admin = ADMIN, "admin", "the admin listener", later &["token"];
+
+    /// The admin listener's address, apart from those of `[server]`: an address and a port, `unix:/path` or
+    /// `systemd:NAME`, as there. `:port` is every address of IPv4. Every client that reaches it can read all that it shows.
+    listen: ListenAddress = text_as(ValueShape::ListenAddress, admin_address), Value("\"127.0.0.1:9090\""), "\"127.0.0.1:9090\"",
+        Restart(|boot| show(boot.admin.as_ref().map_or("off".to_owned(), |admin| admin.listen.to_string())));
+
+    /// The rights on the file of the admin listener's Unix socket, as `chmod` takes them.
+    mode: u32 = text(file_mode), Value("\"0660\""), "\"0600\"",
+        Restart(|boot| show(format!("{:04o}", boot.admin.as_ref().map_or(SOCKET_MODE, |admin| admin.mode))));
+}
+
+table! {
+    /// The fields of responses that state limits, and the form of errors.
+    ResponseTable = RESPONSE, "response", "the response";
+
+    /// The fields that state limits. `standard` is `RateLimit` and `RateLimit-Policy`, `legacy` is `X-RateLimit-*`.
+    /// `Retry-After` stays on every refusal. `X-RateLimit-*` states the limit that a refusal names, and no other. On
+    /// other answers it states the limit with the least left of what the limit holds: of a bucket's `burst`; of a
+    /// queue's `burst` and the places that can be waited for within `max_wait`; else of the rate's number. Each rate of
+    /// a list is a policy of its own, `NAME:TIME` (`per-key:min`), as in `violated-policies`. A limit on requests in
+    /// flight has `qu="concurrent-requests"` and no times, and is in none of the older fields. `docs/fields.md` has the
+    /// names, units and instants of all fields. The fields in which an upstream states its own limits stay: the items of its lists
+    /// behind ours, and its `X-RateLimit-*` where it has less left.
+    headers: FieldStyle = word(), Value("\"both\""), "\"standard\"", Gateway(|file| show(file.fields.word()));
+
+    /// The form of the gateway's own errors: `problem+json` (RFC 9457), `text`, `html`, or `accept`. With `accept` the
+    /// form is the one of these that the request's `Accept` prefers. `file:PATH` (`.html`, `.json`, `.txt` or `.xml`,
+    /// at most 64 KiB) is sent to clients that a limit refuses, with `{status}`, `{limit}`, `{retry_after}` and
+    /// `{request_id}` filled in. Other errors stay problem documents.
+    body: ErrorText = text_as(ValueShape::ErrorBody, error_text), Value("\"problem+json\""), "\"file:deny.json\"",
+        Gateway(|file| error_body(Some(&file.errors.everywhere)));
+
+    /// The largest share by which a refusal lengthens the wait that it states. Each refusal takes another share up to
+    /// it, so that clients that were refused together do not come back together.
+    jitter: u8 = text(percent), Value("\"0%\""), "\"10%\"", Gateway(|file| show(format!("{}%", file.jitter)));
+}
+
+table! {
+    /// The settings of every request, on any route.
+    Defaults = DEFAULTS, "defaults", "the defaults";
+
+    /// Names of the limits that every request is held to, also where no route matches. They follow the route's own
+    /// limits in the same decision. A route drops one with `"!NAME"` in its `limits`.
+    limits: Items<String> = texts(any), Words("none"), "[\"per-ip\"]", Gateway(|file| show_list(&file.defaults));
+}
+
+words! { Field: XForwardedFor "x-forwarded-for", Forwarded "forwarded" }
+words! { AccessFormat: Json "json", Short "short", Combined "combined", Off "off" }
+words! { Level: Error "error", Warn "warn", Info "info", Debug "debug", Trace "trace" }
+words! { FieldStyle: Both "both", Standard "standard", Legacy "legacy", None "none" }
+
+fn shown_share(most: Option<usize>) -> String {
+    most.map_or("a tenth of max_connections".to_owned(), |most| {
+        most.to_string()
+    })
+}
+
+/// The form of error bodies. A template's text is compared and not shown.
+pub(in crate::config::document) fn error_body(body: Option<&ErrorBody>) -> Option<ShownValue> {
+    let Some(body) = body else {
+        return show("as in [response]");
+    };
+    let whole = matches!(body, ErrorBody::File(_)).then(|| format!("{body:?}"));
+    Some(ShownValue {
+        text: error_word(body).unwrap_or("a file").to_owned(),
+        whole,
+    })
+}

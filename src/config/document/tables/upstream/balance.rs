@@ -1,0 +1,99 @@
+//! Keys of an upstream that say which server gets a request, and what becomes of those that none can take.
+
+use crate::config::document::keys::fields::{Fields, Zero};
+use crate::config::document::keys::form::{Form, custom, inner_table, number, text, time};
+use crate::config::document::keys::table::{Section, table};
+use crate::config::document::keys::vocabulary::ValueShape;
+use crate::config::document::keys::words::words;
+use crate::config::document::{At, Setting};
+use crate::config::report::diagnostic::{Code, Details as _};
+use crate::config::value::{Balance, balance, share};
+use crate::upstream::balance_rule::{BalanceRule, NoneLeft, QueueRule};
+use std::time::Duration;
+use toml::de::DeValue;
+
+table! {
+    /// How a server is chosen, with more about it.
+    BalanceTable = BALANCE, "upstreams", "the choice of a server", takes Some("`round-robin`, `least-requests`, `random`, `hash:KEY`, or a table as `{ by = \"hash:header:x-user\", bounded = \"125%\" }`");
+
+    /// The way of choosing, as in `balance` without a table.
+    by: Balance = text(balance), Required, "\"hash:header:x-user\"";
+
+    /// With `hash:KEY`, how many requests a server may have in flight, as a share of the average: one with more is passed
+    /// over, and the next in the order of the key takes the request.
+    bounded: u32 = text(|text| share(text, 100..=1000)), Words("any number"), "\"125%\"";
+}
+
+table! {
+    /// Requests that wait while all servers have as many as they take, in the order in which they came.
+    QueueTable = QUEUE, "upstreams", "the queue";
+
+    /// The most that wait, half of them of one client (an address, in IPv6 a /64); with 0 none does, and the answer is 503
+    /// at once.
+    max: u32 = number(0, 1_000_000), Value("100"), "50";
+
+    /// The longest wait, then 503 `server_busy`.
+    wait: Duration = time(Zero::Refused), Value("\"1s\""), "\"500ms\"";
+}
+
+words! { NoneLeft: TryAll "try-all", Refuse "503" }
+
+/// One of the words, `hash:KEY`, or a table.
+pub(in crate::config::document) fn balance_form() -> impl Form<Balance> {
+    custom(ValueShape::TextOrInner(&BALANCE), |key, fields| {
+        if is_table(key, fields) {
+            inner(key, fields, bounded)
+        } else {
+            fields.text(key, balance)
+        }
+    })
+}
+
+/// Is the value of `key` a table?
+pub(in crate::config::document) fn is_table(key: &str, fields: &Fields<'_>) -> bool {
+    fields
+        .value(key)
+        .is_some_and(|value| value.get_ref().is_table())
+}
+
+/// The table of `key`, and the value that `finish` makes of it.
+pub(in crate::config::document) fn inner<R: Section, T>(
+    key: &'static str,
+    fields: &mut Fields<'_>,
+    finish: fn(R, &mut Fields<'_>) -> Option<T>,
+) -> Setting<T> {
+    let table = fields.typed(key, DeValue::as_table);
+    table.and_then(|table, span| {
+        let name = At::new(key.to_owned(), span.clone());
+        fields.inner(R::TABLE, key, name, table, |inner| {
+            let read = R::read(inner);
+            let is_bad = read.is_bad();
+            finish(read, inner).filter(|_| !is_bad)
+        })
+    })
+}
+
+fn bounded(table: BalanceTable, fields: &mut Fields<'_>) -> Option<Balance> {
+    let mut balance = table.by.get()?.clone();
+    if let Some(bounded) = table.bounded.at() {
+        let BalanceRule::Hash { bounded: bound } = &mut balance.rule else {
+            fields
+                .wrong("bounded", Code::Conflict, "is for `hash:KEY` alone")
+                .at(&bounded.span, "has no effect")
+                .help("leave it out, or write `by = \"hash:header:x-user\"`");
+            return None;
+        };
+        *bound = Some(bounded.value);
+    }
+    Some(balance)
+}
+
+/// The queue.
+pub(in crate::config::document) fn queue_form() -> impl Form<QueueRule> {
+    inner_table(|table: QueueTable, _| {
+        (!table.is_bad()).then(|| QueueRule {
+            max: table.max(),
+            wait: table.wait(),
+        })
+    })
+}

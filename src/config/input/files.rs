@@ -1,0 +1,216 @@
+//! The files that a configuration was read from, with a fingerprint of each: a reload knows the files to watch, and
+//! when a file has changed.
+
+pub mod fence;
+pub mod glob;
+
+use fence::Fence;
+use glob::Matches;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hasher as _};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+/// The files that a configuration depends on.
+///
+/// Two values are equal when they name the same files with the same contents.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Files {
+    seen: BTreeMap<PathBuf, FileState>,
+    /// The files of each pattern.
+    matched: BTreeMap<PathBuf, Result<Matches, String>>,
+}
+
+/// The state of one path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FileState {
+    /// More bytes than this are refused.
+    most: u64,
+    /// The fence of the file that names the path, where that file may not read every file.
+    fence: Option<Fence>,
+    found: Result<Fingerprint, String>,
+}
+
+/// The length and hash of a file's bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Fingerprint {
+    length: usize,
+    hash: u64,
+}
+
+impl Fingerprint {
+    fn of(bytes: &[u8]) -> Self {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(bytes);
+        Self {
+            length: bytes.len(),
+            hash: hasher.finish(),
+        }
+    }
+}
+
+impl Files {
+    /// The paths that are not as they were, in order.
+    pub fn changed_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a Path> {
+        let is_other =
+            |(path, state): &(&'a PathBuf, &FileState)| before.seen.get(*path) != Some(*state);
+        let changed = self.seen.iter().filter(is_other);
+        let gone = before.seen.iter();
+        let gone = gone.filter(|(path, _)| !self.seen.contains_key(*path));
+        changed.chain(gone).map(|(path, _)| path.as_path())
+    }
+
+    /// One file with these bytes.
+    #[must_use]
+    pub fn with_content(path: &Path, bytes: &[u8]) -> Self {
+        let state = FileState {
+            most: crate::config::MOST_BYTES,
+            fence: None,
+            found: Ok(Fingerprint::of(bytes)),
+        };
+        Self {
+            seen: BTreeMap::from([(path.to_owned(), state)]),
+            ..Self::default()
+        }
+    }
+
+    /// The bytes of the file at `path`, at most `most`. The configuration depends on the file from now on, even when
+    /// the file cannot be read.
+    ///
+    /// # Errors
+    /// The reason that the file cannot be read.
+    pub fn read(&mut self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
+        self.read_within(None, path, most)
+    }
+
+    /// The bytes of the file at `path`, if it lies within `fence`.
+    ///
+    /// # Errors
+    /// The reason that the file cannot be read.
+    pub fn read_within(
+        &mut self,
+        fence: Option<&Fence>,
+        path: &Path,
+        most: u64,
+    ) -> io::Result<Vec<u8>> {
+        let read = read(fence, path, most);
+        let found = match &read {
+            Ok(bytes) => Ok(Fingerprint::of(bytes)),
+            Err(error) => Err(error.to_string()),
+        };
+        // A state without a fence tells more than one within a fence.
+        let whole = |seen: &FileState| seen.fence.is_none();
+        if fence.is_none() || !self.seen.get(path).is_some_and(whole) {
+            let fence = fence.cloned();
+            let state = FileState { most, fence, found };
+            self.seen.insert(path.to_owned(), state);
+        }
+        read
+    }
+
+    /// The files that `pattern` finds. The configuration depends on the pattern from now on.
+    ///
+    /// # Errors
+    /// When a folder cannot be read.
+    pub fn matching(&mut self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        let found = glob::find(pattern);
+        let noted = found.as_ref().map_err(ToString::to_string).cloned();
+        self.matched.insert(pattern.to_owned(), noted);
+        found.map(|matched| matched.files)
+    }
+
+    /// The files and patterns as they are now.
+    #[must_use]
+    pub fn reread(&self) -> Self {
+        let mut files = Self::default();
+        for (path, seen) in &self.seen {
+            // An error is part of the fingerprint.
+            let _ = files.read_within(seen.fence.as_ref(), path, seen.most);
+        }
+        for pattern in self.matched.keys() {
+            let _ = files.matching(pattern);
+        }
+        files
+    }
+
+    /// The patterns, each with the folders in which a new file may match.
+    pub fn patterns(&self) -> impl Iterator<Item = (&Path, &[PathBuf])> {
+        self.matched.iter().map(|(pattern, matched)| {
+            let folders = matched.as_ref().map(|matched| &matched.folders[..]);
+            (pattern.as_path(), folders.unwrap_or_default())
+        })
+    }
+
+    /// The paths of the files.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.seen.keys().map(PathBuf::as_path)
+    }
+}
+
+/// The bytes of the file at `path`. A path to anything but a regular file is refused before it is opened: opening a
+/// pipe may never return.
+fn read(fence: Option<&Fence>, path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let file = match fence {
+        Some(fence) => fence.open(path)?,
+        None => File::open(path)?,
+    };
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::other(format!("larger than {}", size(most))));
+    }
+    Ok(bytes)
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        bytes if bytes % (1024 * 1024) == 0 => format!("{} MiB", bytes / (1024 * 1024)),
+        bytes => format!("{} KiB", bytes / 1024),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_equal_when_they_hold_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (folder.path().join("a"), folder.path().join("b"));
+        fs::write(&one, "1").unwrap();
+        let mut files = Files::default();
+        assert_eq!(files.read(&one, 1).unwrap(), b"1");
+        assert!(files.read(&other, 1).is_err());
+        assert_eq!(files.reread(), files);
+        assert_eq!(files.paths().collect::<Vec<_>>(), [&one, &other]);
+
+        fs::write(&other, "").unwrap();
+        let with_other = files.reread();
+        assert_ne!(with_other, files);
+        fs::write(&one, "2").unwrap();
+        assert_ne!(with_other.reread(), with_other);
+        fs::write(&one, "1").unwrap();
+        assert_eq!(with_other.reread(), with_other);
+        fs::write(&one, "11").unwrap();
+        assert_ne!(with_other.reread(), with_other);
+    }
+
+    #[test]
+    fn what_is_too_large_or_no_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        fs::write(&file, [0; 1025]).unwrap();
+        let mut files = Files::default();
+        let refused = |error: io::Error| error.to_string();
+        assert_eq!(
+            files.read(&file, 1024).map_err(refused),
+            Err("larger than 1 KiB".to_owned())
+        );
+        let read = files.read(folder.path(), 1024).map_err(refused);
+        assert_eq!(read, Err("not a regular file".to_owned()));
+    }
+}

@@ -1,0 +1,81 @@
+//! The files that the configuration file names: lists of members, keys of tokens, certificates, templates, secrets. A
+//! file that cannot be read is noted at the place that names it.
+
+use super::files::Files;
+use super::grant::refusal::unread;
+use super::source::{Source, Span};
+use crate::config::report::diagnostic::{Code, Details as _, Diagnostic, Findings};
+use crate::config::secrets::secret::SecretLocation;
+use std::io;
+
+/// The reader of the files that a configuration file names.
+pub(in crate::config) struct SideFiles<'a> {
+    pub(in crate::config) source: &'a Source,
+    /// All files that have been read.
+    pub(in crate::config) files: &'a mut Files,
+    pub(in crate::config) found: &'a mut Findings,
+}
+
+/// A place that names a file to be read.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::config) struct Reference<'a> {
+    pub(in crate::config) span: &'a Span,
+    /// The beginning of the error: "cannot read `gold.txt`".
+    pub(in crate::config) failure: &'a str,
+    /// Words beside the caret.
+    pub(in crate::config) label: &'a str,
+}
+
+impl SideFiles<'_> {
+    /// The bytes of the file at `path`, at most `most`.
+    pub(in crate::config) fn bytes(
+        &mut self,
+        path: &str,
+        most: u64,
+        at: Reference<'_>,
+    ) -> Option<Vec<u8>> {
+        let read = self.source.read(at.span.start, path, most, self.files);
+        self.kept(read, at, unread(self.source, at.span, path))
+    }
+
+    /// The text of the file at `path`.
+    pub(in crate::config) fn text(
+        &mut self,
+        path: &str,
+        most: u64,
+        at: Reference<'_>,
+    ) -> Option<String> {
+        let read = self.source.read(at.span.start, path, most, self.files);
+        let text = read.and_then(|bytes| {
+            String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))
+        });
+        self.kept(text, at, unread(self.source, at.span, path))
+    }
+
+    /// The secret at `place`.
+    pub(in crate::config) fn secret(
+        &mut self,
+        place: &SecretLocation,
+        at: Reference<'_>,
+    ) -> Option<String> {
+        let read = place.read(self.source, at.span.start, self.files);
+        self.kept(read, at, place.refused(self.source, at.span))
+    }
+
+    /// The value that was read. Without one, the error is noted, or `refused` where the file may not name the place.
+    fn kept<T>(
+        &mut self,
+        read: io::Result<T>,
+        at: Reference<'_>,
+        refused: Option<Diagnostic>,
+    ) -> Option<T> {
+        let error = match read {
+            Ok(read) => return Some(read),
+            Err(error) => error,
+        };
+        let message = format!("{}: {error}", at.failure);
+        let unreadable = Diagnostic::error(Code::Unreadable, message).at(at.span, at.label);
+        self.found.push(refused.unwrap_or(unreadable));
+        None
+    }
+}

@@ -1,0 +1,104 @@
+//! How many members have come to groups and have left them. No member is named.
+
+use super::{Change, Collection, Outline, differences, to};
+use crate::config::document::GROUPS;
+use crate::config::document::keys::vocabulary::Compare;
+use crate::key::Group;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+pub(super) fn groups(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
+    let name = |group: &Arc<Group>| group.name.to_string();
+    let groups = Collection::new("groups", &old.groups, &new.groups, name);
+    groups.compare(changes, |old, new| group(old, new));
+    let order = |outline: &Outline, other: &Outline| -> Vec<String> {
+        let others: HashSet<&str> = other.groups.iter().map(|group| &*group.name).collect();
+        let names = outline.groups.iter().map(|group| group.name.to_string());
+        names
+            .filter(|name| others.contains(name.as_str()))
+            .collect()
+    };
+    let (before, after) = (order(old, new), order(new, old));
+    if before != after {
+        let order = to(&before.join(", "), &after.join(", "));
+        let what = format!("order {order}; a client in several groups has the tier of the first");
+        changes.push(Change::live("groups", what));
+    }
+}
+
+fn group(old: &Group, new: &Group) -> Option<String> {
+    let mut parts = differences(&GROUPS, |compare| match compare {
+        Compare::Group(of) => Some((of(old)?, of(new)?)),
+        _ => None,
+    });
+    let (joined, left) = new.joined_and_left(old);
+    parts.extend(members(joined, left));
+    super::joined(&parts)
+}
+
+/// `3 members more, 1 fewer`.
+fn members(joined: usize, left: usize) -> Option<String> {
+    let many = |number: usize| match number {
+        1 => "1 member".to_owned(),
+        number => format!("{number} members"),
+    };
+    match (joined, left) {
+        (0, 0) => None,
+        (joined, 0) => Some(format!("{} more", many(joined))),
+        (0, left) => Some(format!("{} fewer", many(left))),
+        (joined, left) => Some(format!("{} more, {left} fewer", many(joined))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::parse;
+    use crate::config::presentation::diff::diff;
+
+    fn changes_between(old: &str, new: &str) -> Vec<String> {
+        let outline = |groups: &str| {
+            let text = format!(
+                "{groups}\n[limits.a]\nby = \"ip\"\nrate = \"10/s\"\n[upstreams.u]\nservers = \"a:1\"\n\
+                 [routes.r]\nupstream = \"u\"\nlimits = \"a\"\n"
+            );
+            parse("gateway.toml", &text).unwrap().outline
+        };
+        let (old, new) = (outline(old), outline(new));
+        let changes = diff(&old, &new, &old.boot);
+        changes.iter().map(ToString::to_string).collect()
+    }
+
+    fn group(name: &str, members: &[&str]) -> String {
+        format!("[groups.{name}]\nby = \"header:x-api-key\"\nmembers = {members:?}\n")
+    }
+
+    #[test]
+    fn members_are_counted_and_never_named() {
+        let gold = |members: &[&str]| group("gold", members);
+        let old = gold(&["a", "b"]);
+        assert_eq!(changes_between(&old, &old), [""; 0]);
+        for (members, said) in [
+            (
+                &["b", "c", "d", "e"][..],
+                "groups.gold: 3 members more, 1 fewer",
+            ),
+            (&["b"], "groups.gold: 1 member fewer"),
+            (&["a", "b", "c"], "groups.gold: 1 member more"),
+        ] {
+            assert_eq!(changes_between(&old, &gold(members)), [said]);
+        }
+        let by = old.replace("header:x-api-key", "cookie:key");
+        assert_eq!(
+            changes_between(&old, &by),
+            ["groups.gold: by header:x-api-key to cookie:key"]
+        );
+        assert_eq!(changes_between(&old, ""), ["groups.gold: removed"]);
+        let (one, two) = (group("one", &["a"]), group("two", &["a"]));
+        assert_eq!(
+            changes_between(&format!("{one}{two}"), &format!("{two}{one}")),
+            [
+                "groups: order one, two to two, one; a client in several groups has the tier of the first"
+            ]
+        );
+    }
+}

@@ -1,0 +1,174 @@
+//! The changes of limits, and their effect on counters.
+
+use super::{Change, Collection, Outline, differences};
+use crate::config::document::LIMITS;
+use crate::config::document::keys::vocabulary::Compare;
+use crate::config::presentation::describe::unknown;
+use crate::config::presentation::outline::LimitOutline;
+use crate::limit::{Limit, Mode};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// A limit of another kind, or with another key, counts elsewhere in the store. Where the limit had that kind and key
+/// before, and not long ago, its counters are still there.
+const AFRESH: &str = "counters start afresh, or go on where this limit counted so before";
+
+/// Counters of one kind under one key go on.
+const KEPT: &str = "counters kept";
+/// The reports on a limit that is gone and on one that has come. Counters are kept by the name of a limit.
+const GONE: &str = "removed; its counters go on if it comes back while they are held";
+const COME: &str =
+    "added, counters start afresh, or go on where a limit of this name counted so before";
+
+pub(super) fn limits(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
+    let (old, new) = (by_name(old), by_name(new));
+    let limits = Collection {
+        gone: GONE,
+        come: COME,
+        ..Collection::new("limits", &old, &new, |limit| limit.first().name.to_string())
+    };
+    limits.compare(changes, limit);
+}
+
+/// Each limit with all its rates, which stand side by side, and with the rates of its candidate behind them.
+fn by_name(outline: &Outline) -> Vec<LimitOutline<'_>> {
+    let limits = outline.limits.chunk_by(|a, b| a.name == b.name);
+    limits
+        .map(|all| {
+            let own = all.iter().take_while(|one| one.mode != Mode::Candidate);
+            let (rates, candidate) = all.split_at(own.count());
+            LimitOutline {
+                rates,
+                candidate,
+                body: outline.errors.of_limits.get(&*rates[0].name),
+            }
+        })
+        .collect()
+}
+
+fn limit(old: &LimitOutline<'_>, new: &LimitOutline<'_>) -> Option<String> {
+    let mut parts = differences(&LIMITS, |compare| match compare {
+        Compare::Limit(of) => Some((of(old)?, of(new)?)),
+        _ => None,
+    });
+    if parts.is_empty() {
+        return None;
+    }
+    let mut kept = counters(old.rates, new.rates).to_owned();
+    let elsewhere = elsewhere(old.first(), new.first());
+    if kept.starts_with(KEPT) && !elsewhere.is_empty() {
+        kept.push_str(&format!(" but for {}", elsewhere.join(" and ")));
+    }
+    parts.push(kept);
+    super::joined(&parts)
+}
+
+/// The effect on the counters: counters of the same kind go on.
+fn counters(old: &[Arc<Limit>], new: &[Arc<Limit>]) -> &'static str {
+    // The kinds of a limit's rates differ by their windows alone.
+    let mut there: HashMap<_, Vec<&Limit>> = HashMap::new();
+    for limit in old {
+        there.entry(limit.kind).or_default().push(limit);
+    }
+    let kept = |limit: &Limit| {
+        let alike = there.get(&limit.kind);
+        let same = |other: &&Limit| (other.scope, &other.with) == (limit.scope, &limit.with);
+        alike.into_iter().flatten().any(same)
+    };
+    let many = if old[0].by.parts == new[0].by.parts {
+        new.iter().filter(|limit| kept(limit)).count()
+    } else {
+        0
+    };
+    match many {
+        0 => AFRESH,
+        many if many == new.len() => KEPT,
+        _ => "counters kept for rates over the same time",
+    }
+}
+
+/// Requests that count on other counters than before, while the limit's own counters are kept.
+fn elsewhere(old: &Limit, new: &Limit) -> Vec<String> {
+    let groups = |limit: &Limit| -> Vec<String> {
+        let tiers = limit.tiers.iter();
+        tiers.map(|one| one.group.name.to_string()).collect()
+    };
+    let (before, after) = (groups(old), groups(new));
+    let (was, is): (HashSet<&String>, HashSet<&String>) =
+        (before.iter().collect(), after.iter().collect());
+    let gone = before.iter().filter(|name| !is.contains(name));
+    let come = after.iter().filter(|name| !was.contains(name));
+    let names: Vec<&str> = gone.chain(come).map(String::as_str).collect();
+    let mut requests = Vec::new();
+    if !names.is_empty() {
+        let names = names.join(" and ");
+        requests.push(format!("members of {names}, whose counters start afresh"));
+    }
+    if unknown(&old.by) != unknown(&new.by) {
+        requests.push("keys that no group knows, which count otherwise".to_owned());
+    }
+    let absent = old.by.can_be_absent() || new.by.can_be_absent();
+    if absent && old.by.missing != new.by.missing {
+        requests.push("requests without the key, which count otherwise".to_owned());
+    }
+    requests
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::parse;
+    use crate::config::presentation::diff::diff;
+
+    fn changes_between(old: &str, new: &str) -> String {
+        let outline = |limit: &str| {
+            let text = format!(
+                "[groups.gold]\nby = \"header:x-api-key\"\nmembers = \"g\"\n\
+                 [groups.blue]\nby = \"header:x-api-key\"\nmembers = \"b\"\n\
+                 [limits.a]\nby = \"header:x-api-key\"\n{limit}\n[upstreams.u]\nservers = \"a:1\"\n\
+                 [routes.r]\nupstream = \"u\"\nlimits = \"a\"\n"
+            );
+            parse("gateway.toml", &text).unwrap().outline
+        };
+        let (old, new) = (outline(old), outline(new));
+        let changes = diff(&old, &new, &old.boot);
+        let shown: Vec<String> = changes.iter().map(ToString::to_string).collect();
+        shown.join("\n")
+    }
+
+    #[test]
+    fn whose_counters_are_not_kept_is_told() {
+        let limit = |more: &str| format!("missing = \"refuse\"\nrate = \"10/s\"\n{more}");
+        let (plain, gold) = (limit(""), limit("tiers.gold = { rate = \"20/s\" }"));
+        let said = changes_between(&plain, &gold);
+        assert!(
+            said.ends_with(", counters kept but for members of gold, whose counters start afresh"),
+            "{said}"
+        );
+        let said = changes_between(&gold, &limit("tiers.blue = { rate = \"20/s\" }"));
+        assert!(
+            said.ends_with(
+                ", counters kept but for members of gold and blue, whose counters start afresh"
+            ),
+            "{said}"
+        );
+        let said = changes_between(&gold, &limit("tiers.gold = { rate = \"30/s\" }"));
+        assert!(said.ends_with(", counters kept"), "{said}");
+        assert_eq!(
+            changes_between(&plain, &limit("unknown = \"ip\"").replace("refuse", "ip")),
+            "limits.a: missing refuse to ip, unknown counted like others to ip, counters kept \
+             but for keys that no group knows, which count otherwise \
+             and requests without the key, which count otherwise"
+        );
+    }
+
+    #[test]
+    fn how_long_a_slot_lives_is_told() {
+        let limit = |more: &str| {
+            format!("missing = \"skip\"\nalgorithm = \"concurrency\"\nmax = 5\n{more}")
+        };
+        assert_eq!(
+            changes_between(&limit(""), &limit("slot_ttl = \"1min\"")),
+            "limits.a: slot_ttl 30s to 1min, counters kept"
+        );
+    }
+}

@@ -1,0 +1,28 @@
+//! What is shown of a file without errors: what it means in words and numbers, and what a new reading of it changes.
+//!
+//! In: the compiled parts. Out: their outline, which can be compared, sentences for `check`, lines for `--diff` and for
+//! a reload, and the file as it is understood for `check --print`.
+//!
+//! ```text
+//! outline            a compiled file, made to be compared
+//! written            all that is written, as digests: what a new file takes away is found by it
+//! describe           limits in words and numbers
+//! describe/amount    how much a limit admits, also at the edges of windows
+//! describe/upstream  upstreams in words
+//! leases             the terms of leases, in numbers
+//! diff               two readings compared, in words
+//! diff/limits        changed limits, and their effect on counters
+//! diff/groups        how many members came and left
+//! diff/identities    changed identities and offers
+//! diff/store         the store's address and credentials
+//! diff/taken_away    does a new file take anything away?
+//! print              the file as it is understood
+//! print/toml         values as TOML
+//! ```
+
+pub mod describe;
+pub mod diff;
+pub mod leases;
+pub mod outline;
+pub(in crate::config) mod print;
+pub(in crate::config) mod written;

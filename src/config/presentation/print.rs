@@ -1,0 +1,452 @@
+//! The file as it is understood: includes merged, variables filled in, defaults written out, secrets as stars. The
+//! result is itself a file.
+
+mod toml;
+
+use super::outline::Outline;
+use crate::config::document::keys::vocabulary::{Default, Table, ValueShape};
+use crate::config::document::{IGNORE_WARNINGS, TABLES};
+use crate::config::input::environment::EnvironmentFiles;
+use crate::config::input::files::Files;
+use crate::config::input::source::Source;
+use crate::config::report::Report;
+use crate::config::report::diagnostic::{Findings, Label};
+use crate::config::secrets::masking::Numbering;
+use crate::config::secrets::redaction;
+use crate::config::secrets::secret::SecretLocation;
+use crate::config::{Compiled, document, read};
+use crate::limit::{Limit, Mode};
+use crate::store;
+use crate::telemetry::{shown_url, without_queries};
+use ::toml::de::{DeTable, DeValue};
+use sha2::{Digest as _, Sha256};
+use std::cell::OnceCell;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// One line of the result.
+struct PrintedLine {
+    text: String,
+    /// A default, which is not written in the file.
+    added: bool,
+}
+
+/// The file at `path` with the variables of `environment`, resolved, with the compiled file of a check.
+///
+/// # Errors
+/// The mistakes of the file.
+pub fn print(path: &Path, environment: &EnvironmentFiles) -> Result<(String, Compiled), Report> {
+    let compiled = crate::config::load_in(path, environment)?;
+    let mut files = Files::default();
+    let (name, text) = read(path, &mut files)?;
+    let mut source = Source::new(name, text).in_environment(environment);
+    document::gather(&mut source, &mut files, &mut Findings::default());
+    let mut series = Numbering::default();
+    let alone = OnceCell::new();
+    let (root, whole) = document::tree(&source, &alone, &mut series);
+    let mut limits: HashMap<&str, Vec<&Limit>> = HashMap::new();
+    for limit in &compiled.outline.limits {
+        limits.entry(&limit.name).or_default().push(limit);
+    }
+    let mut writer = Printer {
+        outline: &compiled.outline,
+        limits,
+        source: &source,
+        lines: Vec::new(),
+        whole,
+        files,
+        series,
+    };
+    let included = source.included().count();
+    writer.line(format!(
+        "# {} as it is understood{}; what nobody wrote is marked as default",
+        source.name(),
+        match included {
+            0 => String::new(),
+            1 => ", 1 included file merged".to_owned(),
+            many => format!(", {many} included files merged"),
+        }
+    ));
+    if let Some(value) = root.get(IGNORE_WARNINGS.name) {
+        let value = toml::value(value.get_ref());
+        writer.line(format!("{} = {value}", IGNORE_WARNINGS.name));
+    }
+    for table in TABLES {
+        writer.table(table, &root);
+    }
+    let lines = without_conflicts(std::mem::take(&mut writer.lines));
+    Ok((text_of(&lines), compiled))
+}
+
+fn text_of(lines: &[PrintedLine]) -> String {
+    let lines = lines.iter().map(|line| {
+        let mark = if line.added { " # default" } else { "" };
+        format!("{}{mark}\n", line.text)
+    });
+    lines.collect()
+}
+
+/// The lines without the defaults that a check refuses: some defaults hold only beside other values.
+fn without_conflicts(mut lines: Vec<PrintedLine>) -> Vec<PrintedLine> {
+    loop {
+        let text = text_of(&lines);
+        let report = match crate::config::parse("resolved", &text) {
+            Ok(compiled) => compiled.report(),
+            Err(report) => report,
+        };
+        let added = |label: &Label| {
+            let line = report.source.position(label.span.start).line - 1;
+            lines.get(line).filter(|line| line.added).map(|_| line)
+        };
+        let wrong: BTreeSet<usize> = report
+            .diagnostics
+            .iter()
+            .flat_map(|one| match one.primary.as_ref().and_then(added) {
+                Some(line) => vec![line],
+                None => one.others.iter().filter_map(added).collect(),
+            })
+            .collect();
+        if wrong.is_empty() {
+            return lines;
+        }
+        let kept = lines.into_iter().enumerate();
+        let kept = kept.filter(|(number, _)| !wrong.contains(number));
+        lines = kept.map(|(_, line)| line).collect();
+    }
+}
+
+struct Printer<'w> {
+    outline: &'w Outline,
+    /// The compiled limits of each name.
+    limits: HashMap<&'w str, Vec<&'w Limit>>,
+    source: &'w Source,
+    lines: Vec<PrintedLine>,
+    /// The texts that have stars, as they are without stars.
+    whole: HashMap<usize, String>,
+    /// The files that secrets are read from.
+    files: Files,
+    /// The secrets seen so far: two that differ get stars that differ.
+    series: Numbering,
+}
+
+impl Printer<'_> {
+    fn line(&mut self, text: String) {
+        self.lines.push(PrintedLine { text, added: false });
+    }
+
+    fn table(&mut self, vocabulary: &'static Table, root: &DeTable<'_>) {
+        let written = match root.get(vocabulary.name).map(|value| value.get_ref()) {
+            Some(DeValue::Table(table)) => Some(table),
+            _ => None,
+        };
+        if vocabulary.named {
+            for (name, entry) in written.into_iter().flatten() {
+                if let DeValue::Table(fields) = entry.get_ref() {
+                    let title = format!("[{}.{}]", vocabulary.name, toml::key(name.get_ref()));
+                    self.section(vocabulary, &title, name.get_ref(), Some(fields));
+                }
+            }
+            return;
+        }
+        // Without its table there is no admin listener, and no token is believed.
+        if written.is_some() || !["admin", "jwt"].contains(&vocabulary.name) {
+            let title = format!("[{}]", vocabulary.name);
+            self.section(vocabulary, &title, vocabulary.name, written);
+        }
+    }
+
+    fn section(
+        &mut self,
+        vocabulary: &'static Table,
+        title: &str,
+        name: &str,
+        fields: Option<&DeTable<'_>>,
+    ) {
+        let before = self.lines.len();
+        self.line(String::new());
+        self.line(title.to_owned());
+        for (key, value) in fields.into_iter().flatten() {
+            let (key, span) = (key.get_ref().as_ref(), value.span());
+            let value = match value.get_ref() {
+                members if key == "members" && fields.is_some_and(document::are_keys) => {
+                    digests(members)
+                }
+                value => self.shown(vocabulary, key, value, span.start),
+            };
+            self.line(format!("{} = {value}", toml::key(key)));
+        }
+        let absent = |key: &str| fields.is_none_or(|fields| !fields.contains_key(key));
+        for key in vocabulary.keys.iter().filter(|key| absent(key.name)) {
+            let value = match key.default {
+                Default::Value(value) => Some(value.to_owned()),
+                Default::Computed(_, of) => self.limit(name).and_then(of),
+                Default::Compiled(_, of) => Some(of(self.outline)),
+                Default::Required | Default::Unless(_) | Default::Words(_) => None,
+            };
+            if let Some(value) = value {
+                let text = format!("{} = {value}", key.name);
+                self.lines.push(PrintedLine { text, added: true });
+            }
+        }
+        if self.lines.len() == before + 2 && fields.is_none() {
+            self.lines.truncate(before);
+        }
+    }
+
+    /// The compiled limit that defaults are computed from. A limit with tiers or a candidate has none: a printed
+    /// default would hold for them too, and their own numbers have other defaults.
+    fn limit(&self, name: &str) -> Option<&Limit> {
+        let all = self.limits.get(name)?;
+        let has_candidate = all.iter().any(|one| one.mode == Mode::Candidate);
+        let limit = all.first().filter(|_| !has_candidate)?;
+        limit.tiers.is_empty().then_some(limit)
+    }
+
+    /// A value as it may be shown. The queries of URLs may hold secrets.
+    fn shown(
+        &mut self,
+        vocabulary: &Table,
+        key: &str,
+        value: &DeValue<'_>,
+        offset: usize,
+    ) -> String {
+        if key == "jwks" {
+            // A list may hold files and URLs.
+            return each(value, &|text| {
+                if text.contains("://") {
+                    shown_url(text).into_owned()
+                } else {
+                    self.absolute(text, offset)
+                }
+            });
+        }
+        let text = self.shown_whole(vocabulary, key, value, offset);
+        if key == "directory" {
+            return without_queries(&text).into_owned();
+        }
+        text
+    }
+
+    fn shown_whole(
+        &mut self,
+        vocabulary: &Table,
+        key: &str,
+        value: &DeValue<'_>,
+        offset: usize,
+    ) -> String {
+        let shape = vocabulary.key(key).map(|key| key.shape());
+        match (shape, value) {
+            (Some(ValueShape::UserName), value) => self.user(value, offset),
+            (Some(ValueShape::Secret), value) => self.starred(value, offset),
+            (Some(shape @ (ValueShape::Lines | ValueShape::Conditions)), DeValue::Table(table)) => {
+                self.lines_of(table, shape)
+            }
+            (Some(ValueShape::Inner(inner)), DeValue::Table(table)) => self.inside(inner, table),
+            (Some(ValueShape::FolderOr(word)), DeValue::String(text)) if text == word => {
+                toml::value(value)
+            }
+            (Some(ValueShape::File | ValueShape::Files | ValueShape::FolderOr(_)), value) => {
+                self.paths(value, offset)
+            }
+            (Some(ValueShape::KeyFiles(inner)), value) => self.key_files(inner, value, offset),
+            (Some(ValueShape::Servers(inner)), value) => self.servers(inner, value),
+            (Some(ValueShape::Listeners(inner)), value) => self.listeners(inner, value, offset),
+            (Some(ValueShape::ListenAddress), value) => self.listening(value, offset),
+            (
+                Some(
+                    ValueShape::Authorities(inner)
+                    | ValueShape::ListenerTls(inner)
+                    | ValueShape::TextOrInner(inner)
+                    | ValueShape::OffOrInner(inner),
+                ),
+                DeValue::Table(table),
+            ) => self.inside(inner, table),
+            (Some(ValueShape::Authorities(_)), value) => self.paths(value, offset),
+            (Some(ValueShape::ErrorBody), DeValue::String(text)) => {
+                let path = text.strip_prefix("file:");
+                let path = path.map(|path| format!("file:{}", self.absolute(path, offset)));
+                toml::text(&path.unwrap_or_else(|| text.to_string()))
+            }
+            (Some(ValueShape::StoreUrl), DeValue::String(text)) => {
+                toml::text(&self.without_password(text))
+            }
+            (_, value) => toml::value(value),
+        }
+    }
+
+    /// Servers, each a text or a table.
+    fn servers(&mut self, table: &Table, value: &DeValue<'_>) -> String {
+        match value {
+            DeValue::Table(inner) => self.inside(table, inner),
+            DeValue::Array(items) => {
+                let items = items.iter();
+                let items = items.map(|item| self.servers(table, item.get_ref()));
+                format!("[{}]", items.collect::<Vec<_>>().join(", "))
+            }
+            place => toml::value(place),
+        }
+    }
+
+    /// Files with keys, each a path or a table.
+    fn key_files(&mut self, table: &Table, value: &DeValue<'_>, offset: usize) -> String {
+        match value {
+            DeValue::Table(inner) => self.inside(table, inner),
+            DeValue::Array(items) => {
+                let items = items.iter();
+                let items = items.map(|item| self.key_files(table, item.get_ref(), offset));
+                format!("[{}]", items.collect::<Vec<_>>().join(", "))
+            }
+            path => self.paths(path, offset),
+        }
+    }
+
+    /// Listeners, each an address or a table.
+    fn listeners(&mut self, table: &Table, value: &DeValue<'_>, offset: usize) -> String {
+        match value {
+            DeValue::Table(inner) => self.inside(table, inner),
+            DeValue::Array(items) => {
+                let items = items.iter();
+                let items = items.map(|item| self.listeners(table, item.get_ref(), offset));
+                format!("[{}]", items.collect::<Vec<_>>().join(", "))
+            }
+            address => self.listening(address, offset),
+        }
+    }
+
+    /// An address to listen on; the path of a Unix socket from the root on.
+    fn listening(&self, value: &DeValue<'_>, offset: usize) -> String {
+        let path = value.as_str().and_then(|text| text.strip_prefix("unix:"));
+        match path {
+            Some(path) => toml::text(&format!("unix:{}", self.absolute(path, offset))),
+            None => toml::value(value),
+        }
+    }
+
+    /// A path from the root on.
+    fn absolute(&self, path: &str, offset: usize) -> String {
+        let path = self.source.beside(offset, path);
+        let path = std::path::absolute(&path).unwrap_or(path);
+        path.display().to_string()
+    }
+
+    /// A table inside another, on one line.
+    fn inside(&mut self, vocabulary: &Table, table: &DeTable<'_>) -> String {
+        let entries: Vec<String> = table
+            .iter()
+            .map(|(key, value)| {
+                let key = key.get_ref().as_ref();
+                let shown = self.shown(vocabulary, key, value.get_ref(), value.span().start);
+                format!("{} = {shown}", toml::key(key))
+            })
+            .collect();
+        toml::inline(&entries)
+    }
+
+    /// A name is no secret, wherever it stands.
+    fn user(&self, value: &DeValue<'_>, offset: usize) -> String {
+        let file = match value {
+            DeValue::Table(table) => table.get("file"),
+            _ => None,
+        };
+        match file {
+            Some(path) => format!("{{ file = {} }}", self.paths(path.get_ref(), offset)),
+            None => toml::value(value),
+        }
+    }
+
+    /// One path or several, from the root on.
+    fn paths(&self, value: &DeValue<'_>, offset: usize) -> String {
+        each(value, &|text| self.absolute(text, offset))
+    }
+
+    /// Names with values, some of which are secrets; values that the gateway sends and the environment gave may be secrets
+    /// too.
+    fn lines_of(&mut self, table: &DeTable<'_>, shape: ValueShape) -> String {
+        let is_sent = matches!(shape, ValueShape::Lines);
+        let lines = table.iter().map(|(name, value)| {
+            let name = name.get_ref().as_ref();
+            let written = self.source.written(&value.span());
+            let is_given = is_sent && written.contains("${");
+            let at = value.span().start;
+            let value = match value.get_ref() {
+                value @ DeValue::String(_) if is_given => self.starred(value, at),
+                value @ DeValue::Table(table) if SecretLocation::of(table).is_some() => {
+                    self.starred(value, at)
+                }
+                value @ DeValue::String(_) if redaction::is_secret(name) => self.starred(value, at),
+                value => toml::value(value),
+            };
+            format!("{} = {value}", toml::key(name))
+        });
+        toml::inline(&lines.collect::<Vec<_>>())
+    }
+
+    /// The address of a store with stars for its password.
+    fn without_password(&mut self, url: &str) -> String {
+        let secret = match crate::config::value::store(url) {
+            Ok(store::Backend::Redis(target)) => target.password,
+            _ => None,
+        };
+        match (secret, url.split_once("://"), url.rfind('@')) {
+            (Some(secret), Some((scheme, rest)), Some(at)) => {
+                let user = &rest[..at - scheme.len() - "://".len()];
+                let name = user.split_once(':').map_or("", |(name, _)| name);
+                let stars = self.series.stars(secret.expose());
+                format!("{scheme}://{name}:{stars}{}", &url[at..])
+            }
+            _ => url.to_owned(),
+        }
+    }
+
+    /// The stars for a value at this byte. One secret has one number of stars, wherever it stands or comes from.
+    fn starred(&mut self, value: &DeValue<'_>, offset: usize) -> String {
+        let fetched = match value {
+            DeValue::Table(table) => SecretLocation::of(table),
+            _ => None,
+        };
+        let fetched = fetched.and_then(|place| {
+            let read = place.read(self.source, offset, &mut self.files);
+            read.ok()
+        });
+        let secret = match value {
+            DeValue::String(text) => {
+                let whole = self.whole.get(&offset);
+                whole.map_or_else(|| text.to_string(), String::clone)
+            }
+            other => fetched.unwrap_or_else(|| toml::value(other)),
+        };
+        toml::text(&self.series.stars(&secret))
+    }
+}
+
+/// Members as they may be shown: by their digests, which a file may have in their place.
+fn digests(members: &DeValue<'_>) -> String {
+    const MARK: &str = "sha256:";
+    each(members, &|text| match text.get(..MARK.len()) {
+        Some(mark) if mark.eq_ignore_ascii_case(MARK) => text.to_owned(),
+        _ => {
+            let mut out = MARK.to_owned();
+            for byte in Sha256::digest(text.trim()) {
+                // Writing into a string cannot fail.
+                let _ = write!(out, "{byte:02x}");
+            }
+            out
+        }
+    })
+}
+
+/// A text, or a list of them, each changed.
+fn each(value: &DeValue<'_>, change: &dyn Fn(&str) -> String) -> String {
+    match value {
+        DeValue::String(text) => toml::text(&change(text)),
+        DeValue::Array(items) => {
+            let items = items.iter().map(|item| each(item.get_ref(), change));
+            format!("[{}]", items.collect::<Vec<_>>().join(", "))
+        }
+        other => toml::value(other),
+    }
+}
+
+#[cfg(test)]
+mod tests;

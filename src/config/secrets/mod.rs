@@ -1,0 +1,13 @@
+//! Secrets of the file: where they stand, and stars in their place.
+//!
+//! In: a text that a person will see. Out: the text without secrets.
+//!
+//! ```text
+//! secret     places of secrets: a file or a variable
+//! redaction  stars for credentials in one line that is shown
+//! masking    stars for secrets in every text about the file
+//! ```
+
+pub mod masking;
+pub(in crate::config) mod redaction;
+pub(in crate::config) mod secret;

@@ -1,0 +1,449 @@
+//! Redaction: stars for credentials in a line of the file that is shown.
+//!
+//! Redaction works on the text, not on the parsed file: a message about a broken line must not show its password either.
+
+use crate::key;
+use crate::telemetry::{query, urls};
+use std::ops::Range;
+
+/// The ends of keys whose values are secret.
+const SECRET: [&str; 8] = [
+    "password",
+    "passwd",
+    "secret",
+    "token",
+    "authorization",
+    "cookie",
+    "api-key",
+    "api_key",
+];
+
+/// The credentials in `text`, in order and apart from each other.
+pub(in crate::config) fn hidden(text: &str) -> Vec<Range<usize>> {
+    let mut found = values(text);
+    found.extend(credentials(text));
+    found.extend(bare_credentials(text));
+    found.extend(members(text));
+    found.extend(sections(text));
+    found.extend(defaults(text));
+    found.extend(queries(text));
+    found.sort_by_key(|span| span.start);
+    let mut apart: Vec<Range<usize>> = Vec::with_capacity(found.len());
+    for span in found.into_iter().filter(|span| !span.is_empty()) {
+        match apart.last_mut() {
+            Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
+            _ => apart.push(span),
+        }
+    }
+    apart
+}
+
+/// `text` with the characters of credentials replaced by as many stars as they have bytes: places in the text stay.
+pub(in crate::config) fn starred(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for span in hidden(text) {
+        out.push_str(&text[out.len()..span.start]);
+        out.extend(text[span].bytes().map(|byte| match byte {
+            b'\n' => '\n',
+            b'\r' => '\r',
+            _ => '*',
+        }));
+    }
+    out.push_str(&text[out.len()..]);
+    out
+}
+
+/// The queries of URLs, behind their `?`, but those of redirects: their clients see these.
+fn queries(text: &str) -> Vec<Range<usize>> {
+    let mut seen = 0;
+    let of_urls = urls(text).filter_map(|url| {
+        let before = text[seen..url.start].rsplit(['\n', '\r']).next();
+        let key = before.and_then(|before| before.rsplit_once('='));
+        let leads_clients =
+            key.is_some_and(|(key, _)| matches!(word_before(key), "to" | "redirect"));
+        seen = url.end;
+        (!leads_clients).then(|| query(text, url)).flatten()
+    });
+    of_urls.collect()
+}
+
+/// Values of keys that sound like secrets. A value is not searched again, so that time stays linear.
+fn values(text: &str) -> Vec<Range<usize>> {
+    let mut found: Vec<Range<usize>> = Vec::new();
+    let mut seen = 0;
+    for (equals, _) in text.match_indices('=') {
+        if equals >= seen
+            && (is_secret(word_before(&text[seen..equals])) || is_account_key(&text[seen..equals]))
+        {
+            let Some(value) = value_after(text, equals + 1) else {
+                found.extend(strings_in_table(text, equals + 1));
+                continue;
+            };
+            seen = value.end.max(seen);
+            found.push(value);
+        }
+    }
+    found
+}
+
+/// Is it the `key` of an external account (`eab`)? Other keys of that name are paths.
+fn is_account_key(before: &str) -> bool {
+    // A longer line is not looked through for each of its keys.
+    const NEAR: usize = 200;
+    let near = &before[before.floor_char_boundary(before.len().saturating_sub(NEAR))..];
+    let line = near.rsplit(['\n', '\r']).next().unwrap_or_default();
+    line.trim_start().starts_with("eab") && word_before(line) == "key"
+}
+
+/// Values in a table of the store whose name sounds like a secret, under any key. The place of a secret is no secret.
+fn sections(text: &str) -> Vec<Range<usize>> {
+    let (mut found, mut inside, mut start) = (Vec::new(), false, 0);
+    for line in text.split_inclusive('\n') {
+        let trimmed = line.trim_start();
+        if let Some(title) = trimmed.strip_prefix('[') {
+            let title = title.split(']').next().unwrap_or_default();
+            // A limit may be called `token` and has no secrets.
+            inside = title.rsplit_once('.').is_some_and(|(of, last)| {
+                last.trim() == "eab"
+                    || of.trim() == "store" && is_secret(last.trim().trim_matches(['"', '\'']))
+            });
+        } else if inside
+            && let Some(equals) = line.find('=')
+            && !["file", "env"].contains(&line[..equals].trim())
+        {
+            found.extend(value_after(text, start + equals + 1));
+        }
+        start += line.len();
+    }
+    found
+}
+
+/// Defaults of variables that sound like secrets: `${DB_PASSWORD:-this}`.
+fn defaults(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (at, mark) in text.match_indices("${") {
+        let start = at + mark.len();
+        let line = text[start..].split(['\n', '\r']).next().unwrap_or_default();
+        let inside = line.split('}').next().unwrap_or_default();
+        if let Some((name, default)) = inside.split_once(":-")
+            && is_secret_variable(name)
+            // A default that is a variable is a mistake, and is shown.
+            && !default.starts_with("${")
+        {
+            let end = start + inside.len();
+            found.push(end - default.len()..end);
+        }
+    }
+    found
+}
+
+/// Texts in lists of members: keys of clients, unless they can only be addresses.
+fn members(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut seen = 0;
+    for (equals, _) in text.match_indices('=') {
+        if equals < seen || word_before(&text[seen..equals]) != "members" {
+            continue;
+        }
+        let start = equals + 1;
+        let list = text[start..].trim_start();
+        let start = text.len() - list.len();
+        // A list ends with its bracket; a single text, and what is torn, with the line.
+        let end = if list.starts_with('[') {
+            list.find(']').unwrap_or(list.len())
+        } else {
+            list.find('\n').unwrap_or(list.len())
+        };
+        let mut from = 0;
+        while let Some(quote) = list[from..end].find(['"', '\'']) {
+            let open = from + quote + 1;
+            let mark = char::from(list.as_bytes()[open - 1]);
+            // An apostrophe in a comment ends with its line.
+            let close = list[open..end].find([mark, '\n']);
+            let close = close.map_or(end, |close| open + close);
+            if !is_address(&list[open..close]) {
+                found.push(start + open..start + close);
+            }
+            from = (close + 1).min(end);
+        }
+        seen = start + end;
+    }
+    found
+}
+
+/// Hexadecimal digits alone may be a key: an address has joints.
+fn is_address(text: &str) -> bool {
+    text.contains(['.', ':'])
+        && text
+            .chars()
+            .all(|c| c.is_ascii_hexdigit() || ".:/".contains(c))
+}
+
+/// The text between `://` and the last `@` of an address.
+fn credentials(text: &str) -> Vec<Range<usize>> {
+    let of_url = |Range { start, end }| {
+        let rest: &str = &text[start..end];
+        if let Some(at) = rest.rfind('@') {
+            return Some(start..start + at);
+        }
+        // A password and nothing else: no host begins so, and a port has digits only.
+        let alone = rest.strip_prefix(':')?;
+        let is_port = alone.bytes().all(|byte| byte.is_ascii_digit());
+        (!is_port).then_some(start + 1..end)
+    };
+    urls(text).filter_map(of_url).collect()
+}
+
+/// Credentials of an address without a scheme: `"user:password@host"`.
+fn bare_credentials(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices('@') {
+        let before = &text[..at];
+        let inside = |c: char| c.is_whitespace() || "\"'/=,".contains(c);
+        let Some((start, quote)) = before
+            .char_indices()
+            .rev()
+            .take(200)
+            .find(|(_, c)| inside(*c))
+        else {
+            continue;
+        };
+        let start = start + quote.len_utf8();
+        let before = &text[start..at];
+        // `unix:@name` is a socket without a file, and no user of a host.
+        if matches!(quote, '"' | '\'') && before.contains(':') && before != "unix:" {
+            found.push(start..at);
+        }
+    }
+    found
+}
+
+/// The last word of `before`.
+fn word_before(before: &str) -> &str {
+    let before = before.trim_end_matches([' ', '\t', '"', '\'']);
+    let start = before
+        .char_indices()
+        .rev()
+        .find(|(_, c)| !c.is_alphanumeric() && *c != '_' && *c != '-')
+        .map_or(0, |(at, c)| at + c.len_utf8());
+    &before[start..]
+}
+
+/// Does the name of a variable stand for a secret?
+pub(in crate::config) fn is_secret_variable(name: &str) -> bool {
+    const MARKS: [&str; 3] = ["pass", "pwd", "credential"];
+    /// Words that are too short to be looked for inside other words, or have another meaning there.
+    const WORDS: [&str; 9] = [
+        "pw", "cred", "creds", "private", "hmac", "salt", "pat", "totp", "dsn",
+    ];
+    /// Names of fields that hold a key, which are no secrets.
+    const NAMES: [&str; 3] = ["key_header", "key_field", "key_name"];
+    let name = name.to_ascii_lowercase();
+    if NAMES.iter().any(|end| name.ends_with(end)) {
+        return false;
+    }
+    key::is_secret(&name)
+        || MARKS.iter().any(|mark| name.contains(mark))
+        || name.split('_').any(|word| WORDS.contains(&word))
+}
+
+/// Does the key sound like a secret? A misspelt key counts too, since the line of a misspelt key is shown.
+pub(in crate::config) fn is_secret(word: &str) -> bool {
+    const LONGEST: usize = 80;
+    if word.len() > LONGEST {
+        return false;
+    }
+    let word = word.to_ascii_lowercase();
+    // Two slips leave six of the eight letters. Counting the letters costs less than computing the distance for every
+    // key.
+    let near = || word.chars().filter(|c| "password".contains(*c)).count() >= 6;
+    SECRET.iter().any(|secret| word.ends_with(secret))
+        || near() && strsim::osa_distance(&word, "password") <= 2
+}
+
+/// The texts of a table on this line that stands in place of a secret; the texts of `file` and `env` are no secrets.
+fn strings_in_table(text: &str, start: usize) -> Vec<Range<usize>> {
+    let line = text[start..].split(['\n', '\r']).next().unwrap_or_default();
+    let inside = line.trim_start_matches([' ', '\t']);
+    if !inside.starts_with('{') {
+        return Vec::new();
+    }
+    // The table ends at its bracket: the rest of the line has words of its own.
+    let end = start + line.find('}').unwrap_or(line.len());
+    let (mut found, mut at) = (Vec::new(), start);
+    while let Some(equals) = text[at..end].find('=') {
+        let equals = at + equals;
+        let word = word_before(&text[start..equals]);
+        let Some(value) = value_after(text, equals + 1) else {
+            break;
+        };
+        let value = value.start..value.end.min(end);
+        at = value.end.max(equals + 1);
+        if !["file", "env"].contains(&word) {
+            found.push(value);
+        }
+    }
+    found
+}
+
+/// The inside of a string, or else the rest of the line; nothing where a table begins.
+fn value_after(text: &str, start: usize) -> Option<Range<usize>> {
+    let rest = &text[start..];
+    let blank = rest.len() - rest.trim_start_matches([' ', '\t']).len();
+    let (start, rest) = (start + blank, &rest[blank..]);
+    if rest.starts_with('{') {
+        return None;
+    }
+    for quote in ["\"\"\"", "'''"] {
+        if let Some(inside) = rest.strip_prefix(quote) {
+            let end = inside.find(quote).unwrap_or(inside.len());
+            return Some(start + quote.len()..start + quote.len() + end);
+        }
+    }
+    for quote in ['"', '\''] {
+        if let Some(inside) = rest.strip_prefix(quote) {
+            return Some(start + 1..start + 1 + closing(inside, quote));
+        }
+    }
+    if rest.starts_with("true") || rest.starts_with("false") {
+        return None;
+    }
+    let line = rest.find(['\n', '\r']).unwrap_or(rest.len());
+    Some(start..start + line)
+}
+
+/// Where a text on one line ends.
+fn closing(inside: &str, quote: char) -> usize {
+    let mut escaped = false;
+    let end = inside.char_indices().find_map(|(at, c)| {
+        let ends = (c == quote && !escaped) || c == '\n' || c == '\r';
+        escaped = c == '\\' && quote == '"' && !escaped;
+        ends.then_some(at)
+    });
+    end.unwrap_or(inside.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::starred;
+
+    #[test]
+    fn names_of_variables_say_what_is_secret() {
+        for name in [
+            "DB_PW",
+            "CRED",
+            "AWS_CREDS",
+            "x_credential",
+            "CREDENTIALS",
+            "PRIVATE",
+            "HOOK_HMAC",
+            "SALT_1",
+            "GITHUB_PAT",
+            "TOTP",
+            "DSN",
+            "SLACK_TOKEN",
+            "DBPASS",
+            "API_KEY",
+        ] {
+            assert!(super::is_secret_variable(name), "{name}");
+        }
+        for name in [
+            "PATH",
+            "HOST",
+            "PWN",
+            "SALTY",
+            "RATE",
+            "ACCREDITED",
+            "UPDATE",
+            "DATABASE_URL",
+            "API_KEY_HEADER",
+        ] {
+            assert!(!super::is_secret_variable(name), "{name}");
+        }
+    }
+
+    /// However long the list is that stands on one line.
+    #[test]
+    fn queries_far_behind_their_key_are_starred() {
+        let others = "\"https://id.example/keys\", ".repeat(1000);
+        let text = |query: &str| format!("jwks = [{others}\"https://i/k?{query}\"]");
+        assert_eq!(starred(&text("key=1")), text("*****"));
+    }
+
+    #[test]
+    fn credentials_are_starred_and_nothing_moves() {
+        for (text, shown) in [
+            ("password = \"hunter2\" # x", "password = \"*******\" # x"),
+            ("pasword='hunter2'", "pasword='*******'"),
+            ("password = \"hun\\\"ter", "password = \"********"),
+            ("password = hunter2\nx = 1", "password = *******\nx = 1"),
+            ("url = \"redis://u:p@h:1/0\"", "url = \"redis://***@h:1/0\""),
+            (
+                "password = { env = \"NAME\" }",
+                "password = { env = \"NAME\" }",
+            ),
+            (
+                "password = { value = \"pw\", env = \"E\" }",
+                "password = { value = \"**\", env = \"E\" }",
+            ),
+            (
+                "{ token={fiel='pw'}, x = 1 }",
+                "{ token={fiel='**'}, x = 1 }",
+            ),
+            ("password = { value = pw", "password = { value = **"),
+            ("url = \"redis://:pw\"", "url = \"redis://:**\""),
+            ("password = \"\"\"a\nb\"\"\"", "password = \"\"\"*\n*\"\"\""),
+            (
+                "set = { authorization = \"Bearer x\", a = \"b\" }",
+                "set = { authorization = \"********\", a = \"b\" }",
+            ),
+            ("{ x-api-key = true }", "{ x-api-key = true }"),
+            ("servers = \"u:pw@h:1\"", "servers = \"****@h:1\""),
+            (
+                "jwks = [\"https://i/k?key=1\", 'https://u:p@i/k?a=b']",
+                "jwks = [\"https://i/k?*****\", 'https://***@i/k?***']",
+            ),
+            ("  \"https://i/k?key=1\",", "  \"https://i/k?*****\","),
+            ("to = \"https://i/k?key=1\"", "to = \"https://i/k?key=1\""),
+            (
+                "servers = [\"http://h:1/?key=1\", { url = \"h2c://h?k\" }]",
+                "servers = [\"http://h:1/?*****\", { url = \"h2c://h?*\" }]",
+            ),
+            (
+                "x = \"\"\"\nhttps://i/k?key=1\"\"\"",
+                "x = \"\"\"\nhttps://i/k?*****\"\"\"",
+            ),
+            ("listen = \"unix:@front\"", "listen = \"unix:@front\""),
+            ("a = \"unix:pw@front\"", "a = \"*******@front\""),
+            ("at = \"a@b\" # c:d@e", "at = \"a@b\" # c:d@e"),
+            (
+                "members = [\"k1\", # x\n 'k\\2',\"10.0.0.0/8\"]\nby = \"ip\"",
+                "members = [\"**\", # x\n '***',\"10.0.0.0/8\"]\nby = \"ip\"",
+            ),
+            (
+                "members = \"key\"\nx = \"y\"",
+                "members = \"***\"\nx = \"y\"",
+            ),
+            (
+                "[store.password]\nfiel = \"hunter2\"\nfile = \"f\"\n[log]\nlevel = \"info\"",
+                "[store.password]\nfiel = \"*******\"\nfile = \"f\"\n[log]\nlevel = \"info\"",
+            ),
+            (
+                "[limits.per-token]\nby = \"ip\"",
+                "[limits.per-token]\nby = \"ip\"",
+            ),
+            (
+                "path = \"/${DB_PW:-hook}/${PATH:-x}\"",
+                "path = \"/${DB_PW:-****}/${PATH:-x}\"",
+            ),
+            ("é.password = \"é\"", "é.password = \"**\""),
+            (
+                "algorithm = \"token-bucket\"",
+                "algorithm = \"token-bucket\"",
+            ),
+        ] {
+            assert_eq!(starred(text), shown);
+            assert_eq!(starred(text).len(), text.len());
+        }
+    }
+}

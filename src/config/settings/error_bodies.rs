@@ -1,0 +1,40 @@
+//! The bodies of the gateway's own answers: `[response] body`, and the file that it may name.
+
+use crate::config::document::{Document, Setting};
+use crate::config::input::side_files::{Reference, SideFiles};
+use crate::config::value::ErrorText;
+use crate::snapshot::errors::{ErrorBody, ErrorFormats, Page};
+use std::sync::Arc;
+
+/// The largest body: it is sent with every refusal.
+const MOST: u64 = 64 * 1024;
+
+/// Reads the bodies of errors, and those of limits that have their own.
+pub(in crate::config) fn read(document: &Document, beside: &mut SideFiles<'_>) -> ErrorFormats {
+    let everywhere = body(&document.response.body, beside).unwrap_or_default();
+    let of_limits = document.limits.iter().filter_map(|limit| {
+        let name = limit.name.value.as_str();
+        Some((Arc::from(name), body(&limit.body, beside)?))
+    });
+    ErrorFormats {
+        of_limits: of_limits.collect(),
+        everywhere,
+    }
+}
+
+fn body(written: &Setting<ErrorText>, beside: &mut SideFiles<'_>) -> Option<ErrorBody> {
+    let at = written.at()?;
+    let name = match &at.value {
+        ErrorText::Ready(body) => return Some(body.clone()),
+        ErrorText::File(name) => name,
+    };
+    let reference = Reference {
+        span: &at.span,
+        failure: &format!("no body in file {name}"),
+        label: "the file with the body",
+    };
+    let page = beside
+        .text(name, MOST, reference)
+        .and_then(|text| Page::read(name, &text));
+    Some(page.map_or(ErrorBody::Problem, ErrorBody::File))
+}

@@ -1,0 +1,396 @@
+//! Groups as written → groups with their members: lists and files are read, and each member is kept as a digest. No message
+//! shows a member that may be a secret.
+
+use crate::config::document::{Document, GroupTable};
+use crate::config::input::side_files::{Reference, SideFiles};
+use crate::config::input::source::{At, Span};
+use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::value::{network, quoted};
+use crate::key::{Digest, Group, KeyPart, cookie, credential};
+use crate::tls::canonical_subject;
+use ipnet::IpNet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+
+/// The largest file of members.
+const MOST_BYTES: u64 = 128 * 1024 * 1024;
+/// The most members of one group.
+const MOST_MEMBERS: usize = 1_000_000;
+/// The longest member; no field of a request is longer.
+const LONGEST: usize = 8 * 1024;
+/// The beginning of a digest.
+const MARK: &[u8] = b"sha256:";
+/// The mistakes of one group that are shown; more are counted.
+const SHOWN: usize = 5;
+
+/// All groups of a file, in its order.
+#[derive(Debug, Default)]
+pub(in crate::config) struct Groups {
+    pub(in crate::config) all: Vec<Arc<Group>>,
+    positions: HashMap<Arc<str>, usize>,
+}
+
+impl Groups {
+    /// The group of this name, with its position.
+    pub(in crate::config) fn find(&self, name: &str) -> Option<(usize, &Arc<Group>)> {
+        let at = *self.positions.get(name)?;
+        Some((at, self.all.get(at)?))
+    }
+}
+
+/// Reads the members of all groups.
+pub(in crate::config) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Groups {
+    let mut groups = Groups::default();
+    let nat64 = document.server.translators();
+    for written in &document.groups {
+        let Some(by) = written.by.get() else { continue };
+        let name: Arc<str> = written.name.value.as_str().into();
+        let (is_new, before) = (groups.find(&name).is_none(), beside.found.len());
+        let files = written.file.entries().iter();
+        let files: Vec<(&At<String>, Vec<u8>)> = files
+            .filter_map(|file| Some((file, content(written, file, beside)?)))
+            .collect();
+        let found = &mut *beside.found;
+        let group = match by {
+            KeyPart::Ip(_) => {
+                let members = gather(written, &files, one_network, found);
+                warn_of_bits(&members, found);
+                let counted = members.into_keys();
+                let counted = counted.flat_map(|network| nat64.networks(network));
+                Group::of_networks(name, by.clone(), counted)
+            }
+            by => {
+                let read = |text: &[u8]| one_value(text, by);
+                let members = gather(written, &files, read, found);
+                Group::of_values(name, by.clone(), members.into_keys())
+            }
+        };
+        let is_written = !(written.members.is_absent() && written.file.is_absent());
+        if group.is_empty() && is_written && found.len() == before && !written.members.is_bad() {
+            warn_of_empty_group(written, found);
+        }
+        warn_of_say_so(written, by, document, &files, found);
+        if is_new {
+            let at = groups.all.len();
+            groups.positions.insert(Arc::clone(&group.name), at);
+            groups.all.push(Arc::new(group));
+        }
+    }
+    groups
+}
+
+/// The bytes of one file of the group.
+fn content(written: &GroupTable, file: &At<String>, beside: &mut SideFiles<'_>) -> Option<Vec<u8>> {
+    let shown = quoted(&file.value);
+    let at = Reference {
+        span: &file.span,
+        failure: &format!("cannot read {shown}, the members of {written}"),
+        label: "a file with one member on a line",
+    };
+    beside.bytes(&file.value, MOST_BYTES, at)
+}
+
+/// The place of a member: the list, or a line of a file.
+#[derive(Debug, Clone, Copy)]
+enum MemberPlace<'a> {
+    Listed(&'a Span),
+    Line(&'a At<String>, usize),
+}
+
+impl MemberPlace<'_> {
+    fn span(&self) -> &Span {
+        match self {
+            Self::Listed(span) => span,
+            Self::Line(file, _) => &file.span,
+        }
+    }
+}
+
+/// `gold-keys.txt:17`.
+impl fmt::Display for MemberPlace<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listed(_) => f.write_str("the list"),
+            Self::Line(file, line) => write!(f, "{}:{line}", file.value),
+        }
+    }
+}
+
+/// The first member that stands in two places, and the number of such members.
+struct Repeat<'a> {
+    first: MemberPlace<'a>,
+    second: MemberPlace<'a>,
+    many: usize,
+}
+
+/// Reads the members of the list and of all files, each with `read`. The error of `read` is the reason that a text is
+/// no member.
+fn gather<'a, T: Hash + Eq + Copy>(
+    written: &'a GroupTable,
+    files: &'a [(&At<String>, Vec<u8>)],
+    read: impl Fn(&[u8]) -> Result<T, String>,
+    found: &mut Findings,
+) -> HashMap<T, MemberPlace<'a>> {
+    let mut members: HashMap<T, MemberPlace<'_>> = HashMap::new();
+    let mut repeat: Option<Repeat<'_>> = None;
+    let mut wrong = 0;
+    let (listed, by) = (written.members.entries().iter(), written.by.get());
+    let listed = listed.map(|at| {
+        let text = as_listed(at.value.as_bytes(), by);
+        (MemberPlace::Listed(&at.span), text)
+    });
+    let lines = files.iter().flat_map(|(file, content)| {
+        lines(content).map(|(line, text)| (MemberPlace::Line(file, line), text))
+    });
+    for (place, text) in listed.chain(lines) {
+        let member = match plain(text).and_then(&read) {
+            Ok(member) => member,
+            Err(why) => {
+                wrong += 1;
+                if wrong <= SHOWN {
+                    bad_member(written, place, &why, found);
+                }
+                continue;
+            }
+        };
+        match members.entry(member) {
+            Entry::Vacant(entry) => {
+                entry.insert(place);
+            }
+            Entry::Occupied(entry) => match &mut repeat {
+                Some(repeat) => repeat.many += 1,
+                None => {
+                    repeat = Some(Repeat {
+                        first: *entry.get(),
+                        second: place,
+                        many: 1,
+                    });
+                }
+            },
+        }
+        if members.len() > MOST_MEMBERS {
+            let why = format!("beyond the {MOST_MEMBERS} members that a group has at most");
+            bad_member(written, place, &why, found);
+            break;
+        }
+    }
+    if let (Some(last), Some(more @ 1..)) = (found.last_mut(), wrong.checked_sub(SHOWN)) {
+        last.note = Some(format!("and {more} more like this"));
+    }
+    if let Some(repeat) = repeat {
+        warn_of_repeat(written, &repeat, found);
+    }
+    members
+}
+
+/// The lines of a file that are members, with their numbers. A `#` at the start of a line or behind a blank begins a
+/// comment.
+fn lines(content: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let marked = content.strip_prefix("\u{feff}".as_bytes());
+    marked
+        .unwrap_or(content)
+        .split(|byte| *byte == b'\n')
+        .enumerate()
+        .map(|(index, line)| (index + 1, without_comment(line)))
+        .filter(|(_, line)| !line.is_empty())
+}
+
+fn without_comment(line: &[u8]) -> &[u8] {
+    let line = line.trim_ascii();
+    let starts = |at: usize| line[at] == b'#' && (at == 0 || line[at - 1].is_ascii_whitespace());
+    let end = (0..line.len()).find(|at| starts(*at)).unwrap_or(line.len());
+    line[..end].trim_ascii()
+}
+
+/// A member of the list without the blanks around it. Fields, hosts, networks and digests have no such blanks. A
+/// decoded or claimed value may begin with a blank, and keeps it.
+fn as_listed<'t>(text: &'t [u8], by: Option<&KeyPart>) -> &'t [u8] {
+    let trimmed = text.trim_ascii();
+    match by {
+        _ if is_digest(trimmed) => trimmed,
+        Some(
+            KeyPart::Jwt { .. } | KeyPart::Query { .. } | KeyPart::Cookie(_) | KeyPart::Path(_),
+        ) => text,
+        _ => trimmed,
+    }
+}
+
+/// Is the member written as a digest?
+fn is_digest(text: &[u8]) -> bool {
+    matches!(text.get(..MARK.len()), Some(mark) if mark.eq_ignore_ascii_case(MARK))
+}
+
+/// The text, where it can be a member.
+fn plain(text: &[u8]) -> Result<&[u8], String> {
+    match text {
+        [] => Err("empty".into()),
+        _ if text.len() > LONGEST => Err(format!("longer than {LONGEST} bytes")),
+        _ if text.iter().any(u8::is_ascii_control) => {
+            Err("not a text: it has control characters".into())
+        }
+        _ => Ok(text),
+    }
+}
+
+fn one_network(text: &[u8]) -> Result<IpNet, String> {
+    let text = String::from_utf8_lossy(text);
+    // The text is not shown: it may be a secret in the wrong file.
+    network(&text)
+        .map_err(|_| "it is not a network; write `10.0.0.0/8`, or an address alone".into())
+}
+
+/// Notes networks with bits beyond their prefix, as in `trust`.
+fn warn_of_bits(members: &HashMap<IpNet, MemberPlace<'_>>, found: &mut Findings) {
+    let mut odd: Vec<_> = members
+        .iter()
+        .filter(|(network, _)| network.addr() != network.network())
+        .collect();
+    odd.sort_by_key(|(network, _)| **network);
+    for (network, place) in odd.into_iter().take(SHOWN) {
+        let (whole, one) = (network.trunc(), network.addr());
+        let place_of = match place {
+            MemberPlace::Listed(_) => String::new(),
+            MemberPlace::Line(..) => format!("{place}: "),
+        };
+        let message = format!("{place_of}{network} is more than one address");
+        found
+            .warning(Code::HostBits, message)
+            .at(place.span(), format!("all of {whole}"))
+            .help(format!(
+                "write `{whole}` for the network, or `{one}` for the address alone"
+            ));
+    }
+}
+
+fn one_value(text: &[u8], by: &KeyPart) -> Result<Digest, String> {
+    if *by == KeyPart::TlsFingerprint {
+        return fingerprint(text);
+    }
+    if !is_digest(text) {
+        // Hosts are compared in small letters.
+        return Ok(match by {
+            KeyPart::Host => Group::digest(&text.to_ascii_lowercase()),
+            KeyPart::Cookie(_) => Group::digest(&cookie::read(text)),
+            KeyPart::TlsSubject => Group::digest(subject(text)?.as_bytes()),
+            KeyPart::Header { name, .. } if credential::is_in(name) => {
+                Group::digest(&credential::spelled(text))
+            }
+            _ => Group::digest(text),
+        });
+    }
+    let rest = &text[MARK.len()..];
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
+    let digits: Option<Vec<u32>> = rest.iter().map(digit).collect();
+    let digits = digits.filter(|digits| digits.len() == 64);
+    let digits = digits.ok_or("no digest: `sha256:` is followed by 64 hexadecimal digits, as `printf %s KEY | sha256sum` writes them")?;
+    let mut sha256 = [0; 32];
+    for (byte, pair) in sha256.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = u8::try_from(pair[0] << 4 | pair[1]).unwrap_or_default();
+    }
+    Ok(Group::shortened(&sha256))
+}
+
+/// A subject in the one spelling that keys have.
+fn subject(text: &[u8]) -> Result<String, String> {
+    let text = str::from_utf8(text).ok();
+    text.and_then(canonical_subject).ok_or_else(|| {
+        "no subject: it is written as in the access log's `client_subject`, or as `openssl x509 -noout -subject -nameopt RFC2253` writes it behind `subject=`".into()
+    })
+}
+
+/// A fingerprint, as programs write it: with or without colons, in letters of any size, behind `sha256:` or alone.
+fn fingerprint(text: &[u8]) -> Result<Digest, String> {
+    let digits = if is_digest(text) {
+        &text[MARK.len()..]
+    } else {
+        text
+    };
+    let digits: Vec<u8> = digits
+        .iter()
+        .copied()
+        .filter(|byte| *byte != b':')
+        .collect();
+    if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return Err("no fingerprint: it is 64 hexadecimal digits, as `openssl x509 -noout -fingerprint -sha256` writes them".into());
+    }
+    Ok(Group::digest(&digits.to_ascii_lowercase()))
+}
+
+fn bad_member(written: &GroupTable, place: MemberPlace<'_>, why: &str, found: &mut Findings) {
+    let (message, label) = match place {
+        MemberPlace::Listed(_) => (format!("{written} lists a text that is no member"), why),
+        MemberPlace::Line(..) => {
+            let message = format!("{place} is no member of {written}: {why}");
+            (message, "in this file")
+        }
+    };
+    found
+        .error(Code::BadMember, message)
+        .at(place.span(), label);
+}
+
+fn warn_of_repeat(written: &GroupTable, repeat: &Repeat<'_>, found: &mut Findings) {
+    let Repeat { first, second, .. } = repeat;
+    let more = match repeat.many - 1 {
+        0 => String::new(),
+        more => format!(", and {more} more that are there already"),
+    };
+    if let (MemberPlace::Listed(one), MemberPlace::Listed(other)) = (first, second) {
+        let message = format!("{written} lists a member twice{more}");
+        found
+            .warning(Code::Duplicate, message)
+            .at(other, "the second time")
+            .and(one, "the first time");
+    } else {
+        let message = format!("{written} has a member twice: {first} and {second}{more}");
+        found
+            .warning(Code::Duplicate, message)
+            .at(second.span(), "it counts once");
+    }
+}
+
+fn warn_of_empty_group(written: &GroupTable, found: &mut Findings) {
+    let place = match (written.file.entries(), written.members.at()) {
+        ([file, ..], _) => &file.span,
+        (_, Some(members)) => &members.span,
+        _ => &written.place,
+    };
+    found
+        .warning(Code::EmptyGroup, format!("{written} has no members"))
+        .at(place, "no members here")
+        .help("write one member on a line; lines that begin with `#` are comments");
+}
+
+/// Notes a group by a field that any client may write, unless a proxy in front writes it.
+fn warn_of_say_so(
+    written: &GroupTable,
+    by: &KeyPart,
+    document: &Document,
+    files: &[(&At<String>, Vec<u8>)],
+    found: &mut Findings,
+) {
+    let Some(at) = written.by.at() else { return };
+    let open = match by {
+        KeyPart::Header { secret, .. } | KeyPart::Query { secret, .. } => !secret,
+        _ => false,
+    };
+    let mut listed = written.members.entries().iter();
+    let mut lines = files.iter().flat_map(|(_, content)| lines(content));
+    let all_hashed = listed.all(|at| is_digest(at.value.trim_ascii().as_bytes()))
+        && lines.all(|(_, text)| is_digest(text));
+    if !open || all_hashed || !document.server.trust.is_absent() {
+        return;
+    }
+    let message = format!("any client that knows the name of a member is in {written}");
+    let help = "go by something that only a member knows or has: an API key in `header:x-api-key`, or `ip`; where a proxy in front writes this field, name the proxy in `[server] trust`";
+    found
+        .warning(Code::SaySo, message)
+        .at(&at.span, "any client may write this")
+        .help(help);
+}
+
+#[cfg(test)]
+mod tests;

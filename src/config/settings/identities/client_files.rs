@@ -1,0 +1,111 @@
+//! The files by which an identity judges its clients, read again without the configuration that names them: a gateway that
+//! leaves reads no configuration any more, and its open connections follow their lists all the same.
+
+use super::{Identities, LoadedIdentity};
+use crate::config::input::files::Files;
+use crate::config::input::files::fence::Fence;
+use crate::tls::{ClientParts, IdentityParts, ServerIdentity};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Two readings this far apart must agree.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// A file that an identity names.
+#[derive(Clone)]
+pub(super) struct NamedFile {
+    pub(super) path: PathBuf,
+    /// The fence of the file that names it, where that may not read every file.
+    pub(super) fence: Option<Fence>,
+    /// More bytes than this are refused.
+    pub(super) most: u64,
+}
+
+/// The files of one identity, in the order in which they are written.
+#[derive(Clone, Default)]
+pub(super) struct ClientFiles {
+    pub(super) authorities: Vec<NamedFile>,
+    pub(super) lists: Vec<NamedFile>,
+}
+
+impl NamedFile {
+    pub(super) fn read(&self, files: &mut Files) -> io::Result<Vec<u8>> {
+        files.read_within(self.fence.as_ref(), &self.path, self.most)
+    }
+
+    fn again(&self) -> Result<Vec<u8>, String> {
+        let read = self.read(&mut Files::default());
+        read.map_err(|error| format!("cannot read {}: {error}", self.path.display()))
+    }
+}
+
+impl ClientFiles {
+    fn again(&self, before: &ClientParts) -> Result<ClientParts, String> {
+        let read = |files: &[NamedFile]| -> Result<Vec<_>, String> {
+            files.iter().map(NamedFile::again).collect()
+        };
+        Ok(ClientParts {
+            ca_pem: read(&self.authorities)?,
+            verify: before.verify,
+            crl_pem: read(&self.lists)?,
+        })
+    }
+
+    /// What clients must show by the files as they are now; nothing where that is as `before`, or is being written.
+    fn changed(&self, before: &ClientParts) -> Result<Option<ClientParts>, String> {
+        if self.again(before).as_ref() == Ok(before) {
+            return Ok(None);
+        }
+        std::thread::sleep(SETTLE);
+        let first = self.again(before)?;
+        std::thread::sleep(SETTLE);
+        let is_settled = self.again(before)? == first;
+        Ok(Some(first).filter(|now| is_settled && now != before))
+    }
+}
+
+impl Identities {
+    /// The identities with the authorities and revocation lists of their clients as these are now; nothing where none has
+    /// changed. Identities whose files are broken stay as they are. The thread is one on which waiting is allowed.
+    #[must_use]
+    pub fn with_lists_of_today(&self) -> Option<Self> {
+        let all: Vec<_> = self.all.iter().map(LoadedIdentity::today).collect();
+        let is_same = |(today, before): (&LoadedIdentity, &LoadedIdentity)| {
+            Arc::ptr_eq(&today.identity, &before.identity) && today.kept == before.kept
+        };
+        let has_changed = !all.iter().zip(&self.all).all(is_same);
+        has_changed.then(|| Self::new(all))
+    }
+}
+
+impl LoadedIdentity {
+    fn today(&self) -> Self {
+        let kept = |kept| Self {
+            kept,
+            ..self.clone()
+        };
+        let Some(before) = &self.parts.client else {
+            return self.clone();
+        };
+        let parts = match self.client_files.changed(before) {
+            Ok(Some(client)) => IdentityParts {
+                client: Some(client),
+                ..self.parts.clone()
+            },
+            Ok(None) => return kept(None),
+            Err(why) => return kept(Some(why)),
+        };
+        match ServerIdentity::new(parts.clone()) {
+            Ok(identity) => Self {
+                identity: Arc::new(identity),
+                parts,
+                ..kept(None)
+            },
+            Err(mistakes) => kept(Some(format!(
+                "its authorities or revocation lists are of no use: {mistakes:?}"
+            ))),
+        }
+    }
+}

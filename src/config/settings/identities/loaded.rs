@@ -1,0 +1,157 @@
+//! An identity made of its files, or kept as it was before.
+
+use super::pem_files::{Fault, FaultyPart, PemFiles};
+use super::written::{WrittenCertificate, WrittenIdentity};
+use super::{Identities, LoadedIdentity};
+use crate::config::input::side_files::SideFiles;
+use crate::config::input::source::Source;
+use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::value::quoted;
+use crate::tls::{IdentityParts, ServerIdentity};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Two readings this far apart must agree before a changed file is taken over.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// The loading of all identities of a file.
+#[derive(Clone, Copy)]
+pub(super) struct Loading<'b> {
+    /// The identities in force; nothing at the start and in a check.
+    pub(super) before: Option<&'b Identities>,
+    /// May files be absent? They are, where a file is only asked about: keys are seldom on another machine.
+    pub(super) may_lack: bool,
+}
+
+impl Loading<'_> {
+    /// Each identity; nothing where it has a mistake, which has been noted.
+    pub(super) fn all(
+        self,
+        written: &[WrittenIdentity<'_>],
+        beside: &mut SideFiles<'_>,
+    ) -> Vec<Option<LoadedIdentity>> {
+        let mut read: Vec<PemFiles<'_>> = written
+            .iter()
+            .map(|one| PemFiles::read(one, beside))
+            .collect();
+        self.settle(written, &mut read);
+        let all = written.iter().zip(&read);
+        all.map(|(written, files)| {
+            let loaded = self.one(written, files, beside.found)?;
+            readable_key(written, beside.source, beside.found);
+            Some(loaded)
+        })
+        .collect()
+    }
+
+    /// Reads changed files a second time. The thread is one on which waiting is allowed: a reload's own.
+    fn settle(self, written: &[WrittenIdentity<'_>], read: &mut [PemFiles<'_>]) {
+        let Some(before) = self.before else { return };
+        let both = written.iter().zip(read);
+        let changed = both.filter(|(written, files)| {
+            let held = before.named(&written.name);
+            held.is_some_and(|held| !files.are_those_of(&held.parts))
+        });
+        let mut changed: Vec<_> = changed.map(|(_, files)| files).collect();
+        if !changed.is_empty() {
+            std::thread::sleep(SETTLE);
+        }
+        for files in &mut changed {
+            files.compare_again();
+        }
+    }
+
+    fn one(
+        self,
+        written: &WrittenIdentity<'_>,
+        files: &PemFiles<'_>,
+        found: &mut Findings,
+    ) -> Option<LoadedIdentity> {
+        let held = self.before.and_then(|before| before.named(&written.name));
+        let made = made(files.parts(), held, files);
+        let faults = match made {
+            Ok(made) => return Some(made),
+            Err(faults) => faults,
+        };
+        if let Some(held) = held
+            && let Some(parts) = parts_to_keep(&faults, held, files)
+            && let Ok(mut kept) = self::made(parts, Some(held), files)
+        {
+            let reasons: Vec<&str> = faults
+                .iter()
+                .map(|fault| fault.diagnostic.message.as_str())
+                .collect();
+            kept.kept = Some(reasons.join("; "));
+            return Some(kept);
+        }
+        if !self.may_lack {
+            found.extend(faults.into_iter().map(|fault| fault.diagnostic));
+        }
+        None
+    }
+}
+
+/// An identity of these parts: the one that is in force, where it has the same.
+fn made(
+    parts: IdentityParts,
+    held: Option<&LoadedIdentity>,
+    files: &PemFiles<'_>,
+) -> Result<LoadedIdentity, Vec<Fault>> {
+    let identity = match held.filter(|held| held.parts == parts) {
+        Some(held) => Arc::clone(&held.identity),
+        None => {
+            let made = ServerIdentity::new(parts.clone());
+            Arc::new(made.map_err(|mistakes| files.faults(mistakes))?)
+        }
+    };
+    Ok(LoadedIdentity {
+        identity,
+        parts,
+        kept: None,
+        is_ordered: files.is_ordered(),
+        client_files: files.of_clients(),
+    })
+}
+
+/// What stays in force where files are broken. Of a broken pair it is the pair before, under the settings of now. Where
+/// the check of clients is broken everything stays as it was; where nothing was asked of clients before, nothing may
+/// stay.
+fn parts_to_keep(
+    faults: &[Fault],
+    held: &LoadedIdentity,
+    files: &PemFiles<'_>,
+) -> Option<IdentityParts> {
+    let is_of_client = faults.iter().any(|fault| fault.part == FaultyPart::Client);
+    if is_of_client {
+        return held.parts.client.is_some().then(|| held.parts.clone());
+    }
+    Some(IdentityParts {
+        cert_pem: held.parts.cert_pem.clone(),
+        key_pem: held.parts.key_pem.clone(),
+        ..files.parts()
+    })
+}
+
+/// Notes a key that every user of the machine can read.
+fn readable_key(written: &WrittenIdentity<'_>, source: &Source, found: &mut Findings) {
+    const OTHERS_READ: u32 = 0o004;
+    let WrittenCertificate::Files { key, .. } = &written.certificate else {
+        return;
+    };
+    let path = source.beside(key.span.start, &key.value);
+    let mode = fs::metadata(path).map_or(0, |file| file.permissions().mode());
+    if mode & OTHERS_READ == 0 {
+        return;
+    }
+    let shown = quoted(&key.value);
+    let message = format!(
+        "every user of this machine can read {shown}, the key of {}",
+        written.subject
+    );
+    found
+        .warning(Code::KeyReadable, message)
+        .at(&key.span, format!("its mode is {:04o}", mode & 0o7777))
+        .help("let only its owner and group read it: `chmod o= FILE`");
+}

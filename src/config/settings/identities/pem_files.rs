@@ -1,0 +1,255 @@
+//! The files of one identity: their contents, and what is wrong with them.
+
+use super::client_files::{ClientFiles, NamedFile};
+use super::written::{WrittenCertificate, WrittenIdentity};
+use crate::acme;
+use crate::config::input::files::Files;
+use crate::config::input::side_files::SideFiles;
+use crate::config::input::source::At;
+use crate::config::report::diagnostic::{Code, Details as _, Diagnostic};
+use crate::config::value::quoted;
+use crate::tls::{ClientParts, IdentityMistake, IdentityParts};
+use std::io;
+
+/// The largest file of certificates or keys.
+const MOST_BYTES: u64 = 4 * 1024 * 1024;
+/// The largest file of revocation lists.
+const MOST_LIST_BYTES: u64 = 64 * 1024 * 1024;
+
+/// What is wrong with a file.
+pub(super) struct Fault {
+    pub(super) part: FaultyPart,
+    pub(super) diagnostic: Diagnostic,
+}
+
+/// The part of an identity that a fault is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FaultyPart {
+    /// The certificate and its key.
+    Pair,
+    /// What clients must show.
+    Client,
+}
+
+/// The role of a file in an identity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Certificate,
+    Key,
+    Authorities,
+    RevocationLists,
+}
+
+impl Role {
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Certificate => "the certificate",
+            Self::Key => "the key",
+            Self::Authorities => "authorities",
+            Self::RevocationLists => "revocation lists",
+        }
+    }
+
+    fn part(self) -> FaultyPart {
+        match self {
+            Self::Certificate | Self::Key => FaultyPart::Pair,
+            Self::Authorities | Self::RevocationLists => FaultyPart::Client,
+        }
+    }
+
+    fn most_bytes(self) -> u64 {
+        match self {
+            Self::RevocationLists => MOST_LIST_BYTES,
+            _ => MOST_BYTES,
+        }
+    }
+}
+
+/// A file of an identity.
+struct PemFile<'a> {
+    role: Role,
+    path: &'a At<String>,
+    named: NamedFile,
+    read: io::Result<Vec<u8>>,
+}
+
+/// The files of one identity, as they were read.
+pub(super) struct PemFiles<'a> {
+    written: &'a WrittenIdentity<'a>,
+    files: Vec<PemFile<'a>>,
+    /// The certificate and the key that were issued for it.
+    issued: Vec<u8>,
+}
+
+impl<'a> PemFiles<'a> {
+    pub(super) fn read(written: &'a WrittenIdentity<'a>, beside: &mut SideFiles<'_>) -> Self {
+        let (authorities, lists) = match written.client {
+            Some(client) => (client.ca.entries(), client.crl.entries()),
+            None => Default::default(),
+        };
+        let pair = match &written.certificate {
+            WrittenCertificate::Files { cert, key } => {
+                vec![(Role::Certificate, *cert), (Role::Key, *key)]
+            }
+            WrittenCertificate::Ordered { .. } => Vec::new(),
+        };
+        let authorities = authorities.iter().map(|path| (Role::Authorities, path));
+        let lists = lists.iter().map(|path| (Role::RevocationLists, path));
+        let all = pair.into_iter().chain(authorities).chain(lists);
+        let files = all.map(|(role, path)| {
+            let named = NamedFile {
+                path: beside.source.beside(path.span.start, &path.value),
+                fence: beside.source.fence(path.span.start),
+                most: role.most_bytes(),
+            };
+            PemFile {
+                read: named.read(beside.files),
+                role,
+                path,
+                named,
+            }
+        });
+        Self {
+            written,
+            files: files.collect(),
+            issued: issued(written),
+        }
+    }
+
+    /// Reads the files again; those that have changed in between are not settled, and count as unreadable.
+    pub(super) fn compare_again(&mut self) {
+        for file in &mut self.files {
+            // The first reading is the one that a reload knows the file by, so that a change since then is noticed.
+            let again = file.named.read(&mut Files::default());
+            if let (Ok(first), Ok(second)) = (&file.read, &again)
+                && first != second
+            {
+                file.read = Err(io::Error::other("it is being written"));
+            } else if again.is_err() {
+                file.read = again;
+            }
+        }
+    }
+
+    /// Can all files be read, and do they hold the same as `parts`?
+    pub(super) fn are_those_of(&self, parts: &IdentityParts) -> bool {
+        let now = self.parts();
+        self.files.iter().all(|file| file.read.is_ok())
+            && now.cert_pem == parts.cert_pem
+            && now.key_pem == parts.key_pem
+            && now.client == parts.client
+    }
+
+    /// The files that clients are judged by.
+    pub(super) fn of_clients(&self) -> ClientFiles {
+        let of = |role| {
+            let files = self.files.iter().filter(move |file| file.role == role);
+            files.map(|file| file.named.clone()).collect()
+        };
+        ClientFiles {
+            authorities: of(Role::Authorities),
+            lists: of(Role::RevocationLists),
+        }
+    }
+
+    /// Is the certificate ordered?
+    pub(super) fn is_ordered(&self) -> bool {
+        self.written.is_ordered()
+    }
+
+    /// The parts of the identity, empty where a file cannot be read.
+    pub(super) fn parts(&self) -> IdentityParts {
+        let of = |role| {
+            let files = self.files.iter().filter(move |file| file.role == role);
+            files.map(|file| file.read.as_ref().map(Vec::clone).unwrap_or_default())
+        };
+        let WrittenIdentity { client, .. } = self.written;
+        IdentityParts {
+            name: self.written.name.clone(),
+            cert_pem: of(Role::Certificate).next().unwrap_or(self.issued.clone()),
+            key_pem: of(Role::Key).next().unwrap_or(self.issued.clone()),
+            hosts: self.written.named_hosts(),
+            is_default: self.written.is_default,
+            least_version: self.written.least_version,
+            alpn: self.written.alpn.clone(),
+            client: client.map(|client| ClientParts {
+                ca_pem: of(Role::Authorities).collect(),
+                verify: client.verify(),
+                crl_pem: of(Role::RevocationLists).collect(),
+            }),
+        }
+    }
+
+    fn unread(&self, file: &PemFile<'_>) -> Option<Fault> {
+        let error = file.read.as_ref().err()?;
+        let (path, noun) = (quoted(&file.path.value), file.role.noun());
+        let message = format!(
+            "cannot read {path}, {noun} of {}: {error}",
+            self.written.subject
+        );
+        Some(Fault {
+            part: file.role.part(),
+            diagnostic: Diagnostic::error(Code::CertificateUnreadable, message)
+                .at(&file.path.span, noun),
+        })
+    }
+
+    /// The faults of all files: those that cannot be read, and of the others those that `mistakes` are in.
+    pub(super) fn faults(&self, mistakes: Vec<IdentityMistake>) -> Vec<Fault> {
+        let unread = self.files.iter().filter_map(|file| self.unread(file));
+        let mistakes = mistakes.into_iter();
+        let faulty = mistakes.filter_map(|mistake| self.fault(mistake));
+        unread.chain(faulty).collect()
+    }
+
+    /// The fault of the file that a mistake is in; nothing where the file could not be read.
+    fn fault(&self, mistake: IdentityMistake) -> Option<Fault> {
+        let (role, at, why) = match mistake {
+            IdentityMistake::KeyMismatch => return self.mismatch(),
+            IdentityMistake::Certificate(why) => (Role::Certificate, 0, why),
+            IdentityMistake::Key(why) => (Role::Key, 0, why),
+            IdentityMistake::Authority(at, why) => (Role::Authorities, at, why),
+            IdentityMistake::RevocationList(at, why) => (Role::RevocationLists, at, why),
+            IdentityMistake::Client(why) => (Role::Authorities, 0, why),
+        };
+        let mut files = self.files.iter().filter(|file| file.role == role);
+        let path = files.nth(at).filter(|file| file.read.is_ok())?.path;
+        let (shown, noun, subject) = (quoted(&path.value), role.noun(), &self.written.subject);
+        let message = format!("{shown} is of no use as {noun} of {subject}: {why}");
+        Some(Fault {
+            part: role.part(),
+            diagnostic: Diagnostic::error(Code::CertificateUnreadable, message)
+                .at(&path.span, noun),
+        })
+    }
+
+    fn mismatch(&self) -> Option<Fault> {
+        let WrittenCertificate::Files { cert, key } = &self.written.certificate else {
+            return None;
+        };
+        let message = format!(
+            "{} is not the key of the certificate in {}",
+            quoted(&key.value),
+            quoted(&cert.value)
+        );
+        Some(Fault {
+            part: FaultyPart::Pair,
+            diagnostic: Diagnostic::error(Code::CertificateKeyMismatch, message)
+                .at(&key.span, "the key of another certificate")
+                .and(
+                    &cert.span,
+                    "the certificate, whose own stands first in the file",
+                ),
+        })
+    }
+}
+
+/// The certificate that was issued for an identity, as it is kept; nothing where none is of use.
+fn issued(written: &WrittenIdentity<'_>) -> Vec<u8> {
+    let kept = written.order().and_then(|order| {
+        let kept = acme::read_bundle(&order.authority.storage, &order.name)?;
+        // One that lacks a host that is new serves the others until the next has come.
+        kept.covers_any(&order.hosts).then_some(kept)
+    });
+    kept.map(|kept| kept.pem().into()).unwrap_or_default()
+}

@@ -1,0 +1,347 @@
+//! One limit as written → the limits that count: defaults filled in, contradictions and numbers out of range refused.
+//! A limit with a list of rates becomes one limit for each rate, all under its name.
+
+mod contradictions;
+mod rates;
+mod rules;
+mod tiers;
+
+use super::groups::Groups;
+use crate::config::document::{CostSource, Document, Limit, RefundCause, Setting, ignores};
+use crate::config::input::span::{At, Span};
+use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::key::{Exemption, IdField, KeyPart, KeyTemplate, KnownValues, Meter, MissingKey, Price};
+use crate::limit::dedupe::Dedupe;
+use crate::limit::rate::{Cost, Rate};
+use crate::limit::{self, LeaseSetting, Mode, Policy, RefundCondition, ResponsePolicy, Scope};
+use rules::RatedRule;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The tag of all limits under `together = true` of the store.
+const ALL: &str = "together";
+
+/// The limit under `together = true`. A limit with a tag of its own keeps the tag.
+pub(in crate::config) fn together(written: &Limit, all: &Setting<bool>) -> Limit {
+    let mut written = written.clone();
+    if let Some(all) = all.at().filter(|all| all.value)
+        && written.with.is_absent()
+        && written.scope() == Scope::Cluster
+    {
+        written.with = Setting::Valid(At::new(ALL.to_owned(), all.span.clone()));
+    }
+    written
+}
+
+/// What the file says beside a limit, as far as limits depend on it.
+pub(in crate::config) struct Scene<'a> {
+    pub(in crate::config) document: &'a Document,
+    pub(in crate::config) groups: &'a Groups,
+}
+
+/// Compiles one limit with its tiers, and behind the limit its candidate. None when the limit has a mistake, which has
+/// been noted then.
+pub(in crate::config) fn compile(
+    written: &Limit,
+    scene: &Scene<'_>,
+    found: &mut Findings,
+) -> Vec<Arc<limit::Limit>> {
+    let name: Arc<str> = written.name.value.as_str().into();
+    let before = found.len();
+    let limits = untiered(written, &name, scene, found);
+    let mut limits = tiers::add(limits, written, scene, found);
+    if let Some(candidate) = written.with_candidate() {
+        // A mistake of the limit and of its candidate is reported once.
+        let mut more = Findings::default();
+        let candidates = untiered(&candidate, &name, scene, &mut more);
+        more.retain(|one| !found[before..].contains(one));
+        found.append(&mut more);
+        let candidates = candidates.into_iter();
+        limits.extend(candidates.map(|limit| limit.edited(|policy| policy.mode = Mode::Candidate)));
+    }
+    limits.into_iter().map(Arc::new).collect()
+}
+
+/// Compiles one limit without its tiers, under `name`.
+fn untiered(
+    written: &Limit,
+    name: &Arc<str>,
+    scene: &Scene<'_>,
+    found: &mut Findings,
+) -> Vec<limit::Limit> {
+    let before = found.len();
+    let by = template(written, scene.groups, found);
+    if written.algorithm.is_bad() {
+        return Vec::new();
+    }
+    contradictions::note(written, found);
+    let rules = rules::all(written, found);
+    let Some(rules) = rules.filter(|_| !found.has_error_since(before)) else {
+        return Vec::new();
+    };
+    rates::compare(written, &rules, found);
+    let Some(by) = by.filter(|_| !found.has_error_since(before)) else {
+        return Vec::new();
+    };
+    let (cost, exempt) = (cost(written), exempt(written, scene, found));
+    warn_of_cost(written, &rules, cost, found);
+    let is_list = rules.len() > 1;
+    let limits = rules.into_iter().map(|RatedRule { rate, rule, shown }| {
+        let policy = Policy {
+            window: is_list.then(|| shown.into()),
+            exempt: exempt.clone(),
+            meter: meter(written, scene),
+            ..policy(written, name, &by, rate)
+        };
+        limit::Limit::new(policy, rule)
+    });
+    let limits: Vec<limit::Limit> = limits.collect();
+    warn_of_leases(written, &limits, found);
+    limits
+}
+
+/// The limit's policy as written, without the parts that are compiled from all limits or rates.
+fn policy(written: &Limit, name: &Arc<str>, by: &KeyTemplate, rate: Rate) -> Policy {
+    Policy {
+        mode: written.mode(),
+        scope: written.scope(),
+        with: written.with.get().map(|tag| tag.as_str().into()),
+        cost: cost(written),
+        price: price(written),
+        partial: written.partial(),
+        dedupe: dedupe(written),
+        refund_on: refund_on(written),
+        on_down: written.on_down.get().copied(),
+        leasing: written.lease(),
+        answers: answers(written),
+        place: written.name.span.start,
+        ..Policy::new(Arc::clone(name), by.clone(), rate)
+    }
+}
+
+/// `lease` of a limit that gives no leases. Of a list of rates some may be leased.
+fn warn_of_leases(written: &Limit, limits: &[limit::Limit], found: &mut Findings) {
+    let lease = written.lease.at();
+    let whys: Option<Vec<_>> = limits.iter().map(limit::Limit::why_unleased).collect();
+    let why = whys.and_then(|whys| whys.first().copied());
+    if let (Some(lease), Some(why)) = (lease, why)
+        && lease.value != LeaseSetting::Off
+    {
+        let name = &written.name.value;
+        found
+            .warning(Code::Conflict, format!("limit `{name}` gives no leases"))
+            .at(&lease.span, why)
+            .help("leave `lease` out: every request asks Redis");
+    }
+}
+
+/// The key template.
+fn template(written: &Limit, groups: &Groups, found: &mut Findings) -> Option<KeyTemplate> {
+    let name = &written.name.value;
+    let by = written.by.at()?;
+    let before = found.len();
+    let everyone = by.value.iter().find(|part| part.value.is_none());
+    if let Some(everyone) = everyone.filter(|_| by.value.len() > 1) {
+        let message = format!("limit `{name}` counts by `everyone` and by something else");
+        found
+            .conflict(message)
+            .at(&everyone.span, "one key for every request")
+            .help("leave `everyone` out");
+    } else if let Some((first, second)) = repeated(&by.value) {
+        let message = format!("limit `{name}` counts by the same thing twice");
+        found
+            .error(Code::Duplicate, message)
+            .at(second, "the second time")
+            .and(first, "the first time");
+    }
+    let mut template = KeyTemplate {
+        parts: by.value.iter().filter_map(|at| at.value.clone()).collect(),
+        missing: written.missing.or(MissingKey::Refuse),
+        unknown: None,
+    };
+    if let Some(unknown) = written.unknown.at() {
+        template.unknown = tiers::known(written, &template.parts, groups, found, unknown);
+    }
+    let absent = template.can_be_absent();
+    if !absent {
+        template.missing = MissingKey::Shared;
+    }
+    match written.missing.at() {
+        Some(missing) if !absent => {
+            let message = format!("limit `{name}` has `missing`, but every request has its key");
+            found
+                .warning(Code::NeedlessMissing, message)
+                .at(&missing.span, "has no effect")
+                .and(&by.span, "in every request")
+                .help("leave `missing` out");
+        }
+        None if absent && written.missing.is_absent() => {
+            missing_choice(name, &by.span, &template, found);
+        }
+        _ => {}
+    }
+    (!found.has_error_since(before)).then_some(template)
+}
+
+/// The places of two parts that are the same.
+fn repeated(parts: &[At<Option<KeyPart>>]) -> Option<(&Span, &Span)> {
+    let mut seen = HashMap::new();
+    parts.iter().find_map(|later| {
+        // Two networks of one address are the same part.
+        let part = match later.value.as_ref()? {
+            KeyPart::Ip(_) => None,
+            part => Some(part),
+        };
+        let earlier = *seen.entry(part).or_insert(later);
+        (!std::ptr::eq(earlier, later)).then_some((&earlier.span, &later.span))
+    })
+}
+
+fn missing_choice(name: &str, by: &Span, template: &KeyTemplate, found: &mut Findings) {
+    let absent = template.parts.iter().find(|part| part.can_be_absent());
+    let what = match absent {
+        Some(KeyPart::Cookie(name)) => format!("cookie `{name}`"),
+        Some(KeyPart::Query { name, .. }) => format!("query parameter `{name}`"),
+        Some(KeyPart::Header { name, .. }) => format!("header `{name}`"),
+        Some(KeyPart::Jwt { claim, .. }) => format!("claim `{claim}`"),
+        Some(KeyPart::TlsSubject | KeyPart::TlsFingerprint) => "the client's certificate".into(),
+        _ => "something".into(),
+    };
+    let message =
+        format!("limit `{name}` counts by {what}, but does not say what to do without it");
+    found
+        .error(Code::MissingChoice, message)
+        .at(by, "a request may lack this")
+        .help(
+            "add one of\n\
+             missing = \"refuse\"  to answer 401\n\
+             missing = \"ip\"      to count by client address instead\n\
+             missing = \"skip\"    not to limit such requests\n\
+             missing = \"shared\"  to count all of them as one",
+        );
+}
+
+/// The limit's answers to clients.
+fn answers(written: &Limit) -> ResponsePolicy {
+    // Statuses are at most 599.
+    let status = |status: u32| u16::try_from(status).unwrap_or(u16::MAX);
+    ResponsePolicy {
+        public_name: written.public_name.get().map(|name| name.as_str().into()),
+        refusal: status(written.status()),
+        keyless: status(written.missing_status()),
+        preflights: written.preflights(),
+    }
+}
+
+/// The ends of a request after which its charge is refunded.
+fn refund_on(written: &Limit) -> RefundCondition {
+    let has = |word| written.refund.entries().iter().any(|at| at.value == word);
+    RefundCondition {
+        errors: has(RefundCause::Errors),
+        cancels: has(RefundCause::Cancels),
+    }
+}
+
+/// The requests that the limit does not count.
+fn exempt(written: &Limit, scene: &Scene<'_>, found: &mut Findings) -> Option<Arc<Exemption>> {
+    let at = written.exempt.at()?;
+    // A group that is not defined has been noted.
+    let named = at.value.groups.entries().iter();
+    let named = named.filter_map(|at| Some(Arc::clone(scene.groups.find(&at.value)?.1)));
+    let nat64 = scene.document.server.translators();
+    let networks = at.value.ip.entries().iter();
+    let exempt = Exemption {
+        networks: networks.flat_map(|at| nat64.networks(at.value)).collect(),
+        methods: at.value.methods.values(),
+        paths: at.value.paths.values(),
+        groups: named.collect(),
+    };
+    if exempt.is_everyone() {
+        let message = format!("limit `{}` exempts every request", written.name.value);
+        found
+            .warning(Code::ExemptsEveryone, message)
+            .at(&at.span, "covers every request")
+            .help("name a smaller network or path, or leave the limit out of the routes");
+    }
+    Some(Arc::new(exempt))
+}
+
+/// The settings that mark repeats of a request.
+fn dedupe(written: &Limit) -> Option<Dedupe> {
+    let dedupe = written.dedupe.get()?;
+    Some(Dedupe {
+        field: IdField(dedupe.header.get()?.clone()),
+        ttl: u64::try_from(dedupe.ttl().as_micros()).ok()?,
+        repeats: dedupe.repeats(),
+        of: dedupe.of(),
+    })
+}
+
+/// The cost of a request where neither the request nor its response states one.
+fn cost(written: &Limit) -> Cost {
+    match written.cost.get() {
+        None => Cost::ONE,
+        Some(CostSource::Fixed(units)) => Cost::new(*units),
+        Some(CostSource::Request(cost)) => Cost::new(cost.default()),
+        Some(CostSource::Response(cost)) => Cost::new(cost.estimate()),
+    }
+}
+
+/// The place in a request that states its cost.
+fn price(written: &Limit) -> Option<Price> {
+    let Some(CostSource::Request(cost)) = written.cost.get() else {
+        return None;
+    };
+    Some(Price {
+        header: cost.header.get()?.clone(),
+        default: cost.default(),
+        max: *cost.max.get()?,
+        may_peek: cost.min() == 0,
+    })
+}
+
+/// The place in a response that states the cost of its request.
+fn meter(written: &Limit, scene: &Scene<'_>) -> Option<Meter> {
+    let Some(CostSource::Response(cost)) = written.cost.get() else {
+        return None;
+    };
+    Some(Meter {
+        place: cost.place()?.clone(),
+        max: cost.max.or(u32::MAX),
+        on_leave: cost.on_leave(),
+        tells_silence: !ignores(
+            &scene.document.ignored,
+            Code::CostNeverSaid,
+            &written.name.span,
+        ),
+    })
+}
+
+/// A request that costs more than the whole limit never passes, unless it may be granted a part.
+fn warn_of_cost(written: &Limit, rules: &[RatedRule], cost: Cost, found: &mut Findings) {
+    let whole = rules.iter().map(|rated| rated.rule.most()).min();
+    let Some(whole) = whole.filter(|_| !written.partial()) else {
+        return;
+    };
+    let (cost, span) = (cost.units(), written.cost.span());
+    let dearest = match written.cost.get() {
+        Some(CostSource::Request(cost)) => cost.max.at(),
+        _ => None,
+    };
+    let (passes, costs, span, key) = match dearest {
+        _ if u64::from(cost) > whole => ("a request pass", format!("{cost}"), span, "cost"),
+        Some(most) if u64::from(most.value) > whole => {
+            let costs = format!("up to {}", most.value);
+            ("the dearest requests pass", costs, Some(&most.span), "max")
+        }
+        _ => return,
+    };
+    let name = &written.name.value;
+    let message = format!("limit `{name}` never lets {passes}");
+    let help = format!("lower `{key}`, or raise what the limit holds");
+    let warning = found.warning(Code::NeverAdmits, message).help(help);
+    if let Some(span) = span {
+        let label = format!("costs {costs}, and the limit never holds more than {whole}");
+        warning.at(span, label);
+    }
+}

@@ -1,0 +1,136 @@
+//! Tiers of a limit: the limit compiled with the numbers of a group; and the groups that know its keys.
+
+use super::{Groups, KnownValues, Scene, untiered};
+use crate::config::document::{Limit, Setting, Tier as Written};
+use crate::config::input::span::At;
+use crate::config::report::diagnostic::{Details as _, Diagnostic, Findings};
+use crate::key::{Group, KeyPart, UnknownKey};
+use crate::limit;
+use crate::limit::tier::Tier;
+use std::sync::Arc;
+
+/// Gives `limits`, compiled from `written`, their tiers. No limit is left when one of the tiers is wrong.
+pub(super) fn add(
+    limits: Vec<limit::Limit>,
+    written: &Limit,
+    scene: &Scene<'_>,
+    found: &mut Findings,
+) -> Vec<limit::Limit> {
+    if limits.is_empty() || written.tiers.is_absent() {
+        return limits;
+    }
+    let mut of_groups: Vec<_> = written
+        .tiers
+        .entries()
+        .iter()
+        .filter_map(|tier| Some((scene.groups.find(&tier.value.name.value)?, tier)))
+        .collect();
+    of_groups.sort_by_key(|((position, _), _)| *position);
+    let mut tiers: Vec<Vec<Tier>> = limits.iter().map(|_| Vec::new()).collect();
+    // A tier is compiled from the limit without tiers.
+    let base = Limit {
+        tiers: Setting::Absent,
+        ..written.clone()
+    };
+    for ((_, group), tier) in of_groups {
+        let Some(compiled) = compile(&limits, &base, tier, scene, found) else {
+            return Vec::new();
+        };
+        for (tiers, limit) in tiers.iter_mut().zip(compiled) {
+            tiers.push(Tier {
+                group: Arc::clone(group),
+                limit: Arc::new(
+                    limit.edited(|policy| policy.group = Some(Arc::clone(&group.name))),
+                ),
+            });
+        }
+    }
+    let tiered = limits.into_iter().zip(tiers);
+    tiered
+        .map(|(limit, tiers)| limit.edited(|policy| policy.tiers = tiers))
+        .collect()
+}
+
+/// One tier, of as many rates as the limit.
+fn compile(
+    limits: &[limit::Limit],
+    written: &Limit,
+    tier: &At<Written>,
+    scene: &Scene<'_>,
+    found: &mut Findings,
+) -> Option<Vec<limit::Limit>> {
+    let whole = written.with_tier(&tier.value);
+    if whole.rate.entries().len() != written.rate.entries().len() && !written.rate.is_absent() {
+        other_list(written, &tier.value, found);
+        return None;
+    }
+    let mut mistakes = Findings::default();
+    let compiled = untiered(&whole, &limits[0].name, scene, &mut mistakes);
+    // A mistake of the limit itself has been reported.
+    mistakes.retain(|one| {
+        let span = |one: &Diagnostic| one.primary.as_ref().map(|label| label.span.clone());
+        let same = |other: &Diagnostic| other.code == one.code && span(other) == span(one);
+        !found.iter().any(same)
+    });
+    let is_right = !mistakes.has_error_since(0);
+    found.append(&mut mistakes);
+    (is_right && compiled.len() == limits.len()).then_some(compiled)
+}
+
+fn other_list(written: &Limit, tier: &Written, found: &mut Findings) {
+    let (name, group) = (&written.name.value, &tier.name.value);
+    let rates = |many: usize| match many {
+        1 => "one rate".to_owned(),
+        many => format!("{many} rates"),
+    };
+    let own = rates(written.rate.entries().len());
+    let others = rates(tier.rate.entries().len());
+    let place = tier.rate.span().unwrap_or(&tier.name.span);
+    let message = format!("limit `{name}` has {own}, and its tier for `{group}` has {others}");
+    found
+        .conflict(message)
+        .at(place, "a tier has as many rates as its limit, one for each")
+        .and_if(written.rate.span(), own)
+        .help("write as many, in the same order");
+}
+
+/// The groups that know the values of each of `parts`, for a limit with `unknown`.
+pub(super) fn known(
+    written: &Limit,
+    parts: &[KeyPart],
+    groups: &Groups,
+    found: &mut Findings,
+    unknown: &At<UnknownKey>,
+) -> Option<KnownValues> {
+    let of_part = |part: &KeyPart| -> Vec<Arc<Group>> {
+        let same = groups.all.iter().filter(|group| group.by == *part);
+        same.filter(|_| !matches!(part, KeyPart::Ip(_)))
+            .cloned()
+            .collect()
+    };
+    let known: Vec<Vec<Arc<Group>>> = parts.iter().map(of_part).collect();
+    if known.iter().any(|groups| !groups.is_empty()) {
+        return Some(KnownValues {
+            groups: known,
+            otherwise: unknown.value,
+        });
+    }
+    let by = written.by.at()?;
+    let example = parts
+        .iter()
+        .find(|part| !matches!(part, KeyPart::Ip(_) | KeyPart::Method | KeyPart::Route));
+    let help = match example {
+        Some(part) => format!(
+            "add a group by that part, as\n[groups.known]\nby = \"{part}\"\nfile = \"keys.txt\"\nor leave `unknown` out"
+        ),
+        None => "leave `unknown` out: no client can invent the key of this limit".to_owned(),
+    };
+    let name = &written.name.value;
+    let message = format!("limit `{name}` has `unknown`, but no group knows its keys");
+    found
+        .conflict(message)
+        .at(&unknown.span, "every key would be unknown")
+        .and(&by.span, "the key")
+        .help(help);
+    None
+}

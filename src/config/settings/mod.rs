@@ -1,0 +1,35 @@
+//! Tables as written → the settings and values of the rooms that they are for, one file for each table.
+//!
+//! In: a document, and the files that it names. Out: values that count, verify, connect and answer; mistakes are noted.
+//!
+//! ```text
+//! groups                       groups with their members, read and digested
+//! jwt                          the rules that verify tokens
+//! jwt/claims                   claims that limits need, in a file without `[jwt]`
+//! jwt/published                URLs at which issuers publish keys
+//! limits                       a limit as written → limits that count
+//! limits/rates                 rates of one limit beside each other
+//! limits/rules                 rates → the rules that count
+//! limits/tiers                 other numbers for groups
+//! limits/contradictions        keys of a limit that contradict each other
+//! authorities                  authorities that certificates are ordered from
+//! boot                         settings that are read once
+//! store                        `[store]` as written → settings of connections
+//! error_bodies                 bodies of the gateway's own answers
+//! upstreams                    upstreams as written → upstreams
+//! identities                   certificates and keys → identities for handshakes; those in use stay where a file is
+//!                              broken at a reload
+//! identity_writers             fields that tell servers about clients, and the routes that must leave those of other
+//!                              files
+//! ```
+
+pub(in crate::config) mod authorities;
+pub(in crate::config) mod boot;
+pub(in crate::config) mod error_bodies;
+pub(in crate::config) mod groups;
+pub(in crate::config) mod identities;
+pub(in crate::config) mod identity_writers;
+pub mod jwt;
+pub(in crate::config) mod limits;
+pub(in crate::config) mod store;
+pub(in crate::config) mod upstreams;

@@ -1,0 +1,184 @@
+//! `[upstreams.NAME]` as written → upstreams: the files of their certificates are read.
+
+use crate::config::document::{Document, ServerEntry, Upstream, UpstreamTls};
+use crate::config::input::files::fence::Fence;
+use crate::config::input::grant::refusal::unreached;
+use crate::config::input::side_files::{Reference, SideFiles};
+use crate::config::input::source::{At, Source, Span};
+use crate::config::report::diagnostic::{Code, Details as _};
+use crate::config::value::quoted;
+use crate::tls::{ClientTls, Mistake, PemFiles};
+use crate::upstream::ejection::EjectionRule;
+use crate::upstream::retry_rule::RetryRule;
+use crate::upstream::{self, ServerTls, ServerUrl, SocketFence, UpstreamRules, UpstreamState};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+/// The largest file of certificates.
+const MOST_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Reads what every upstream needs. The upstreams are complete where no mistake is noted.
+pub(in crate::config) fn read(
+    document: &Document,
+    beside: &mut SideFiles<'_>,
+) -> Vec<Arc<upstream::Upstream>> {
+    let mut fences = HashMap::new();
+    let all = document.upstreams.iter();
+    all.map(|written| Arc::new(upstream(written, &mut fences, beside)))
+        .collect()
+}
+
+/// The bounds on the sockets of each included file, by the beginning of the file.
+type SocketFences = HashMap<usize, (Fence, SocketFence)>;
+
+fn upstream(
+    written: &Upstream,
+    fences: &mut SocketFences,
+    beside: &mut SideFiles<'_>,
+) -> upstream::Upstream {
+    let entries = written.servers.entries().iter();
+    let servers = entries.filter_map(|entry| server(&entry.value, fences, beside));
+    let servers: Vec<_> = servers.collect();
+    upstream::Upstream {
+        name: written.name.value.as_str().into(),
+        state: Arc::new(UpstreamState::new(&servers)),
+        servers,
+        connect_timeout: written.connect_timeout(),
+        host: written.host(),
+        tls: tls(written, beside),
+        protocol: written.http(),
+        resolve: written.resolve(),
+        max_age: written.max_age.get().copied(),
+        rules: rules(written),
+        forward_client_cert: written.forward_client_cert(),
+    }
+}
+
+/// A server, with the bound on its socket. A socket that lies beyond it is noted.
+fn server(
+    written: &ServerEntry,
+    fences: &mut SocketFences,
+    beside: &mut SideFiles<'_>,
+) -> Option<upstream::Server> {
+    let mut server = written.compiled()?;
+    let At { value: url, span } = written.url.at()?;
+    if let ServerUrl::Unix(path) = url
+        && let Some((fence, bound)) = socket_fence(span, fences, beside.source)
+    {
+        let refusal = unreached(beside.source, span, path, fence);
+        beside.found.extend(refusal);
+        server.socket_fence = Some(bound.clone());
+    }
+    Some(server)
+}
+
+/// The bound on the sockets that the file of a place may have, where it is an included one.
+fn socket_fence<'f>(
+    span: &Span,
+    fences: &'f mut SocketFences,
+    source: &Source,
+) -> Option<&'f (Fence, SocketFence)> {
+    match fences.entry(source.start(span.start)) {
+        Entry::Occupied(known) => Some(known.into_mut()),
+        Entry::Vacant(place) => {
+            let fence = source.socket_fence(span.start)?;
+            let (told, of_servers) = (format!("{fence:?}"), fence.clone());
+            let bound = SocketFence::new(told, move |place| of_servers.holds_place(place));
+            Some(place.insert((fence, bound)))
+        }
+    }
+}
+
+/// The rules of an upstream.
+fn rules(written: &Upstream) -> UpstreamRules {
+    UpstreamRules {
+        balance: written.balance().rule,
+        health: written.health.get().cloned(),
+        eject: written
+            .eject
+            .get()
+            .cloned()
+            .unwrap_or_else(|| Some(EjectionRule::default())),
+        retry: written
+            .retry
+            .get()
+            .cloned()
+            .unwrap_or_else(|| Some(RetryRule::default())),
+        queue: written.queue.get().copied().unwrap_or_default(),
+        ramp: written.ramp.get().copied(),
+        none_left: written.none_left(),
+    }
+}
+
+/// The TLS of connections, where a server has it. None where its settings have a mistake, which has been noted.
+fn tls(upstream: &Upstream, beside: &mut SideFiles<'_>) -> Option<ServerTls> {
+    let servers = upstream.servers.entries().iter();
+    let mut urls = servers.filter_map(|entry| entry.value.url.at());
+    let url = urls.find(|url| url.value.is_encrypted())?;
+    if upstream.tls.is_bad() {
+        return None;
+    }
+    let none = UpstreamTls::default();
+    let written = upstream.tls.get().unwrap_or(&none);
+    let before = beside.found.len();
+    let [ca, cert, key] =
+        [&written.ca, &written.cert, &written.key].map(|file| pem(file.at(), beside));
+    let made = ClientTls::new(PemFiles {
+        ca: ca.as_deref(),
+        identity: cert.as_deref().zip(key.as_deref()),
+        server_name: written.name.get().map(String::as_str),
+        insecure: written.insecure(),
+    });
+    match made {
+        Ok(tls) => (beside.found.len() == before).then(|| ServerTls::new(tls)),
+        Err(mistakes) => {
+            for mistake in mistakes {
+                note(mistake, written, &url.span, beside);
+            }
+            None
+        }
+    }
+}
+
+fn pem(file: Option<&At<String>>, beside: &mut SideFiles<'_>) -> Option<Vec<u8>> {
+    let file = file?;
+    let at = Reference {
+        span: &file.span,
+        failure: &format!("cannot read {}", quoted(&file.value)),
+        label: "a certificate or its key",
+    };
+    beside.bytes(&file.value, MOST_BYTES, at)
+}
+
+fn note(mistake: Mistake, written: &UpstreamTls, url: &Span, beside: &mut SideFiles<'_>) {
+    let (file, why) = match mistake {
+        Mistake::Ca(why) => (written.ca.at(), why),
+        Mistake::Cert(why) => (written.cert.at(), why),
+        Mistake::Key(why) => (written.key.at(), why),
+        // The name was checked when it was read.
+        Mistake::Name => return,
+        // `ca` names the authorities, or cannot be read, which has been noted.
+        Mistake::System(_) if !written.ca.is_absent() => return,
+        Mistake::System(why) => {
+            beside
+                .found
+                .error(
+                    Code::BadCertificate,
+                    format!("this system has no certificate authorities: {why}"),
+                )
+                .at(url, "a server with TLS")
+                .help(
+                    "name the authority of its certificate: `tls = { ca = \"internal-ca.pem\" }`",
+                );
+            return;
+        }
+    };
+    if let Some(file) = file {
+        let message = format!("{} is of no use for TLS: {why}", quoted(&file.value));
+        beside
+            .found
+            .error(Code::BadCertificate, message)
+            .at(&file.span, "in this file");
+    }
+}

@@ -1,0 +1,259 @@
+//! Where the gateway listens, so arranged that what takes an address, or leads to it, is found at once.
+
+use crate::config::input::source::{At, Source, Span};
+use crate::config::settings::boot::placed;
+use crate::listen::listener::ListenAddress;
+use crate::upstream::ServerUrl;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Component, Path, PathBuf};
+
+/// A listener of the gateway.
+pub(super) struct ListeningPlace {
+    /// As the file writes it.
+    pub(super) written: ListenAddress,
+    /// With the path of a Unix socket from the root, by no detour and no link: so one file has one path.
+    pub(super) address: ListenAddress,
+    /// Where the file has it; nothing for a default.
+    pub(super) span: Option<Span>,
+}
+
+impl ListeningPlace {
+    pub(super) fn at(written: &At<ListenAddress>, source: &Source) -> Self {
+        Self {
+            address: found_on_disk(placed(&written.value, &written.span, source)),
+            written: written.value.clone(),
+            span: Some(written.span.clone()),
+        }
+    }
+
+    pub(super) fn by_default(address: ListenAddress) -> Self {
+        Self {
+            written: address.clone(),
+            address,
+            span: None,
+        }
+    }
+}
+
+/// The address, with the one path of a Unix socket that leads to its file.
+fn found_on_disk(address: ListenAddress) -> ListenAddress {
+    match address {
+        ListenAddress::Unix(path) => ListenAddress::Unix(straight(&path).into()),
+        address => address,
+    }
+}
+
+/// The path of a file by the folders that there are. Where its folder is not there yet, `.` and `..` are resolved as
+/// they stand.
+fn straight(path: &Path) -> PathBuf {
+    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+    if let (Some(folder), Some(name)) = (folder, path.file_name()) {
+        return folder.join(name);
+    }
+    let mut resolved = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                resolved.pop();
+            }
+            part => resolved.push(part),
+        }
+    }
+    resolved
+}
+
+/// The listeners in front of another, so arranged that those which may take its address are found at once. Of several
+/// that take the same addresses the first is kept.
+#[derive(Default)]
+pub(super) struct EarlierListeners<'a> {
+    /// How many listeners there are.
+    many: usize,
+    same: HashMap<ListenAddress, Nth<'a>>,
+    /// Those with a port, by their address in its one form.
+    addresses: HashMap<SocketAddr, Nth<'a>>,
+    /// Those for every address, by their port.
+    all: HashMap<u16, Vec<Nth<'a>>>,
+    /// The first of each family for one address alone, by port.
+    single: HashMap<(u16, bool), Nth<'a>>,
+}
+
+/// A listener, and its place among all.
+type Nth<'a> = (usize, &'a ListeningPlace);
+
+impl<'a> EarlierListeners<'a> {
+    pub(super) fn add(&mut self, place: &'a ListeningPlace) {
+        let nth = (self.many, place);
+        self.many += 1;
+        self.same
+            .entry(place.address.clone().in_ipv4())
+            .or_insert(nth);
+        let Some(address) = place.address.socket_address() else {
+            return;
+        };
+        let (ip, port) = (address.ip().to_canonical(), address.port());
+        self.addresses
+            .entry(SocketAddr::new(ip, port))
+            .or_insert(nth);
+        if ip.is_unspecified() {
+            let all = self.all.entry(port).or_default();
+            if !all.iter().any(|(_, other)| other.address == place.address) {
+                all.push(nth);
+            }
+        } else {
+            self.single.entry((port, ip.is_ipv4())).or_insert(nth);
+        }
+    }
+
+    /// The first listener that takes the address of `second`.
+    pub(super) fn takes(&self, second: &ListeningPlace) -> Option<&'a ListeningPlace> {
+        let mut near: Vec<Nth<'_>> = Vec::new();
+        near.extend(self.same.get(&second.address.clone().in_ipv4()));
+        if let Some(address) = second.address.socket_address() {
+            let (ip, port) = (address.ip().to_canonical(), address.port());
+            near.extend(self.addresses.get(&SocketAddr::new(ip, port)));
+            near.extend(self.all.get(&port).into_iter().flatten());
+            near.extend(
+                [true, false]
+                    .iter()
+                    .filter_map(|is_ipv4| self.single.get(&(port, *is_ipv4))),
+            );
+        }
+        let taken = near
+            .into_iter()
+            .filter(|(_, first)| is_taken_by(first, second));
+        let first = taken.min_by_key(|(nth, _)| *nth);
+        first.map(|(_, place)| place)
+    }
+}
+
+/// The listeners by where a connection must lead to arrive at them. Of several at which the same connections arrive the
+/// first is kept.
+pub(super) struct Reached<'a> {
+    /// Those with a port, by their address in its one form.
+    addresses: HashMap<SocketAddr, Nth<'a>>,
+    /// Those at which a connection to another address or to a name may arrive, by their port: one of each kind.
+    wide: HashMap<u16, Vec<Nth<'a>>>,
+    files: HashMap<&'a Path, &'a ListeningPlace>,
+}
+
+impl<'a> Reached<'a> {
+    pub(super) fn of(listeners: &'a [ListeningPlace]) -> Self {
+        let mut reached = Self {
+            addresses: HashMap::new(),
+            wide: HashMap::new(),
+            files: HashMap::new(),
+        };
+        for nth in listeners.iter().enumerate() {
+            reached.add(nth);
+        }
+        reached
+    }
+
+    fn add(&mut self, (nth, listener): Nth<'a>) {
+        if let ListenAddress::Unix(path) = &listener.address {
+            self.files.entry(&**path).or_insert(listener);
+        }
+        let Some(address) = listener.address.socket_address() else {
+            return;
+        };
+        let (ip, port) = (address.ip().to_canonical(), address.port());
+        self.addresses
+            .entry(SocketAddr::new(ip, port))
+            .or_insert((nth, listener));
+        if ip.is_loopback() || ip.is_unspecified() {
+            let wide = self.wide.entry(port).or_default();
+            if !wide.iter().any(|(_, other)| is_as_wide(other, listener)) {
+                wide.push((nth, listener));
+            }
+        }
+    }
+
+    /// The first listener at which a connection to `server` arrives, as far as the file tells.
+    pub(super) fn by(&self, server: &ServerUrl) -> Option<&'a ListeningPlace> {
+        match server {
+            ServerUrl::Unix(_) if self.files.is_empty() => None,
+            ServerUrl::Unix(path) => self.files.get(&*straight(Path::new(&**path))).copied(),
+            server => {
+                let (host, port) = server.host_and_port()?;
+                let ip = host.parse::<IpAddr>().ok();
+                let exact = ip.map(|ip| SocketAddr::new(ip.to_canonical(), port));
+                let exact = exact.and_then(|address| self.addresses.get(&address));
+                let near = exact
+                    .into_iter()
+                    .chain(self.wide.get(&port).into_iter().flatten());
+                let own = near.filter(|(_, listener)| is_reached_by(&listener.address, host));
+                own.min_by_key(|(nth, _)| *nth)
+                    .map(|(_, listener)| *listener)
+            }
+        }
+    }
+}
+
+/// Do the same connections to other addresses and to names arrive at both?
+fn is_as_wide(one: &ListeningPlace, other: &ListeningPlace) -> bool {
+    let kind = |place: &ListeningPlace| {
+        let address = place.address.socket_address()?;
+        let ip = address.ip().to_canonical();
+        let is_every = matches!(place.address, ListenAddress::EveryAddress(_));
+        Some((is_every, ip.is_unspecified(), ip.is_ipv4()))
+    };
+    kind(one) == kind(other)
+}
+
+/// Can `second` not be had beside `first`? An address that is written twice is a slip even where each might have a port
+/// of its own.
+fn is_taken_by(first: &ListeningPlace, second: &ListeningPlace) -> bool {
+    let are_all = |one: &ListenAddress| {
+        let address = one.socket_address();
+        address.is_some_and(|address| address.ip().is_unspecified())
+    };
+    let (one, other) = (&first.address, &second.address);
+    is_same(one, other)
+        // `:8080` and `[::]:8080` share what there is.
+        || overlap(one, other) && !(are_all(one) && are_all(other) && is_ipv4(one) != is_ipv4(other))
+}
+
+pub(super) fn is_same(one: &ListenAddress, other: &ListenAddress) -> bool {
+    one.clone().in_ipv4() == other.clone().in_ipv4()
+}
+
+fn is_ipv4(address: &ListenAddress) -> bool {
+    let address = address.socket_address();
+    address.is_some_and(|address| address.is_ipv4())
+}
+
+/// Have the two an address in common? Every address (`:8080`) counts as those of IPv4: it leaves those of IPv6 to any
+/// other listener.
+pub(super) fn overlap(one: &ListenAddress, other: &ListenAddress) -> bool {
+    let (Some(one), Some(other)) = (one.socket_address(), other.socket_address()) else {
+        return one == other;
+    };
+    if one.port() != other.port() || one.port() == 0 {
+        return false;
+    }
+    let (one, other) = (one.ip().to_canonical(), other.ip().to_canonical());
+    // `[::]` has the addresses of IPv4 too.
+    let has = |all: IpAddr, any: IpAddr| all.is_unspecified() && (all.is_ipv6() || any.is_ipv4());
+    one == other || has(one, other) || has(other, one)
+}
+
+/// Does a connection to `host`, on the port of the listener on `address`, arrive there, as far as the file tells?
+fn is_reached_by(address: &ListenAddress, host: &str) -> bool {
+    let Some(own) = address.socket_address() else {
+        return false;
+    };
+    let is_local_name = host == "localhost" || host.ends_with(".localhost");
+    let own = own.ip().to_canonical();
+    match host.parse::<IpAddr>().map(|host| host.to_canonical()) {
+        // A connection to no address in particular leads to this machine.
+        Ok(host) if host.is_loopback() || host.is_unspecified() => {
+            let is_all = matches!(address, ListenAddress::EveryAddress(_))
+                || own.is_unspecified() && (own.is_ipv6() || host.is_ipv4());
+            is_all || own == host || host.is_unspecified() && own.is_loopback()
+        }
+        Ok(host) => own == host,
+        Err(_) => is_local_name && (own.is_unspecified() || own.is_loopback()),
+    }
+}

@@ -1,0 +1,137 @@
+//! The member of a JSON body that a cost is read from.
+
+use crate::config::value::{Code, ValueError, with_valid_offers};
+use std::sync::Arc;
+
+/// The most names that lead to a member.
+const MOST_NAMES: usize = 8;
+/// The most bytes of all names together.
+const MOST_BYTES: usize = 256;
+
+/// The advice about any text that names no member.
+const ONE_MEMBER: &str = "name one member of nested objects, as `\"usage.total_tokens\"` for `{\"usage\": {\"total_tokens\": 7}}`";
+
+/// Reads the names that lead to a member of nested objects: `usage.total_tokens`. What is written in another language for
+/// JSON, or as a sum, would never be found.
+pub(in crate::config) fn json_member(text: &str) -> Result<Arc<[Box<str>]>, ValueError> {
+    with_valid_offers(text, |text| {
+        let names: Vec<&str> = text.split('.').collect();
+        match fault(text, &names) {
+            None => Ok(names.into_iter().map(Box::from).collect()),
+            Some(label) => Err(ValueError::of(
+                Code::BadJsonMember,
+                text,
+                "does not lead to a member",
+                label,
+            )
+            .offer(repaired(text))
+            .help(ONE_MEMBER)),
+        }
+    })
+}
+
+/// What is wrong with a text that no body can have a member for.
+fn fault(text: &str, names: &[&str]) -> Option<&'static str> {
+    let is_empty = |name: &&str| name.is_empty();
+    let is_unspelled = |c: char| c.is_control() || matches!(c, '"' | '\\');
+    let beside_blanks = |operator: &str| text.contains(&format!(" {operator} "));
+    if text.contains('+') || ["-", "*", "/"].into_iter().any(beside_blanks) {
+        Some("a cost is one member: members are not added, and not computed with")
+    } else if text == "$" || text.starts_with("$.") || text.starts_with("$[") {
+        Some("the names begin at the whole body, without `$`")
+    } else if text.contains(['[', ']']) {
+        Some("elements of lists are not looked at")
+    } else if names.iter().any(|name| name.trim() != *name) {
+        Some("names have no blanks around them")
+    } else if names.iter().any(is_empty) {
+        Some("a name is missing: names have one dot between them")
+    } else if names.len() > MOST_NAMES || text.len() > MOST_BYTES || text.contains(is_unspelled) {
+        Some("up to eight names with dots between them")
+    } else {
+        None
+    }
+}
+
+/// The member that was probably meant, where it is one.
+fn repaired(text: &str) -> Option<String> {
+    let text = text.strip_prefix('$').unwrap_or(text);
+    let names = text.split('.').map(str::trim);
+    let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+    Some(names.join(".")).filter(|repaired| !repaired.is_empty() && !repaired.contains(' '))
+}
+
+/// Words about a name that is hardly one: a number, or what other languages for JSON give a meaning.
+pub(in crate::config) fn odd_name(names: &[Box<str>]) -> Option<(&str, &'static str)> {
+    let of_others = |c: char| c.is_whitespace() || "$*/|,#?(){}<>=;".contains(c);
+    names.iter().find_map(|name| {
+        if name.bytes().all(|byte| byte.is_ascii_digit()) {
+            Some((&**name, "elements of lists are not looked at"))
+        } else if name.contains(of_others) {
+            Some((&**name, "only a member of this very name is found"))
+        } else {
+            None
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_body_has_is_refused() {
+        for (text, offer) in [
+            ("", None),
+            ("usage..total", Some("usage.total")),
+            (".usage.total", Some("usage.total")),
+            ("usage.", Some("usage")),
+            ("$", None),
+            ("$.usage.total_tokens", Some("usage.total_tokens")),
+            ("$..total", Some("total")),
+            ("$['usage']", None),
+            ("results[0].tokens", None),
+            ("results[].tokens", None),
+            ("usage.input_tokens + usage.output_tokens", None),
+            ("usage.input_tokens+usage.output_tokens", None),
+            ("usage.total_tokens - usage.cached_tokens", None),
+            ("usage.total_tokens * 2", None),
+            (" usage.total", Some("usage.total")),
+            ("usage. total", Some("usage.total")),
+            ("a\"b", None),
+            ("a.b.c.d.e.f.g.h.i", None),
+        ] {
+            let wrong = json_member(text).expect_err(text);
+            assert_eq!(wrong.code, Code::BadJsonMember, "{text}");
+            let offered = wrong.offers.first().map(String::as_str);
+            assert_eq!(offered, offer, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_taken_and_odd_ones_told() {
+        let odd = |text: &str| {
+            let names = json_member(text).unwrap();
+            odd_name(&names).map(|(name, _)| name.to_owned())
+        };
+        for text in [
+            "usage.total_tokens",
+            "n",
+            "a-b.c_d",
+            "größe",
+            "@type.n:m",
+            "a.b2",
+        ] {
+            assert_eq!(odd(text), None, "{text}");
+        }
+        for (text, name) in [
+            ("results.0.tokens", "0"),
+            ("usage.*", "*"),
+            ("/usage/total_tokens", "/usage/total_tokens"),
+            ("a.total tokens", "total tokens"),
+            ("a|b", "a|b"),
+            ("$usage.total", "$usage"),
+        ] {
+            assert_eq!(odd(text).as_deref(), Some(name), "{text}");
+        }
+    }
+}
