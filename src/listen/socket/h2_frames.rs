@@ -2,7 +2,7 @@
 //! not report a head before it is whole (RFC 9113, section 4.3). Bytes that are no HTTP/2 are left for h2 to refuse.
 
 /// The beginning of every HTTP/2 connection (RFC 9113, section 3.4).
-pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(in crate::listen) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Bytes in front of each frame (RFC 9113, section 4.1).
 const FRONT: usize = 9;
 const DATA: u8 = 0x0;
@@ -15,7 +15,7 @@ const GOAWAY: u8 = 0x7;
 const CONTINUATION: u8 = 0x9;
 const END_HEADERS: u8 = 0x4;
 /// Bytes of an answer to PING, the longer one (RFC 9113, section 6.7).
-pub(super) const ANSWER: u64 = 17;
+pub(in crate::listen) const ANSWER: u64 = 17;
 /// Bytes of the shortest frame with content.
 const LEAST: u64 = FRONT as u64 + 1;
 /// Frames of control after which others have their turn.
@@ -47,23 +47,23 @@ pub(super) struct FrameTracker {
 /// The control frames that a client has demanded of a connection, and the other frames that it got, since the
 /// connection began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct ControlTraffic {
+pub(in crate::listen) struct ControlTraffic {
     /// Frames of PING and SETTINGS that the client has sent, nearly all of which ask for an answer.
-    pub(super) answers: u64,
+    pub(in crate::listen) answers: u64,
     /// Bytes of all frames that were written.
-    pub(super) bytes: u64,
+    pub(in crate::listen) bytes: u64,
     /// The number of times that frames other than such answers were written.
-    pub(super) times: u64,
+    pub(in crate::listen) times: u64,
     /// Frames of the client that move nothing: WINDOW_UPDATE, PRIORITY, PRIORITY_UPDATE and those of unknown kinds, long ones
     /// several times.
-    pub(super) idle: u64,
+    pub(in crate::listen) idle: u64,
     /// Heads that the client has begun.
-    pub(super) heads: u64,
+    pub(in crate::listen) heads: u64,
 }
 
 impl FrameTracker {
     /// A position before the preface.
-    pub(super) fn new() -> Self {
+    pub(in crate::listen) fn new() -> Self {
         Self {
             left: PREFACE.len() as u32,
             ..Self::default()
@@ -82,7 +82,7 @@ impl FrameTracker {
     }
 
     /// The client's demands so far.
-    pub(super) fn control_traffic(&self) -> ControlTraffic {
+    pub(in crate::listen) fn control_traffic(&self) -> ControlTraffic {
         self.traffic
     }
 
@@ -98,17 +98,17 @@ impl FrameTracker {
     }
 
     /// The latest stream that the client has begun.
-    pub(super) fn latest_stream(&self) -> u32 {
+    pub(in crate::listen) fn latest_stream(&self) -> u32 {
         self.stream
     }
 
     /// Is a head on its way, and not whole?
-    pub(super) fn in_head(&self) -> bool {
+    pub(in crate::listen) fn in_head(&self) -> bool {
         self.in_head
     }
 
     /// Follows the connection over bytes that were read from it.
-    pub(super) fn advance(&mut self, mut bytes: &[u8]) {
+    pub(in crate::listen) fn advance(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             bytes = match self.left {
                 0 => self.front(bytes),

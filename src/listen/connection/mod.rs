@@ -1,20 +1,43 @@
 //! Serves one connection: tells HTTP/1.1 from HTTP/2, by the handshake of TLS or by the first bytes, and hands the
 //! connection to the protocol's own loop.
+//!
+//! In: a stream after its arrival. Out: requests for the service, and its answers to the client.
+//!
+//! ```text
+//! http1            HTTP/1.1; a connection at rest has no state of hyper
+//! http2            HTTP/2
+//! handler          the trait of the service, and of its bodies
+//! requests         requests of one connection in flight
+//! keep_alive       how long a connection waits for its next request
+//! head_deadline    one deadline for a head of HTTP/2; of HTTP/1.1 it is in `http1`
+//! stream_deadline  a stream whose client takes nothing is reset
+//! backpressure     pieces of an answer over HTTP/2 that know whether they were taken
+//! h2_flood         floods of PING, SETTINGS and frames that move nothing
+//! h2_fields        fields of answers that HPACK does not index
+//! ```
 
+pub(super) mod backpressure;
+pub(super) mod h2_fields;
+pub(super) mod h2_flood;
+pub mod handler;
+pub(super) mod head_deadline;
 mod http1;
 mod http2;
+pub mod keep_alive;
+pub(super) mod requests;
+pub(super) mod stream_deadline;
 
 #[cfg(test)]
 pub(crate) use http2::{MOST_SEEN, MOST_STREAMS, MOST_UNTAKEN, STREAM_WINDOW};
 
-use super::connection_register::{ClientWait, Registration};
-use super::h2_frames::PREFACE;
-use super::handler::{Handler, RejectedHead};
+use super::accept::connection_register::{ClientWait, Registration};
 use super::socket::Stream;
+use super::socket::h2_frames::PREFACE;
 use super::{ListenSettings, Peer};
 use crate::clock;
 use crate::tls::Alpn;
 use bytes::BytesMut;
+use handler::{Handler, RejectedHead};
 use http::StatusCode;
 use std::future::{Future, poll_fn};
 use std::pin::pin;

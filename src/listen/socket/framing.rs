@@ -85,20 +85,20 @@ struct HeadFields {
 
 impl FramingTracker {
     /// The fault of the head that ended as the `nth`, counted from 1.
-    pub(super) fn fault(&self, nth: u64) -> Option<FramingFault> {
+    pub(in crate::listen) fn fault(&self, nth: u64) -> Option<FramingFault> {
         let (head, fault) = self.fault?;
         (head == nth).then_some(fault)
     }
 
     /// The beginning of the first head that is no request yet.
-    pub(super) fn kept(&self) -> &[u8] {
+    pub(in crate::listen) fn kept(&self) -> &[u8] {
         let next = self.taken + 1;
         let earlier = self.earlier.iter().find(|(number, _)| *number == next);
         earlier.map_or(&self.kept, |(_, kept)| kept)
     }
 
     /// The head that ended as the `nth`, counted from 1, became a request.
-    pub(super) fn takes(&mut self, nth: u64) {
+    pub(in crate::listen) fn takes(&mut self, nth: u64) {
         self.taken = nth;
         if !self.earlier.is_empty() {
             self.earlier.retain(|(number, _)| *number > nth);
@@ -125,24 +125,24 @@ impl FramingTracker {
     }
 
     /// Lets go of what is kept of a head that is answered.
-    pub(super) fn rest(&mut self) {
+    pub(in crate::listen) fn rest(&mut self) {
         self.kept = Vec::new();
         self.raw = Vec::new();
     }
 
     /// `read`, which was followed last, with the bytes of a target encoded that hyper refuses. Nothing where it has none.
     #[inline]
-    pub(super) fn encoded(&self, read: &[u8]) -> Option<BytesMut> {
+    pub(in crate::listen) fn encoded(&self, read: &[u8]) -> Option<BytesMut> {
         (!self.raw.is_empty()).then(|| raw_target::encoded(read, &self.raw))
     }
 
     /// Bytes followed so far, while a body is on its way.
-    pub(super) fn in_body(&self) -> Option<u64> {
+    pub(in crate::listen) fn in_body(&self) -> Option<u64> {
         matches!(self.at, FramingState::Body(_) | FramingState::ChunkState(_)).then_some(self.seen)
     }
 
     /// Are the bytes that come not followed any more, since a head or a body was malformed?
-    pub(super) fn is_lost(&self) -> bool {
+    pub(in crate::listen) fn is_lost(&self) -> bool {
         self.at == FramingState::Lost
     }
 
@@ -152,7 +152,7 @@ impl FramingTracker {
     }
 
     /// Has a head begun and not ended?
-    pub(super) fn in_head(&self) -> bool {
+    pub(in crate::listen) fn in_head(&self) -> bool {
         matches!(
             self.at,
             FramingState::First | FramingState::Field | FramingState::Other
@@ -160,7 +160,7 @@ impl FramingTracker {
     }
 
     /// Follows the connection over bytes that were read from it.
-    pub(super) fn advance(&mut self, read: &[u8]) {
+    pub(in crate::listen) fn advance(&mut self, read: &[u8]) {
         self.seen += read.len() as u64;
         if !self.raw.is_empty() {
             self.raw.clear();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The number of refused chains after which a client is not heard.
-pub(super) const MOST: u32 = 20;
+pub(in crate::listen) const MOST: u32 = 20;
 /// The time for which they are counted, from the first of them on.
 pub(super) const WITHIN: Duration = Duration::from_secs(10);
 /// The groups of places.
@@ -99,7 +99,7 @@ impl Group {
 impl RefusedChains {
     /// Counts a chain of this client that was refused.
     #[cold]
-    pub(super) fn count(&self, client: Client, now: Instant) {
+    pub(in crate::listen) fn count(&self, client: Client, now: Instant) {
         let groups = self.groups.get_or_init(|| {
             let groups = (0..GROUPS).map(|_| Mutex::default());
             groups.collect()

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::descriptors::Budget;
-use crate::listen::minimum_rate::RateBound;
+use crate::listen::socket::minimum_rate::RateBound;
 use crate::tls::tests::{Authority, parts};
 use crate::tls::{Alpn, ClientParts, ClientVerify, IdentityParts, Offer};
 use rustls::pki_types::pem::PemObject as _;

@@ -1,20 +1,44 @@
 //! The stream under a client's connection, which can be watched while hyper is not reading.
+//!
+//! In: the bytes of a socket. Out: the same bytes for hyper, and what is seen in them.
+//!
+//! ```text
+//! transport        the socket that carries the bytes
+//! channel          the socket, in clear text or under TLS
+//! encrypted_layer  the layer of TLS over it
+//! probe            heads, frames and a leaving client, seen in it
+//! withheld         hyper's own answers, kept back from it
+//! library_answer   hyper's own answer to a head, replaced by the gateway's
+//! framing          in step with hyper's parser of HTTP/1.1: both framings at once, fragments
+//! chunk_framing    the end of a chunked body
+//! raw_target       bytes of a target that are encoded before hyper reads them
+//! h2_frames        where a head of HTTP/2 begins and ends
+//! minimum_rate     how slow a client may be, counted while it alone is waited for
+//! ```
 
+pub(super) mod channel;
+pub(super) mod chunk_framing;
+pub(super) mod encrypted_layer;
+pub(super) mod framing;
+pub(super) mod h2_frames;
+pub(super) mod library_answer;
+pub mod minimum_rate;
 mod probe;
+pub(super) mod raw_target;
+pub(super) mod transport;
 mod withheld;
 
 pub(super) use probe::SocketProbe;
 
-use super::channel::Channel;
-use super::encrypted_layer::EncryptedLayer;
-use super::framing::FramingTracker;
-use super::h2_frames::FrameTracker;
-use super::minimum_rate::{Lateness, RateBound, RateTimer};
-use super::transport::Transport;
 use crate::clock;
 use crate::descriptors::DescriptorShare;
 use crate::descriptors::departure::SecondDescriptor;
 use bytes::{Buf, Bytes, BytesMut};
+use channel::Channel;
+use encrypted_layer::EncryptedLayer;
+use framing::FramingTracker;
+use h2_frames::FrameTracker;
+use minimum_rate::{Lateness, RateBound, RateTimer};
 use smallvec::SmallVec;
 use std::future::poll_fn;
 use std::io;
@@ -24,6 +48,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
+use transport::Transport;
 
 /// Parts of a write that have this size together, or less, are joined first.
 const JOINED: usize = 1024;
@@ -62,7 +87,7 @@ struct SocketState {
     own_idle: Option<Duration>,
     /// The share that counts a second descriptor of the socket.
     share: DescriptorShare,
-    /// The answer of hyper's to a head that it refuses, which is not sent ([`super::library_answer`]).
+    /// The answer of hyper's to a head that it refuses, which is not sent ([`library_answer`]).
     withheld: Vec<u8>,
 }
 

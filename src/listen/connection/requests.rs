@@ -1,10 +1,10 @@
 //! The requests of an HTTP/1.1 connection in flight: the service under hyper hands each request on with the fault of
 //! its head, and counts those under way.
 
-use super::Peer;
 use super::handler::Handler;
-use super::socket::SocketProbe;
 use crate::clock;
+use crate::listen::Peer;
+use crate::listen::socket::SocketProbe;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::{Body, Incoming};
 use hyper::service::Service;
@@ -19,10 +19,10 @@ use tokio::time::Instant;
 
 /// Answers the requests of one connection.
 pub(super) struct H1Service<A> {
-    pub(super) handler: Rc<A>,
-    pub(super) peer: Rc<Peer>,
-    pub(super) open: Rc<OpenRequests>,
-    pub(super) probe: SocketProbe,
+    pub(in crate::listen) handler: Rc<A>,
+    pub(in crate::listen) peer: Rc<Peer>,
+    pub(in crate::listen) open: Rc<OpenRequests>,
+    pub(in crate::listen) probe: SocketProbe,
 }
 
 /// The requests of a connection that are under way, and the time since which there is none.
@@ -35,7 +35,7 @@ pub(super) struct OpenRequests {
 }
 
 impl OpenRequests {
-    pub(super) fn new() -> Rc<Self> {
+    pub(in crate::listen) fn new() -> Rc<Self> {
         Rc::new(Self {
             begun: Cell::new(0),
             count: Cell::new(0),
@@ -49,7 +49,7 @@ impl OpenRequests {
     }
 
     /// The time at which the last request ended, or the connection began.
-    pub(super) fn since(&self) -> Instant {
+    pub(in crate::listen) fn since(&self) -> Instant {
         self.since.get()
     }
 }

@@ -3,16 +3,33 @@
 //!
 //! One deadline holds over all of it, from the time at which the connection was accepted. Meanwhile the connection may be
 //! evicted, as every connection that waits for its client.
+//!
+//! In: a socket that was just accepted. Out: a stream with its peer, or the cause for which it is closed.
+//!
+//! ```text
+//! proxy_protocol          the header by which a proxy names the client, in bytes as they come
+//! proxy_protocol/text     its version 1
+//! proxy_protocol/tlv      the TLVs of its version 2
+//! proxy_protocol/crc32c   their checksum
+//! proxy_protocol/fuzz     the entry of the fuzzer
+//! handshake               the choice of an identity, the challenge of an authority
+//! handshake/failure       the causes for which handshakes fail
+//! handshake_report        what metrics and log have of them
+//! refused_chains          clients whose certificates are refused again and again
+//! encrypted_peers         may clients with TLS go on (`tls/entitlement`)? Looked at beside requests
+//! encrypted_peers/places  a place for each such connection
+//! ```
+
+pub mod encrypted_peers;
+pub(super) mod handshake;
+pub(super) mod handshake_report;
+pub mod proxy_protocol;
+pub mod refused_chains;
 
 use super::accept::KnownPeer;
+use super::accept::connection_register::{ClientWait, ConnectionRegister, Registration};
+use super::accept::dispatch::{Dispatcher, OpenGuard};
 use super::connection::{until_given_up, waiting};
-use super::connection_register::{ClientWait, ConnectionRegister, Registration};
-use super::dispatch::{Dispatcher, OpenGuard};
-use super::encrypted_peers::EncryptedPeers;
-use super::handshake::{self, FailedHandshake, HandshakeFailure, HandshakeSources, Shaken};
-use super::handshake_report;
-use super::proxy_protocol::{HeaderFault, HeaderReader, NamedClient};
-use super::refused_chains::RefusedChains;
 use super::socket::Stream;
 use super::{ConnectionFacts, Peer};
 use crate::client::{Client, spelled};
@@ -20,6 +37,10 @@ use crate::telemetry::log::Throttles;
 use crate::telemetry::metrics::{Connected, Metrics, Rejection};
 use crate::tls::AuthorityChallenges;
 use bytes::BytesMut;
+use encrypted_peers::EncryptedPeers;
+use handshake::{FailedHandshake, HandshakeFailure, HandshakeSources, Shaken};
+use proxy_protocol::{HeaderFault, HeaderReader, NamedClient};
+use refused_chains::RefusedChains;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;

@@ -14,17 +14,17 @@ const MOST_KEPT: usize = 16 * 1024;
 
 /// One connection's state of TLS.
 #[derive(Debug)]
-pub(super) struct EncryptedLayer(ServerConnection);
+pub(in crate::listen) struct EncryptedLayer(ServerConnection);
 
 impl EncryptedLayer {
     /// The layer of a connection whose handshake has begun.
-    pub(super) fn new(mut connection: ServerConnection) -> Self {
+    pub(in crate::listen) fn new(mut connection: ServerConnection) -> Self {
         connection.set_buffer_limit(Some(MOST_KEPT));
         Self(connection)
     }
 
     /// The state of the connection.
-    pub(super) fn connection(&self) -> &ServerConnection {
+    pub(in crate::listen) fn connection(&self) -> &ServerConnection {
         &self.0
     }
 
@@ -32,7 +32,7 @@ impl EncryptedLayer {
     ///
     /// # Errors
     /// As [`Self::poll_receive`].
-    pub(super) fn take_read(&mut self, mut records: &[u8]) -> io::Result<()> {
+    pub(in crate::listen) fn take_read(&mut self, mut records: &[u8]) -> io::Result<()> {
         while !records.is_empty() && self.0.read_tls(&mut records)? > 0 {
             self.process()?;
         }
@@ -154,14 +154,14 @@ impl EncryptedLayer {
     }
 
     /// Writes the last bytes, as many as the socket takes now.
-    pub(super) fn write_last(&mut self, transport: &mut Transport, bytes: &[u8]) {
+    pub(in crate::listen) fn write_last(&mut self, transport: &mut Transport, bytes: &[u8]) {
         // The connection ends either way.
         let _ = self.write_at_once(transport, &[IoSlice::new(bytes)], &mut 0);
     }
 
     /// Says that nothing more will come, as far as the socket takes it now. Records that the socket does not take stand
     /// before it: then the client sees that something is missing.
-    pub(super) fn close(&mut self, transport: &mut Transport) {
+    pub(in crate::listen) fn close(&mut self, transport: &mut Transport) {
         self.announce_end();
         let _ = self.send_at_once(transport, &mut 0);
     }

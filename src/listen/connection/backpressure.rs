@@ -10,8 +10,8 @@
 //! ([`super::stream_deadline`]).
 
 use super::handler::ResponseBody;
-use super::minimum_rate::{RateBound, RateMeter};
 use crate::clock;
+use crate::listen::socket::minimum_rate::{RateBound, RateMeter};
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use std::cell::{Cell, RefCell};
@@ -42,7 +42,7 @@ pub(super) struct ConnectionActivity {
 }
 
 impl ConnectionActivity {
-    pub(super) fn new() -> Rc<Self> {
+    pub(in crate::listen) fn new() -> Rc<Self> {
         Rc::new(Self {
             under_way: Cell::new(0),
             waiting: Cell::new(0),
@@ -53,7 +53,7 @@ impl ConnectionActivity {
     }
 
     /// The time of the last sign of life.
-    pub(super) fn since(&self) -> Instant {
+    pub(in crate::listen) fn since(&self) -> Instant {
         self.since.get()
     }
 
@@ -157,7 +157,10 @@ type PolledFrame<B> = Poll<Option<Result<Frame<BodyPiece<B>>, <B as Body>::Error
 
 impl<B> PendingResponse<B> {
     /// A request has come.
-    pub(super) fn begin(activity: &Rc<ConnectionActivity>, bound: RateBound) -> Rc<Self> {
+    pub(in crate::listen) fn begin(
+        activity: &Rc<ConnectionActivity>,
+        bound: RateBound,
+    ) -> Rc<Self> {
         activity.request_begins();
         Rc::new(Self {
             body: RefCell::default(),
@@ -179,22 +182,22 @@ impl<B> PendingResponse<B> {
     }
 
     /// Has hyper dropped the body, and is no piece of it on its way out?
-    pub(super) fn is_over(&self) -> bool {
+    pub(in crate::listen) fn is_over(&self) -> bool {
         self.gone.get() && self.pieces.get() == 0
     }
 
     /// Does the response wait for the client?
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(in crate::listen) fn is_waiting(&self) -> bool {
         self.pieces.get() > 0 && !self.stalled.get()
     }
 
     /// The client could take no byte until `now`.
-    pub(super) fn excuse(&self, now: Instant) {
+    pub(in crate::listen) fn excuse(&self, now: Instant) {
         self.rate.borrow_mut().excuse(now);
     }
 
     /// The time of the next check of the client's rate; nothing when the client is late.
-    pub(super) fn check(&self, now: Instant) -> Option<Instant> {
+    pub(in crate::listen) fn check(&self, now: Instant) -> Option<Instant> {
         let mut rate = self.rate.borrow_mut();
         if rate.is_late(now) {
             None
@@ -204,17 +207,17 @@ impl<B> PendingResponse<B> {
     }
 
     /// The time at which the client last took a byte of the response, or was to begin.
-    pub(super) fn silent_since(&self) -> Option<Instant> {
+    pub(in crate::listen) fn silent_since(&self) -> Option<Instant> {
         self.rate.borrow().silent_since()
     }
 
     /// The time for which the client may take nothing of the response.
-    pub(super) fn idle(&self) -> Duration {
+    pub(in crate::listen) fn idle(&self) -> Duration {
         self.rate.borrow().bound().idle
     }
 
     /// Has the whole body been handed out?
-    pub(super) fn is_whole(&self) -> bool {
+    pub(in crate::listen) fn is_whole(&self) -> bool {
         self.whole.get()
     }
 
@@ -320,7 +323,7 @@ impl<B: ResponseBody> PendingResponse<B> {
     }
 
     /// Drops the body. No piece calls this.
-    pub(super) fn finish(&self) {
+    pub(in crate::listen) fn finish(&self) {
         if let Some(mut body) = self.body.take()
             && self.whole.get()
             && !self.lost.get()

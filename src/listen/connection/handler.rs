@@ -1,7 +1,7 @@
 //! The service for clients' connections: the trait of the service that answers requests, and of its bodies.
 
-use super::Peer;
-use super::minimum_rate::Lateness;
+use crate::listen::Peer;
+use crate::listen::socket::minimum_rate::Lateness;
 use crate::telemetry::h2_refusals::RefusedStream;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};

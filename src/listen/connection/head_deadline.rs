@@ -13,7 +13,7 @@ pub(super) struct HeadDeadline(Option<Pin<Box<Sleep>>>);
 
 impl HeadDeadline {
     /// Ready when a head has been on its way for longer than `allowed`; `in_head` tells whether a head is on its way.
-    pub(super) fn poll(
+    pub(in crate::listen) fn poll(
         &mut self,
         cx: &mut Context<'_>,
         in_head: bool,

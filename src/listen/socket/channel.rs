@@ -23,7 +23,7 @@ pub(super) struct Channel {
 
 impl Channel {
     /// A channel in clear text.
-    pub(super) fn new(transport: Transport) -> Self {
+    pub(in crate::listen) fn new(transport: Transport) -> Self {
         Self {
             transport,
             layer: None,
@@ -32,12 +32,12 @@ impl Channel {
     }
 
     /// Puts a layer over the socket.
-    pub(super) fn encrypt(&mut self, layer: EncryptedLayer) {
+    pub(in crate::listen) fn encrypt(&mut self, layer: EncryptedLayer) {
         self.layer = Some(Box::new(layer));
     }
 
     /// The layer over the socket.
-    pub(super) fn layer(&self) -> Option<&EncryptedLayer> {
+    pub(in crate::listen) fn layer(&self) -> Option<&EncryptedLayer> {
         self.layer.as_deref()
     }
 
@@ -45,7 +45,10 @@ impl Channel {
     ///
     /// # Errors
     /// When the client breaks it off or breaks the protocol. An alert has been sent then.
-    pub(super) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(in crate::listen) fn poll_handshake(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         let Self {
             transport, layer, ..
         } = self;
@@ -111,7 +114,7 @@ impl Channel {
     }
 
     /// Writes as many of `bytes` as the socket takes now. The others are lost: the connection ends.
-    pub(super) fn write_last(&mut self, bytes: &[u8]) {
+    pub(in crate::listen) fn write_last(&mut self, bytes: &[u8]) {
         match &mut self.layer {
             None => self.transport.write_last(bytes),
             Some(layer) => layer.write_last(&mut self.transport, bytes),
@@ -136,7 +139,10 @@ impl Channel {
     }
 
     /// Throws away what the client sends; ready with the number of bytes, 0 at its end of stream.
-    pub(super) fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    pub(in crate::listen) fn poll_discard(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
         let mut room = [0; DISCARDED_AT_ONCE];
         let mut buf = ReadBuf::new(&mut room);
         ready!(self.transport.poll_read(cx, &mut buf))?;
@@ -175,13 +181,13 @@ impl Channel {
     }
 
     /// Ends the socket's connection in a reset, which whoever waits on it hears of.
-    pub(super) fn cut(&mut self) {
+    pub(in crate::listen) fn cut(&mut self) {
         self.end_in_reset();
         self.transport.cut();
     }
 
     /// Has the connection end in a reset when it is closed.
-    pub(super) fn end_in_reset(&mut self) {
+    pub(in crate::listen) fn end_in_reset(&mut self) {
         self.is_cut = true;
         self.transport.end_in_reset();
     }

@@ -1,15 +1,15 @@
 //! The streams of one HTTP/2 connection. Their requests are handed on. Their responses are watched until they are
 //! taken, and given up when the client takes nothing of them.
 
-use super::Peer;
 use super::backpressure::{BodyPiece, ConnectionActivity, PendingResponse};
-use super::connection_register::Registration;
-use super::framing::FramingFault;
 use super::h2_fields::IndexedFields;
 use super::handler::{Handler, MOST_REQUEST_FIELDS, MOST_REQUEST_HEAD, ResponseBody};
-use super::minimum_rate::RateBound;
-use super::socket::SocketProbe;
 use crate::clock;
+use crate::listen::Peer;
+use crate::listen::accept::connection_register::Registration;
+use crate::listen::socket::SocketProbe;
+use crate::listen::socket::framing::FramingFault;
+use crate::listen::socket::minimum_rate::RateBound;
 use crate::telemetry::h2_refusals::{self, RefusedStream};
 use crate::telemetry::h2_words;
 use http::{HeaderMap, Request, Response, Uri, header};
@@ -31,9 +31,9 @@ const FIELD: usize = 32;
 
 /// The service under hyper in HTTP/2.
 pub(super) struct H2Service<A: Handler> {
-    pub(super) handler: Rc<A>,
-    pub(super) peer: Rc<Peer>,
-    pub(super) streams: Rc<StreamSet<A::Body>>,
+    pub(in crate::listen) handler: Rc<A>,
+    pub(in crate::listen) peer: Rc<Peer>,
+    pub(in crate::listen) streams: Rc<StreamSet<A::Body>>,
 }
 
 impl<A: Handler> Service<Request<Incoming>> for H2Service<A> {
@@ -91,9 +91,9 @@ fn head_size(uri: &Uri, fields: &HeaderMap) -> usize {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IdleBounds {
     /// The instant after which the client is waited for at least as long as without a request.
-    pub(super) from: Instant,
+    pub(in crate::listen) from: Instant,
     /// The time while responses wait for the client.
-    pub(super) idle: Duration,
+    pub(in crate::listen) idle: Duration,
 }
 
 /// The streams of one connection.
@@ -107,7 +107,7 @@ pub(super) struct StreamSet<B> {
 }
 
 impl<B: ResponseBody> StreamSet<B> {
-    pub(super) fn new(bound: RateBound) -> Rc<Self> {
+    pub(in crate::listen) fn new(bound: RateBound) -> Rc<Self> {
         Rc::new(Self {
             activity: ConnectionActivity::new(),
             bound,
@@ -307,7 +307,7 @@ impl<B: ResponseBody> Drop for StreamBody<B> {
 }
 
 /// Runs hyper's tasks for the streams on the worker's own thread, and notes each task at its stream.
-pub(super) struct WorkerExecutor<B>(pub(super) Rc<StreamSet<B>>);
+pub(super) struct WorkerExecutor<B>(pub(in crate::listen) Rc<StreamSet<B>>);
 
 impl<B> Clone for WorkerExecutor<B> {
     fn clone(&self) -> Self {

@@ -1,13 +1,32 @@
 //! Accepts connections, as many as there is room for.
+//!
+//! In: the listeners of the file. Out: connections, each at a worker.
+//!
+//! ```text
+//! listener             what the file says of each listening socket
+//! handed_sockets       sockets that the process was started with
+//! bind                 sockets taken over or bound, before anything is served on them
+//! socket_file          the file of a Unix socket, which its last process removes
+//! dispatch             it goes to the worker with the fewest connections, or to the one whose connection is
+//!                      evicted
+//! connection_register  which connections wait for their client, and in which order they are evicted
+//! ```
+
+pub mod bind;
+pub mod connection_register;
+pub mod dispatch;
+pub mod handed_sockets;
+pub mod listener;
+pub mod socket_file;
 
 use super::ConnectionFacts;
-use super::bind::{Acceptor, BACKLOG};
-use super::dispatch::{Dispatcher, NewConnection};
-use super::listener::Listener;
 use crate::clock;
 use crate::shutdown::Drain;
 use crate::telemetry::log::Throttle;
 use crate::tls::OfferInForce;
+use bind::{Acceptor, BACKLOG};
+use dispatch::{Dispatcher, NewConnection};
+use listener::Listener;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;

@@ -22,7 +22,7 @@ impl SocketFile {
     ///
     /// # Errors
     /// When there is no such file.
-    pub(super) fn at(path: &Path) -> io::Result<Self> {
+    pub(in crate::listen) fn at(path: &Path) -> io::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
             identity: identity(path)?,
@@ -52,7 +52,7 @@ impl SocketFile {
     ///
     /// # Errors
     /// When one has.
-    pub(super) fn check(&self) -> io::Result<()> {
+    pub(in crate::listen) fn check(&self) -> io::Result<()> {
         if self.is_own() {
             return Ok(());
         }
@@ -91,7 +91,7 @@ fn identity(path: &Path) -> io::Result<FileIdentity> {
 ///
 /// # Errors
 /// When a process listens there, or the file there is no socket.
-pub(super) fn bind(path: &Path, mode: u32) -> io::Result<(Socket, SocketFile)> {
+pub(in crate::listen) fn bind(path: &Path, mode: u32) -> io::Result<(Socket, SocketFile)> {
     remove_stale(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     let bound = socket.bind(&SockAddr::unix(path)?);

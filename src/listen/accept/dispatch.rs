@@ -5,10 +5,10 @@
 //! new connection that needs room is dealt to the worker of that connection: one goes and one comes, and no count
 //! changes.
 
-use super::ConnectionFacts;
 use super::connection_register::{ClientWait, ConnectionRegister, EvictionBoard, EvictionRank};
 use crate::client::{Client, spelled};
 use crate::clock;
+use crate::listen::ConnectionFacts;
 use crate::shutdown::Drain;
 use crate::telemetry::log::Throttles;
 use crate::telemetry::metrics::{Eviction, Metrics, Rejection};
@@ -177,7 +177,7 @@ impl Drop for OpenGuard {
 
 /// No worker is left to deal a connection to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NoWorkers;
+pub(in crate::listen) struct NoWorkers;
 
 impl Dispatcher {
     /// A dispatcher for `workers` workers, and the queue of connections of each.
@@ -227,7 +227,7 @@ impl Dispatcher {
     }
 
     /// Deals a new connection to a worker, or closes it.
-    pub(super) async fn dispatch(&self, new: NewConnection) -> Result<(), NoWorkers> {
+    pub(in crate::listen) async fn dispatch(&self, new: NewConnection) -> Result<(), NoWorkers> {
         let from = new.from;
         let open = self.open();
         let client = Client::of(from.map(|from| from.ip()));
@@ -306,7 +306,7 @@ impl Dispatcher {
     /// Counts the connection of `open` at the worker of `register` as one of the client at `named`: whom a proxy has
     /// named, or the proxy itself where it has named none. False where the client has as many as it may and none of them
     /// is idle: the connection must be closed.
-    pub(super) async fn name(
+    pub(in crate::listen) async fn name(
         &self,
         open: &mut OpenGuard,
         named: SocketAddr,

@@ -4,11 +4,11 @@
 
 mod places;
 
-pub(super) use places::PeerPlace;
+pub(in crate::listen) use places::PeerPlace;
 
-use super::Peer;
 use crate::client::spelled;
 use crate::clock;
+use crate::listen::Peer;
 use crate::telemetry::log::Throttles;
 use crate::tls::{Alpn, Offer, OfferInForce, TlsSession, certificate_fault};
 use places::PeerPlaces;
@@ -55,7 +55,7 @@ impl EncryptedPeers {
     }
 
     /// Takes in a peer whose handshake is over.
-    pub(super) fn enter(&self, peer: &Rc<Peer>) {
+    pub(in crate::listen) fn enter(&self, peer: &Rc<Peer>) {
         let (Some(offer), Some(session)) = (&peer.offer, peer.tls()) else {
             return;
         };
@@ -150,7 +150,7 @@ impl Peer {
 
     /// Does what the client has shown meet what `offer` asks of it? Only a change of the offer has it looked up.
     #[inline]
-    pub(super) fn is_believed(&self, session: &TlsSession, offer: &Offer) -> bool {
+    pub(in crate::listen) fn is_believed(&self, session: &TlsSession, offer: &Offer) -> bool {
         session.is_known_good(offer) || self.look_up(session, offer)
     }
 

@@ -1,10 +1,10 @@
 //! What the metrics and the log hear of handshakes. A handshake that failed has no request, so its cause stands in the
 //! diagnostic log: one line a minute for each cause.
 
-use super::Peer;
 use super::handshake::{FailedHandshake, HandshakeFailure};
 use super::refused_chains::{MOST, WITHIN};
 use crate::client::spelled;
+use crate::listen::Peer;
 use crate::telemetry::log::{Throttle, Throttles};
 use crate::telemetry::metrics::Handshake;
 use crate::tls::{ServerIdentity, TlsSession, TlsVersion, certificate_fault};
@@ -30,7 +30,7 @@ pub(super) fn succeeded(session: &TlsSession, peer: &Peer) {
 
 /// Counts a look of a certification authority, and writes which host it was for.
 #[cold]
-pub(super) fn challenge(host: &str, peer: &Peer) {
+pub(in crate::listen) fn challenge(host: &str, peer: &Peer) {
     static LOOKS: Throttle = Throttle::every(LOOKS_EVERY);
     peer.metric.handshake(None, None, Handshake::Challenge);
     if let Some(more) = LOOKS.pass() {
@@ -41,7 +41,7 @@ pub(super) fn challenge(host: &str, peer: &Peer) {
 
 /// Counts a handshake that failed, and writes why.
 #[cold]
-pub(super) fn failed(failed: &FailedHandshake, peer: &Peer) {
+pub(in crate::listen) fn failed(failed: &FailedHandshake, peer: &Peer) {
     let end = match &failed.cause {
         HandshakeFailure::Silent => return,
         HandshakeFailure::NoName(_) => Handshake::NoName,

@@ -3,14 +3,14 @@
 
 mod failure;
 
-pub(super) use failure::{FailedHandshake, HandshakeFailure};
+pub(in crate::listen) use failure::{FailedHandshake, HandshakeFailure};
 
-use super::encrypted_layer::EncryptedLayer;
 use super::proxy_protocol;
 use super::refused_chains::RefusedChains;
-use super::socket::Stream;
 use crate::client::Client;
 use crate::clock;
+use crate::listen::socket::Stream;
+use crate::listen::socket::encrypted_layer::EncryptedLayer;
 use crate::tls::{
     AuthorityChallenges, CHALLENGE_PROTOCOL, OfferInForce, ServerIdentity, TlsSession, TlsVersion,
     named_host, take_handshake_step,
@@ -64,12 +64,12 @@ const fn fatal(alert: u8) -> [u8; 7] {
 /// What handshakes are made from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HandshakeSources<'a> {
-    pub(super) offer: &'a OfferInForce,
+    pub(in crate::listen) offer: &'a OfferInForce,
     pub(super) challenges: &'a AuthorityChallenges,
     /// The client, on whose account a look at other gateways is.
-    pub(super) client: Client,
+    pub(in crate::listen) client: Client,
     /// Clients whose certificates are refused. Those of peers that stand for many clients are not counted.
-    pub(super) refused: Option<&'a RefusedChains>,
+    pub(in crate::listen) refused: Option<&'a RefusedChains>,
 }
 
 /// A handshake that succeeded.

@@ -45,7 +45,7 @@ pub(super) enum ChunkProgress {
 
 impl ChunkState {
     /// Follows a body over `bytes`.
-    pub(super) fn advance(self, bytes: &[u8]) -> ChunkProgress {
+    pub(in crate::listen) fn advance(self, bytes: &[u8]) -> ChunkProgress {
         let mut place = self;
         let mut at = 0;
         while at < bytes.len() {

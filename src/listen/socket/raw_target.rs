@@ -60,7 +60,12 @@ impl TargetPlace {
     /// Follows the line over `part`, which begins at `at`, and notes where the bytes to encode are. True where a
     /// fragment has begun.
     #[cold]
-    pub(super) fn follow(&mut self, part: &[u8], at: usize, raw: &mut Vec<usize>) -> bool {
+    pub(in crate::listen) fn follow(
+        &mut self,
+        part: &[u8],
+        at: usize,
+        raw: &mut Vec<usize>,
+    ) -> bool {
         let mut has_fragment = false;
         for (offset, byte) in part.iter().enumerate() {
             if self.is_refused(*byte) {
@@ -75,7 +80,7 @@ impl TargetPlace {
 
 /// `bytes` with those at `raw`, in ascending order, encoded.
 #[cold]
-pub(super) fn encoded(bytes: &[u8], raw: &[usize]) -> BytesMut {
+pub(in crate::listen) fn encoded(bytes: &[u8], raw: &[usize]) -> BytesMut {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut out = BytesMut::with_capacity(bytes.len() + 2 * raw.len());
     let mut from = 0;

@@ -11,7 +11,7 @@ const LONGEST: usize = 160;
 
 /// The number of bytes, at the end of `bytes`, that are an answer as hyper writes it: one of 4xx with no fields but these
 /// and no body.
-pub(super) fn at_end(bytes: &[u8]) -> Option<usize> {
+pub(in crate::listen) fn at_end(bytes: &[u8]) -> Option<usize> {
     let tail = &bytes[bytes.len().saturating_sub(LONGEST)..];
     let whole = tail.strip_suffix(b"\r\n\r\n")?;
     let start = memchr::memmem::rfind(whole, b"HTTP/1.")?;

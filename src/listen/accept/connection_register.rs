@@ -71,7 +71,7 @@ pub(super) type EvictionRank = (u8, u64);
 /// The times since which the first connection of each ring waits, for the control thread to read.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct EvictionBoard {
+pub(in crate::listen) struct EvictionBoard {
     /// The instant from which times are counted.
     from: Instant,
     firsts: [AtomicU64; ClientWait::ALL.len()],
@@ -79,7 +79,7 @@ pub(super) struct EvictionBoard {
 
 impl EvictionBoard {
     /// No connection waits. `from` must be equal for all boards that are compared.
-    pub(super) fn new(from: Instant) -> Arc<Self> {
+    pub(in crate::listen) fn new(from: Instant) -> Arc<Self> {
         Arc::new(Self {
             from,
             firsts: std::array::from_fn(|_| AtomicU64::new(NEVER)),
@@ -87,7 +87,7 @@ impl EvictionBoard {
     }
 
     /// The connection that would be evicted first at `now`.
-    pub(super) fn first(&self, now: Instant) -> Option<(EvictionRank, ClientWait)> {
+    pub(in crate::listen) fn first(&self, now: Instant) -> Option<(EvictionRank, ClientWait)> {
         let now = self.micros(now);
         let waiting = ClientWait::ALL.into_iter().filter_map(|waiting| {
             let since = self.firsts[waiting as usize].load(Ordering::Relaxed);
@@ -203,7 +203,7 @@ impl Ring {
 }
 
 impl ConnectionRegister {
-    pub(super) fn new(board: Arc<EvictionBoard>, drain: Drain) -> Self {
+    pub(in crate::listen) fn new(board: Arc<EvictionBoard>, drain: Drain) -> Self {
         Self(Rc::new(RegisterState {
             table: RefCell::default(),
             board,
@@ -394,7 +394,7 @@ pub struct Registration {
 
 impl Registration {
     /// Notes that the connection waits for its client, since `since`.
-    pub(super) fn set_waiting(&self, waiting: ClientWait, since: Instant) {
+    pub(in crate::listen) fn set_waiting(&self, waiting: ClientWait, since: Instant) {
         if self.waiting.get() != Some(waiting) && !self.exempt.get() {
             self.waiting.set(Some(waiting));
             self.register.move_to(self.at, Some((waiting, since)));
@@ -402,21 +402,21 @@ impl Registration {
     }
 
     /// Notes that the connection does not wait: a request is under way.
-    pub(super) fn set_busy(&self) {
+    pub(in crate::listen) fn set_busy(&self) {
         if self.waiting.take().is_some() {
             self.register.move_to(self.at, None);
         }
     }
 
     /// Ends the connection, as an eviction does, if it waits for its client.
-    pub(super) fn evict_waiting(&self) {
+    pub(in crate::listen) fn evict_waiting(&self) {
         if self.is_waiting() {
             self.register.evict(self.at);
         }
     }
 
     /// Wakes the connection, since it may not go on as it is.
-    pub(super) fn wake(&self) {
+    pub(in crate::listen) fn wake(&self) {
         let mut table = self.register.0.table.borrow_mut();
         if let Some(waker) = table.entries[self.at as usize].waker.take() {
             waker.wake();
@@ -424,18 +424,18 @@ impl Registration {
     }
 
     /// Notes that the connection ends by itself, or has become a tunnel: it is never evicted from here on.
-    pub(super) fn exempt(&self) {
+    pub(in crate::listen) fn exempt(&self) {
         self.set_busy();
         self.exempt.set(true);
     }
 
     /// Does the connection wait for its client? It does not learn of its eviction here.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(in crate::listen) fn is_waiting(&self) -> bool {
         self.waiting.get().is_some()
     }
 
     /// Ready once draining has begun. The task that polls [`Self::poll_evicted`] is woken then.
-    pub(super) fn poll_draining(&self) -> Poll<()> {
+    pub(in crate::listen) fn poll_draining(&self) -> Poll<()> {
         if self.register.0.is_draining.get() {
             Poll::Ready(())
         } else {
@@ -445,7 +445,7 @@ impl Registration {
 
     /// Ready once the gateway leaves; for a connection that `is_late`, made while it left already, once draining has
     /// begun.
-    pub(super) fn poll_over(&self, is_late: bool) -> Poll<()> {
+    pub(in crate::listen) fn poll_over(&self, is_late: bool) -> Poll<()> {
         if self.is_leaving() && !is_late {
             return Poll::Ready(());
         }
@@ -453,17 +453,17 @@ impl Registration {
     }
 
     /// Is the client asked to go elsewhere?
-    pub(super) fn is_leaving(&self) -> bool {
+    pub(in crate::listen) fn is_leaving(&self) -> bool {
         self.register.0.is_leaving.get()
     }
 
     /// Has draining begun, even if the worker has not been woken for it yet?
-    pub(super) fn is_draining(&self) -> bool {
+    pub(in crate::listen) fn is_draining(&self) -> bool {
         self.register.0.drain.deadline().is_some()
     }
 
     /// The time at which half of what is left for draining is over.
-    pub(super) fn half_drained(&self) -> Instant {
+    pub(in crate::listen) fn half_drained(&self) -> Instant {
         let now = clock::now();
         let left = self.register.0.drain.deadline();
         left.map_or(now, |deadline| {
@@ -472,7 +472,7 @@ impl Registration {
     }
 
     /// Ready when the connection must make room.
-    pub(super) fn poll_evicted(&self, cx: &Context<'_>) -> Poll<()> {
+    pub(in crate::listen) fn poll_evicted(&self, cx: &Context<'_>) -> Poll<()> {
         let mut table = self.register.0.table.borrow_mut();
         let entry = &mut table.entries[self.at as usize];
         if entry.evicted {

@@ -2,7 +2,7 @@
 //! that move nothing, as WINDOW_UPDATE, PRIORITY and those of unknown kinds. Each such frame costs the client a few bytes
 //! and the gateway work, which keeps others waiting.
 
-use super::h2_frames::{ANSWER, ControlTraffic};
+use crate::listen::socket::h2_frames::{ANSWER, ControlTraffic};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -55,7 +55,7 @@ pub(super) enum Flood {
 }
 
 impl FloodMeter {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(in crate::listen) fn new(now: Instant) -> Self {
         Self {
             since: now,
             before: ControlTraffic::default(),

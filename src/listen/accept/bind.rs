@@ -149,7 +149,7 @@ impl AcceptSocket {
     ///
     /// # Errors
     /// When none waits, or the system gives none.
-    pub(super) fn accept(&self) -> io::Result<Accepted> {
+    pub(in crate::listen) fn accept(&self) -> io::Result<Accepted> {
         match self {
             Self::Tcp(tcp) => tcp.accept().map(|(stream, from)| (stream, Some(from))),
             Self::Unix(unix) => unix.accept().map(|(stream, _)| (stream_of(stream), None)),

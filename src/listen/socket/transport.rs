@@ -19,7 +19,7 @@ const LAST_BYTES: Duration = Duration::from_secs(5);
 
 /// A connection's bytes, in both directions.
 #[derive(Debug)]
-pub(super) enum Transport {
+pub(in crate::listen) enum Transport {
     /// Clear text.
     Tcp(TcpStream),
 }
@@ -29,7 +29,7 @@ impl Transport {
     ///
     /// # Errors
     /// When the runtime cannot register it.
-    pub(super) fn new(tcp: std::net::TcpStream, is_remote: bool) -> io::Result<Self> {
+    pub(in crate::listen) fn new(tcp: std::net::TcpStream, is_remote: bool) -> io::Result<Self> {
         tcp.set_nonblocking(true)?;
         if is_remote {
             tcp.set_nodelay(true)?;
@@ -71,7 +71,7 @@ impl Transport {
     }
 
     /// Writes as many of `bytes` as the socket takes now. The others are lost: the connection ends.
-    pub(super) fn write_last(&self, bytes: &[u8]) {
+    pub(in crate::listen) fn write_last(&self, bytes: &[u8]) {
         match self {
             Self::Tcp(tcp) => drop(tcp.try_write(bytes)),
         }
@@ -117,13 +117,13 @@ impl Transport {
     }
 
     /// Has the connection end in a reset when it is closed.
-    pub(super) fn end_in_reset(&self) {
+    pub(in crate::listen) fn end_in_reset(&self) {
         // At worst the connection ends in order.
         let _ = SockRef::from(self.socket()).set_linger(Some(Duration::ZERO));
     }
 
     /// Ends both directions.
-    pub(super) fn cut(&self) {
+    pub(in crate::listen) fn cut(&self) {
         // A connection that has ended already needs no end.
         let _ = SockRef::from(self.socket()).shutdown(Shutdown::Both);
     }
