@@ -4,96 +4,33 @@
 //! clients.
 //!
 //! ```text
-//! listener                what the file says of each listening socket
-//! handed_sockets          sockets that the process was started with
-//! bind                    sockets taken over or bound, before anything is served on them
-//! socket_file             the file of a Unix socket, which its last process removes
-//! accept                  a connection is accepted, until the gateway drains or a successor has the socket
-//! dispatch                it goes to the worker with the fewest connections, or to the one whose connection is
-//!                         evicted
-//! connection_register     which connections wait for their client, and in which order they are evicted
-//! arrival                 what comes before the protocol, under one deadline: a proxy's header, the handshake
-//! proxy_protocol          the header by which a proxy names the client, in bytes as they come
-//! proxy_protocol/text     its version 1
-//! proxy_protocol/tlv      the TLVs of its version 2
-//! proxy_protocol/crc32c   their checksum
-//! handshake               the choice of an identity, the challenge of an authority
-//! handshake/failure       the causes for which handshakes fail
-//! handshake_report        what metrics and log have of them
-//! refused_chains          clients whose certificates are refused again and again
-//! encrypted_peers         may clients with TLS go on (`tls/entitlement`)? Looked at beside requests
-//! encrypted_peers/places  a place for each such connection
-//! transport               the socket that carries the bytes
-//! channel                 the socket, in clear text or under TLS
-//! encrypted_layer         the layer of TLS over it
-//! connection              HTTP/1.1 or HTTP/2, by the handshake or the first bytes
-//! connection/http1        HTTP/1.1; a connection at rest has no state of hyper
-//! connection/http2        HTTP/2
-//! socket                  the stream under hyper, watched while hyper does not read
-//! socket/probe            heads, frames and a leaving client, seen in it
-//! socket/withheld         hyper's own answers, kept back from it
-//! keep_alive              how long a connection waits for its next request
-//! minimum_rate            how slow a client may be, counted while it alone is waited for
-//! head_deadline           one deadline for a head of HTTP/2; of HTTP/1.1 it is in `connection/http1`
-//! h2_frames               where a head of HTTP/2 begins and ends
-//! h2_flood                floods of PING, SETTINGS and frames that move nothing
-//! h2_fields               fields of answers that HPACK does not index
-//! framing                 in step with hyper's parser of HTTP/1.1: both framings at once, fragments
-//! chunk_framing           the end of a chunked body
-//! raw_target              bytes of a target that are encoded before hyper reads them
-//! library_answer          hyper's own answer to a head, replaced by the gateway's
-//! requests                requests of one connection in flight
-//! handler                 the trait of the service, and of its bodies
-//! backpressure            pieces of an answer over HTTP/2 that know whether they were taken
-//! stream_deadline         a stream whose client takes nothing is reset
-//! proxy_protocol/fuzz     the entry of the fuzzer
+//! accept      a connection is accepted on a listener, and goes to a worker; sockets are bound and taken over
+//! socket      the stream under hyper: TLS, what is seen in its bytes, how slow a client may be
+//! connection  HTTP/1.1 or HTTP/2 on it, the trait of the service, deadlines and floods
+//! arrival     what comes before the protocol: a proxy's header, the handshake
 //! ```
 
 pub mod accept;
 pub mod arrival;
-mod backpressure;
-pub mod bind;
-mod channel;
-mod chunk_framing;
 pub mod connection;
-pub mod connection_register;
-pub mod dispatch;
-mod encrypted_layer;
-pub mod encrypted_peers;
-mod framing;
-mod h2_fields;
-mod h2_flood;
-mod h2_frames;
-pub mod handed_sockets;
-pub mod handler;
-mod handshake;
-mod handshake_report;
-mod head_deadline;
-pub mod keep_alive;
-mod library_answer;
-pub mod listener;
-pub mod minimum_rate;
-pub mod proxy_protocol;
-mod raw_target;
-pub mod refused_chains;
-mod requests;
 pub mod socket;
-pub mod socket_file;
-mod stream_deadline;
-mod transport;
 
-pub use framing::FramingFault;
+pub use accept::{bind, connection_register, dispatch, handed_sockets, listener, socket_file};
+pub use arrival::{encrypted_peers, proxy_protocol, refused_chains};
+pub use connection::{handler, keep_alive};
+pub use socket::framing::FramingFault;
+pub use socket::minimum_rate;
 
 use crate::client::Scheme;
 use crate::telemetry::metrics::Connected;
 use crate::tls::{OfferInForce, TlsSession};
-use connection_register::Registration;
-use dispatch::OpenGuard;
-use encrypted_peers::PeerPlace;
+use accept::connection_register::Registration;
+use accept::dispatch::OpenGuard;
+use accept::listener::Listener;
+use arrival::encrypted_peers::PeerPlace;
+use connection::keep_alive::KeepAlive;
 use http::{HeaderValue, Version};
-use keep_alive::KeepAlive;
-use listener::Listener;
-use minimum_rate::RateBound;
+use socket::minimum_rate::RateBound;
 use socket::{SocketWatch, Stream};
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};

@@ -4,139 +4,54 @@
 //! known here.
 //!
 //! ```text
-//! server_url         where a server listens, and what it speaks
-//! server             an entry of `servers`
-//! server_host        the host that servers are asked for
-//! destination        what a connection depends on
-//! upstream_rules     the rules of an upstream
-//! balance_rule       how a server is chosen
-//! retry_rule         which requests may be sent again
-//! ejection           when a failing server gets none for a while
-//! probe_rule         how servers are probed
-//! registry           the states of all upstreams, kept over reloads
-//! upstream_state     one upstream's servers, as all workers know them
-//! server_state       one server, as all workers know it
-//! resolution         names are asked for again and again
-//! balance            the servers as one worker uses them
-//! endpoint           one server as one worker uses it
-//! choice             which server gets a request
-//! rotation           smooth weighted round robin
-//! least_requests     fewest requests in flight
-//! rendezvous         by a key
-//! availability       which servers are available, and what changes that
-//! server_health      what is known of one server
-//! failure_row        failures in a row, and whose they were
-//! recent_clients     which clients ask lately
-//! server_queue       requests that wait for a place at a server
-//! connection_bound   connections to one server, over all workers
-//! open_socket        what an open connection takes
-//! retry_budget       how many requests may be sent again
-//! keeper             beside requests: ejections end, shares grow, servers are probed
-//! probe              one probe
-//! pool               connections that are kept
-//! keep_alive         how long a connection may rest: always shorter than its server keeps it
-//! dial               opens a stream
-//! socket_fence       where sockets of included files' servers may stand
-//! server_tls         TLS towards servers
-//! stream             the bytes between gateway and server
-//! connection         one exchange, read and written by the request that waits
-//! shared_connection  an answer that comes while the request still goes up
-//! owed_time          since when a server owes something
-//! held_body          how long a client holds its body back
-//! head_bound         how large an answer's head may be, over both versions
-//! http1              HTTP/1.1 as a client speaks it
-//! http2              HTTP/2 as a client speaks it
-//! tunnel             an upgrade, by hyper's client
-//! unasked_upgrade    a switch to a protocol that was not asked for
-//! failure            how an upstream fails a request, and its class in metrics and log
-//! fault              why, in words
-//! connect_error      failures before any request is sent
-//! stream_fault       failures of a stream of HTTP/2
-//! offending_line     the line that is to blame
-//! library_words      the HTTP/2 library's messages, in an operator's words
-//! other_protocol     a server that speaks something else, by its first bytes
-//! survey             one look at a server, for `check --connect`
-//! reachability       logged once, and once when it is back
-//! demo               the built-in demo server
+//! server     an entry of `servers`: where it listens, and what it speaks
+//! rules      the rules of an upstream: choice, retries, probes, ejection
+//! state      what all workers know of its servers: names, availability, queues and bounds
+//! dial       opens a stream
+//! transport  one exchange over it, in HTTP/1.1 or HTTP/2
+//! failure    how an upstream fails a request, and its class in metrics and log
+//! balance    the servers as one worker uses them: the choice of one, and the connections to it
+//! probe      one probe; what is done beside requests; one look for `check --connect`
 //! ```
 
-mod availability;
 pub mod balance;
-pub mod balance_rule;
-mod choice;
-mod connect_error;
-pub mod connection;
-pub mod connection_bound;
-pub mod demo;
-pub mod destination;
 mod dial;
-pub mod ejection;
-pub mod endpoint;
 pub mod failure;
-mod failure_row;
-pub mod fault;
-mod head_bound;
-mod held_body;
-pub mod http1;
-mod http2;
-#[cfg(test)]
-pub(crate) use http2::connection::STREAM_WINDOW;
-mod keep_alive;
-pub mod keeper;
-mod least_requests;
-mod library_words;
-mod offending_line;
-mod open_socket;
-pub mod other_protocol;
-pub mod owed_time;
-pub mod pool;
 mod probe;
-pub mod probe_rule;
-mod reachability;
-mod recent_clients;
-mod registry;
-pub mod rendezvous;
-pub mod resolution;
-pub mod retry_budget;
-pub mod retry_rule;
-mod rotation;
+mod rules;
 mod server;
-pub mod server_health;
-mod server_host;
-pub mod server_queue;
-pub mod server_state;
-mod server_tls;
-mod server_url;
-pub mod shared_connection;
-mod socket_fence;
-mod stream;
-mod stream_fault;
-pub mod survey;
-pub mod tunnel;
-mod unasked_upgrade;
-mod upstream_rules;
-pub mod upstream_state;
+mod state;
+mod transport;
 
-pub use connect_error::ConnectError;
-pub use destination::{Destination, Protocol};
-pub use registry::Registry;
+pub use balance::{endpoint, pool, rendezvous, shared_connection};
+pub use dial::connect_error::ConnectError;
+pub use dial::demo;
+pub use dial::destination::{Destination, Protocol};
+pub use failure::fault;
+pub use probe::{keeper, survey};
+pub use rules::upstream_rules::UpstreamRules;
+pub use rules::{balance_rule, ejection, probe_rule, retry_rule};
 pub use server::Server;
-pub use server_host::ServerHost;
-pub use server_tls::{OfferedProtocols, ServerTls};
-pub use server_url::ServerUrl;
-pub use socket_fence::SocketFence;
-pub use unasked_upgrade::UnaskedUpgrade;
-pub use upstream_rules::UpstreamRules;
-pub use upstream_state::UpstreamState;
+pub use server::server_host::ServerHost;
+pub use server::server_tls::{OfferedProtocols, ServerTls};
+pub use server::server_url::ServerUrl;
+pub use server::socket_fence::SocketFence;
+pub use state::registry::Registry;
+pub use state::upstream_state::UpstreamState;
+pub use state::{resolution, server_queue};
+#[cfg(test)]
+pub(crate) use transport::http2::connection::STREAM_WINDOW;
+pub use transport::unasked_upgrade::UnaskedUpgrade;
+pub use transport::{connection, http1, owed_time, tunnel};
 
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::body::Body;
-use owed_time::UploadState;
 use std::error::Error as StdError;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use transport::owed_time::UploadState;
 
 /// The purpose of a request's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! A connection of HTTP/1.1: hyper parses and answers, the deadlines between requests and of heads are kept here.
 
+use super::handler::{Handler, MOST_REQUEST_HEAD, RejectedHead};
+use super::requests::{H1Service, OpenRequests};
 use super::{FAREWELL, Session};
 use crate::clock;
 use crate::listen::ListenSettings;
-use crate::listen::connection_register::{ClientWait, Registration};
-use crate::listen::handler::{Handler, MOST_REQUEST_HEAD, RejectedHead};
-use crate::listen::requests::{H1Service, OpenRequests};
+use crate::listen::accept::connection_register::{ClientWait, Registration};
 use crate::listen::socket::{SocketProbe, Stream};
 use http::StatusCode;
 use hyper::server::conn::http1;

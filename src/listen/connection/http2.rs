@@ -1,13 +1,13 @@
 //! A connection of HTTP/2: hyper drives its streams, and it ends when it is idle, evicted, flooded or late.
 
 use super::Session;
+use super::h2_flood::{Flood, FloodMeter, goaway};
+use super::handler::{Handler, RejectedHead};
+use super::head_deadline::HeadDeadline;
+use super::stream_deadline::{H2Service, IdleBounds, StreamSet, WorkerExecutor};
 use crate::client::spelled;
 use crate::clock;
-use crate::listen::h2_flood::{Flood, FloodMeter, goaway};
-use crate::listen::handler::{Handler, RejectedHead};
-use crate::listen::head_deadline::HeadDeadline;
 use crate::listen::socket::{SocketProbe, Stream};
-use crate::listen::stream_deadline::{H2Service, IdleBounds, StreamSet, WorkerExecutor};
 use crate::listen::{ListenSettings, Peer};
 use crate::telemetry::h2_refusals::RefusedStream;
 use crate::telemetry::log::Throttle;

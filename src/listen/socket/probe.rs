@@ -1,10 +1,10 @@
 //! The facts about a connection that are seen in step with hyper: heads and frames, bytes that wait, a client that
 //! leaves.
 
+use super::framing::{FramingFault, FramingTracker};
+use super::h2_frames::{ControlTraffic, FrameTracker};
 use super::{ProtocolTracker, SharedSocket, SocketState, lock};
-use crate::listen::connection_register::ClientWait;
-use crate::listen::framing::{FramingFault, FramingTracker};
-use crate::listen::h2_frames::{ControlTraffic, FrameTracker};
+use crate::listen::accept::connection_register::ClientWait;
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};

@@ -1,7 +1,7 @@
 //! Writes to the socket of HTTP/1.1, without the answers that hyper gives by itself.
 
+use super::library_answer::{self, Sifted};
 use super::{ProtocolTracker, SocketState, WriteStall};
-use crate::listen::library_answer::{self, Sifted};
 use std::io;
 use std::task::{Context, Poll, ready};
 

@@ -1,19 +1,19 @@
 //! One Redis, alone or a master of a cluster: its queue, its connections, its health.
 
-use super::abandonment::comes_back;
-use super::call_queue::CallQueue;
-use super::context::StoreContext;
-use super::health::{ChangeListener, Health};
-use super::lanes::Lanes;
-use super::pending_decision::PendingReply;
-use super::pending_refunds::PendingRefunds;
-use super::pool::Connections;
-use super::question::DecisionRequest;
-use super::reply;
-use super::rights;
-use super::slot::CallRoute;
-use super::slot_question::SlotQuestion;
-use super::suspicion::Suspicion;
+use super::link::health::{ChangeListener, Health};
+use super::link::pool::Connections;
+use super::link::reply;
+use super::link::rights;
+use super::queue::abandonment::comes_back;
+use super::queue::call_queue::CallQueue;
+use super::queue::context::StoreContext;
+use super::queue::lanes::Lanes;
+use super::queue::pending_decision::PendingReply;
+use super::queue::pending_refunds::PendingRefunds;
+use super::queue::slot_question::SlotQuestion;
+use super::queue::suspicion::Suspicion;
+use super::wire::question::DecisionRequest;
+use super::wire::slot::CallRoute;
 use crate::clock;
 use crate::store::answers::Answers;
 use crate::store::check::Intent;

@@ -2,12 +2,12 @@
 //! own, within a deadline. Of a cluster, each key is asked of the node that serves it.
 
 use super::cluster;
-use super::connection::Connection;
-use super::login;
-use super::pool::Manager;
-use super::redirect::{self, Redirection};
-use super::slot::{self, Slot};
-use super::slot_map::SlotRange;
+use super::cluster::redirect::{self, Redirection};
+use super::cluster::slot_map::SlotRange;
+use super::link::connection::Connection;
+use super::link::login;
+use super::link::pool::Manager;
+use super::wire::slot::{self, Slot};
 use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
 use crate::store::settings::RedisTarget;

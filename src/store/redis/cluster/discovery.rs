@@ -1,15 +1,15 @@
 //! Discovers the map of a cluster at the start. Asks again when a node answers that the map is wrong, while a master is
 //! away, and now and then.
 
+use super::router::Router;
+use super::slot_map::{self, SlotRange};
 use crate::clock;
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
-use crate::store::redis::connection::{CONNECT_WITHIN, within};
-use crate::store::redis::outage::Outage;
-use crate::store::redis::pool::Manager;
-use crate::store::redis::router::Router;
-use crate::store::redis::slot::SLOTS;
-use crate::store::redis::slot_map::{self, SlotRange};
+use crate::store::redis::link::connection::{CONNECT_WITHIN, within};
+use crate::store::redis::link::outage::Outage;
+use crate::store::redis::link::pool::Manager;
+use crate::store::redis::wire::slot::SLOTS;
 use crate::store::settings::RedisTarget;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ const LEAST: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Discovers the map for one worker.
-pub(super) struct Discovery {
+pub(in crate::store::redis) struct Discovery {
     router: Rc<Router>,
     target: RedisTarget,
     seeds: Arc<[Address]>,
@@ -49,7 +49,11 @@ struct MapState {
 }
 
 impl Discovery {
-    pub(super) fn new(router: Rc<Router>, target: RedisTarget, seeds: &Arc<[Address]>) -> Self {
+    pub(in crate::store::redis) fn new(
+        router: Rc<Router>,
+        target: RedisTarget,
+        seeds: &Arc<[Address]>,
+    ) -> Self {
         let gap = Outage::new(format!("a part of {target}").into());
         Self {
             router,
@@ -60,7 +64,7 @@ impl Discovery {
     }
 
     /// Asks for the map again and again, until the worker ends.
-    pub(super) async fn run(self) {
+    pub(in crate::store::redis) async fn run(self) {
         let router = &*self.router;
         let mut state = MapState::default();
         let mut since = clock::now();

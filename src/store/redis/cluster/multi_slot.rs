@@ -8,10 +8,10 @@ use crate::store::answers::Answers;
 use crate::store::check::{Intent, apart};
 use crate::store::error::StoreError;
 use crate::store::redis::RedisStore;
-use crate::store::redis::abandonment::Abandonments;
-use crate::store::redis::question::DecisionRequest;
-use crate::store::redis::slot::CallRoute;
-use crate::store::redis::slot_question::{SlotLimits, SlotQuestion, combine};
+use crate::store::redis::queue::abandonment::Abandonments;
+use crate::store::redis::queue::slot_question::{SlotLimits, SlotQuestion, combine};
+use crate::store::redis::wire::question::DecisionRequest;
+use crate::store::redis::wire::slot::CallRoute;
 use smallvec::SmallVec;
 
 impl RedisStore {

@@ -6,8 +6,9 @@ use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::rate::Cost;
 use crate::store::check::Check;
-use crate::store::redis::question::{self, Question};
-use crate::store::redis::{equal_questions, layout, script};
+use crate::store::redis::queue::equal_questions;
+use crate::store::redis::wire::question::{self, Question};
+use crate::store::redis::wire::{layout, script};
 use bb8_redis::redis::Value;
 
 const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);

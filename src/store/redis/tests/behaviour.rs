@@ -10,7 +10,7 @@ use crate::store::check::Check;
 use crate::store::decision::StoreDecision;
 use crate::store::error::StoreError;
 use crate::store::redis::RedisStore;
-use crate::store::redis::question::{self, Question};
+use crate::store::redis::wire::question::{self, Question};
 use crate::store::reservation::Amendment;
 use crate::store::settings::RedisTarget;
 use bb8_redis::redis::Value;

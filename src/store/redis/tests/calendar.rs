@@ -5,9 +5,9 @@ use crate::clock::Timestamp;
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Unit};
 use crate::store::check::Check;
-use crate::store::redis::question::{self, Question};
-use crate::store::redis::reply::{self, ReplyError, ScriptReply};
-use crate::store::redis::{layout, script};
+use crate::store::redis::link::reply::{self, ReplyError, ScriptReply};
+use crate::store::redis::wire::question::{self, Question};
+use crate::store::redis::wire::{layout, script};
 use bb8_redis::redis::Value;
 use std::sync::Arc;
 

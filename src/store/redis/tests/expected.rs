@@ -2,7 +2,7 @@
 
 use crate::clock::Timestamp;
 use crate::store::answers::Measurements;
-use crate::store::redis::reply;
+use crate::store::redis::link::reply;
 use bb8_redis::redis::Value;
 
 /// Milliseconds of life that an injected clock adds, and the part of them that a slow test may use up.

@@ -9,8 +9,8 @@ use crate::store::check::Check;
 use crate::store::error::StoreError;
 use crate::store::invalidation::Invalidation;
 use crate::store::redis::RedisStore;
-use crate::store::redis::sentinel::Sentinels;
-use crate::store::redis::signals::Signals;
+use crate::store::redis::link::sentinel::Sentinels;
+use crate::store::redis::link::signals::Signals;
 use crate::store::redis::tests::support::look;
 use crate::store::worker_cache::WorkerCache;
 use crate::store::{

@@ -9,9 +9,9 @@ use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Wait;
 use crate::store::check::Check;
-use crate::store::redis::question::{self, Question};
-use crate::store::redis::reply::{self, ReplyError, ScriptReply};
-use crate::store::redis::{layout, script};
+use crate::store::redis::link::reply::{self, ReplyError, ScriptReply};
+use crate::store::redis::wire::question::{self, Question};
+use crate::store::redis::wire::{layout, script};
 use bb8_redis::redis::{Value, cmd};
 use std::sync::Arc;
 

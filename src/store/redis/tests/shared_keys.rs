@@ -5,7 +5,7 @@ use super::clusters::{Servers, eventually, migrate};
 use super::support::Server;
 use super::watched::{FAILOVER, Watched};
 use crate::store::redis::SharedKeys;
-use crate::store::redis::slot::of_tag;
+use crate::store::redis::wire::slot::of_tag;
 use crate::store::{Address, RedisEndpoint, RedisTarget};
 use crate::tls::PemFiles;
 use std::time::{Duration, Instant};

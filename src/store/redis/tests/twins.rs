@@ -17,8 +17,8 @@ use crate::store::answers::{Answers, Measurements};
 use crate::store::check::Check;
 use crate::store::decider::Decider;
 use crate::store::decision::StoreDecision;
-use crate::store::redis::layout;
-use crate::store::redis::question::{self, Question};
+use crate::store::redis::wire::layout;
+use crate::store::redis::wire::question::{self, Question};
 use crate::store::shadow::groups;
 use bb8_redis::redis::{Cmd, cmd};
 use std::sync::Arc;
@@ -334,7 +334,7 @@ fn scripts_answer_and_store_what_the_pure_functions_say() {
     };
     let server = Server::start();
     let mut client = server.client();
-    for script in crate::store::redis::script::ALL {
+    for script in crate::store::redis::wire::script::ALL {
         client.many(vec![script.load()]);
     }
     let mut history = History::new(seed);

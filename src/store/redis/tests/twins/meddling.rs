@@ -4,8 +4,8 @@ use super::History;
 use crate::key::RepeatId;
 use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::{Limit, Rule};
-use crate::store::redis::layout;
 use crate::store::redis::tests::expected::Expected;
+use crate::store::redis::wire::layout;
 use bb8_redis::redis::cmd;
 
 impl History {

@@ -4,10 +4,10 @@ use super::History;
 use crate::clock::Timestamp;
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Mark, Ticket};
-use crate::store::redis::layout;
-use crate::store::redis::question::{self, CHOSEN, MarkerKey, Question};
 use crate::store::redis::tests::expected::Expected;
 use crate::store::redis::tests::model::{Asked, How};
+use crate::store::redis::wire::layout;
+use crate::store::redis::wire::question::{self, CHOSEN, MarkerKey, Question};
 use bb8_redis::redis::Cmd;
 use std::sync::Arc;
 

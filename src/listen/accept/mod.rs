@@ -1,0 +1,202 @@
+//! Accepts connections, as many as there is room for.
+//!
+//! In: the listeners of the file. Out: connections, each at a worker.
+//!
+//! ```text
+//! listener             what the file says of each listening socket
+//! handed_sockets       sockets that the process was started with
+//! bind                 sockets taken over or bound, before anything is served on them
+//! socket_file          the file of a Unix socket, which its last process removes
+//! dispatch             it goes to the worker with the fewest connections, or to the one whose connection is
+//!                      evicted
+//! connection_register  which connections wait for their client, and in which order they are evicted
+//! ```
+
+pub mod bind;
+pub mod connection_register;
+pub mod dispatch;
+pub mod handed_sockets;
+pub mod listener;
+pub mod socket_file;
+
+use super::ConnectionFacts;
+use crate::clock;
+use crate::shutdown::Drain;
+use crate::telemetry::log::Throttle;
+use crate::tls::OfferInForce;
+use bind::{Acceptor, BACKLOG};
+use dispatch::{Dispatcher, NewConnection};
+use listener::Listener;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Pause after the system has no file descriptor left: long enough not to spin, too short for a client to notice.
+const EXHAUSTED: Duration = Duration::from_millis(20);
+/// Pause while workers close connections for new ones.
+const ROOM_IS_MADE: Duration = Duration::from_millis(1);
+
+/// Open files that are neither a client's connection nor an upstream's: listeners, admin, Redis, pipes, a file being
+/// read.
+pub(crate) const OTHER_FILES: u64 = 128;
+
+/// Connections to servers that the gateway attempts, however few files the system allows.
+const LEAST_LEFT: u64 = 8;
+
+/// Logs that the system gives no connections.
+static NOT_ACCEPTED: Throttle = Throttle::every(Duration::from_secs(1));
+
+/// What the file in force says of a peer.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownPeer {
+    /// The address that counts for it; nothing for the peer of a Unix socket.
+    pub from: Option<SocketAddr>,
+    /// Is it a trusted proxy, which stands for many clients?
+    pub is_trusted: bool,
+}
+
+/// Looks up what the file in force says of the peer at an address.
+pub type PeerLookup = Arc<dyn Fn(Option<SocketAddr>) -> KnownPeer + Send + Sync>;
+
+/// The number of connections to hold at once: `asked`, or fewer where the system's `files` do not suffice for as many
+/// upstream connections as well. Running out of files would fail requests that are under way.
+#[must_use]
+pub fn most_connections(asked: usize, files: Option<u64>) -> usize {
+    let half = files.map(|files| files.saturating_sub(OTHER_FILES) / 2);
+    let room = half.map_or(asked, |half| usize::try_from(half).unwrap_or(usize::MAX));
+    asked.min(room).max(1)
+}
+
+/// Open files that are left for connections to servers beside `most` of clients.
+#[must_use]
+pub fn left_for_upstreams(most: usize, files: Option<u64>) -> Option<u64> {
+    let clients = u64::try_from(most).unwrap_or(u64::MAX);
+    let left = files?.saturating_sub(OTHER_FILES).saturating_sub(clients);
+    Some(left.max(LEAST_LEFT))
+}
+
+/// A listening socket of a listener.
+#[derive(Debug)]
+pub struct ListeningSocket {
+    /// The socket.
+    pub socket: Acceptor,
+    /// What its connections are accepted by.
+    pub facts: ListenerFacts,
+    /// Says that another process accepts on the socket from now on.
+    pub taken_over: Arc<Notify>,
+    /// Says that nobody does.
+    pub given_up: Arc<Notify>,
+}
+
+/// What a listener's connections are accepted by.
+#[derive(Debug)]
+pub struct ListenerFacts {
+    /// What the file says of the listener.
+    pub listener: Listener,
+    /// The identities that the listener offers; without an offer it speaks clear text.
+    pub offer: Option<OfferInForce>,
+}
+
+impl ListeningSocket {
+    /// Accepts until draining begins, or the socket is given up, and then the connections that wait on it; or until it is
+    /// taken over, with those. A connection for which there is no room is closed at once, which costs the least.
+    pub async fn accept(self, dispatcher: Arc<Dispatcher>, peers: PeerLookup, drain: Drain) {
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.socket.accept() => accepted,
+                () = drain.begun() => return self.accept_waiting(&dispatcher, &peers).await,
+                () = self.given_up.notified() => return self.accept_waiting(&dispatcher, &peers).await,
+                () = self.taken_over.notified() => return,
+            };
+            match accepted {
+                Ok((stream, from)) => {
+                    while dispatcher.is_overfull() {
+                        tokio::time::sleep(ROOM_IS_MADE).await;
+                    }
+                    let new = self.facts.connection(stream, peers(from));
+                    if dispatcher.dispatch(new).await.is_err() {
+                        return;
+                    }
+                }
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) => {
+                    dispatcher.no_descriptor();
+                    if let Some(more) = NOT_ACCEPTED.pass() {
+                        tracing::warn!(
+                            "the system gives no new connection: {error}; where open files are short, raise `ulimit -n`{more}"
+                        );
+                    }
+                    tokio::time::sleep(EXHAUSTED).await;
+                }
+            }
+        }
+    }
+
+    /// Accepts the connections that wait when draining begins, which the system would reset, and no more than could wait
+    /// then: new ones may come as fast.
+    async fn accept_waiting(self, dispatcher: &Dispatcher, peers: &PeerLookup) {
+        let Ok(socket) = self.socket.leave_runtime() else {
+            return;
+        };
+        for _ in 0..BACKLOG {
+            if dispatcher.is_overfull() {
+                return;
+            }
+            let Ok((tcp, from)) = socket.accept() else {
+                return;
+            };
+            let new = self.facts.connection(tcp, peers(from));
+            if dispatcher.dispatch(new).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl ListenerFacts {
+    fn connection(&self, tcp: TcpStream, peer: KnownPeer) -> NewConnection {
+        let KnownPeer { from, is_trusted } = peer;
+        let from_ip = from.map(|from| from.ip());
+        let proxies = self.listener.proxies.as_ref();
+        NewConnection {
+            tcp,
+            from,
+            since: clock::now(),
+            is_trusted,
+            is_proxied: proxies.is_some_and(|proxies| proxies.have(from_ip, is_trusted)),
+            facts: ConnectionFacts {
+                offer: self.offer.clone(),
+                redirects: self.listener.redirects,
+            },
+        }
+    }
+}
+
+/// Has the client given up before its connection was accepted? The listener is sound then.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionReset | Interrupted
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_files_are_left_for_upstreams() {
+        assert_eq!(most_connections(100_000, None), 100_000);
+        assert_eq!(most_connections(100_000, Some(1_048_576)), 100_000);
+        assert_eq!(most_connections(100_000, Some(1024)), 448);
+        assert_eq!(most_connections(20, Some(1024)), 20);
+        assert_eq!(most_connections(20, Some(100)), 1);
+        assert_eq!(left_for_upstreams(100_000, None), None);
+        assert_eq!(left_for_upstreams(448, Some(1024)), Some(448));
+        assert_eq!(left_for_upstreams(20, Some(1024)), Some(876));
+        assert_eq!(left_for_upstreams(1, Some(100)), Some(8));
+    }
+}

@@ -1,0 +1,372 @@
+//! The arrival of a connection at its worker: what comes before its protocol shows. A proxy names the connection's client
+//! in a header of the PROXY protocol, and client and gateway shake hands for TLS.
+//!
+//! One deadline holds over all of it, from the time at which the connection was accepted. Meanwhile the connection may be
+//! evicted, as every connection that waits for its client.
+//!
+//! In: a socket that was just accepted. Out: a stream with its peer, or the cause for which it is closed.
+//!
+//! ```text
+//! proxy_protocol          the header by which a proxy names the client, in bytes as they come
+//! proxy_protocol/text     its version 1
+//! proxy_protocol/tlv      the TLVs of its version 2
+//! proxy_protocol/crc32c   their checksum
+//! proxy_protocol/fuzz     the entry of the fuzzer
+//! handshake               the choice of an identity, the challenge of an authority
+//! handshake/failure       the causes for which handshakes fail
+//! handshake_report        what metrics and log have of them
+//! refused_chains          clients whose certificates are refused again and again
+//! encrypted_peers         may clients with TLS go on (`tls/entitlement`)? Looked at beside requests
+//! encrypted_peers/places  a place for each such connection
+//! ```
+
+pub mod encrypted_peers;
+pub(super) mod handshake;
+pub(super) mod handshake_report;
+pub mod proxy_protocol;
+pub mod refused_chains;
+
+use super::accept::KnownPeer;
+use super::accept::connection_register::{ClientWait, ConnectionRegister, Registration};
+use super::accept::dispatch::{Dispatcher, OpenGuard};
+use super::connection::{until_given_up, waiting};
+use super::socket::Stream;
+use super::{ConnectionFacts, Peer};
+use crate::client::{Client, spelled};
+use crate::telemetry::log::Throttles;
+use crate::telemetry::metrics::{Connected, Metrics, Rejection};
+use crate::tls::AuthorityChallenges;
+use bytes::BytesMut;
+use encrypted_peers::EncryptedPeers;
+use handshake::{FailedHandshake, HandshakeFailure, HandshakeSources, Shaken};
+use proxy_protocol::{HeaderFault, HeaderReader, NamedClient};
+use refused_chains::RefusedChains;
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::time::{Instant, timeout_at};
+
+/// The number of bytes that are looked at together: most headers come in one piece of fewer.
+const PIECE: usize = 536;
+/// The least time between two log lines about headers that are missing, late, or bad.
+const LOG_EVERY: Duration = Duration::from_secs(10);
+
+/// The parts of a worker by which connections arrive.
+#[derive(Debug)]
+pub struct Arrivals {
+    /// The bounds on connections.
+    pub dispatcher: Arc<Dispatcher>,
+    /// The worker's connections.
+    pub register: ConnectionRegister,
+    /// Longest time from accepting a connection to the end of its arrival.
+    pub within: Duration,
+    /// Counts what does not arrive.
+    pub metrics: Arc<Metrics>,
+    /// What certification authorities find when they look whether a host is ours.
+    pub challenges: AuthorityChallenges,
+    /// Clients whose certificates are refused, as all workers know them.
+    pub refused_chains: Arc<RefusedChains>,
+    /// The worker's connections with TLS.
+    pub encrypted: EncryptedPeers,
+}
+
+/// A connection that arrives.
+#[derive(Debug)]
+pub struct ArrivingConnection {
+    /// The connection's bytes.
+    pub stream: Stream,
+    /// The address of its client: of the socket's peer, until a proxy has named another.
+    pub from: Option<SocketAddr>,
+    /// Counts the connection as its client's.
+    pub open: OpenGuard,
+    /// Whose it is.
+    pub kind: PeerKind,
+    /// The connection in the worker's register, as its client's.
+    pub registration: Registration,
+    /// What the connection has from its listener.
+    pub facts: ConnectionFacts,
+}
+
+/// Whose a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerKind {
+    /// One client's.
+    Client,
+    /// A peer's in `trust`, which stands for many clients.
+    Trusted,
+    /// Its proxy names no client: a stranger's, whatever its address. It is one of the many of that proxy.
+    Unnamed,
+}
+
+impl PeerKind {
+    /// The kind of a peer, which `trust` may believe.
+    #[must_use]
+    pub fn of(is_trusted: bool) -> Self {
+        if is_trusted {
+            Self::Trusted
+        } else {
+            Self::Client
+        }
+    }
+}
+
+impl ArrivingConnection {
+    /// The connection as that of its client, counted by `connected`.
+    #[must_use]
+    pub fn into_peer(self, connected: Connected) -> (Stream, Rc<Peer>) {
+        let Self {
+            stream,
+            from,
+            open,
+            kind,
+            registration,
+            facts,
+        } = self;
+        let mut peer = Peer::new(from, &stream, registration, open, connected, facts);
+        peer.is_stranger = kind == PeerKind::Unnamed;
+        (stream, Rc::new(peer))
+    }
+}
+
+/// The causes for which a connection does not arrive.
+#[derive(Debug)]
+enum ArrivalFault {
+    /// The peer has sent nothing and left. This is no event: a proxy looks so whether the gateway is there.
+    Left,
+    /// Draining or eviction ends the connection, or its client has too many.
+    Unwanted,
+    /// Bytes that are no header.
+    Header(HeaderFault),
+    /// The header has no end.
+    Broken,
+    /// The deadline is over.
+    Late,
+}
+
+impl From<HeaderFault> for ArrivalFault {
+    fn from(fault: HeaderFault) -> Self {
+        Self::Header(fault)
+    }
+}
+
+/// The words behind "its PROXY protocol header ...".
+impl fmt::Display for ArrivalFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header(HeaderFault::NoHeader) => f.write_str("is missing"),
+            Self::Header(fault) => write!(f, "is bad: {fault}"),
+            Self::Late => f.write_str("was not whole in time (`handshake`)"),
+            Self::Broken | Self::Left | Self::Unwanted => f.write_str("was not whole at its end"),
+        }
+    }
+}
+
+impl Arrivals {
+    /// Enters `new` into the register.
+    #[must_use]
+    pub fn enter(&self, from: Option<SocketAddr>) -> Registration {
+        self.register.enter(Client::of(from.map(|from| from.ip())))
+    }
+
+    /// Reads the header that names the client of `arriving`, a connection that came as `new`. Nothing where the
+    /// connection must be closed.
+    pub async fn named(
+        &self,
+        mut arriving: ArrivingConnection,
+        since: Instant,
+        known: impl Fn(SocketAddr) -> KnownPeer,
+    ) -> Option<ArrivingConnection> {
+        let proxy = arriving.from;
+        let named = self.until_named(&mut arriving, since).await;
+        match named {
+            Ok(NamedClient::Peer) => Some(arriving),
+            Ok(NamedClient::Nobody) => {
+                arriving.kind = PeerKind::Unnamed;
+                match proxy {
+                    Some(proxy) => self.counted(arriving, proxy, false, since).await,
+                    None => Some(arriving),
+                }
+            }
+            Ok(NamedClient::At(client)) => {
+                let peer = known(client);
+                let client = peer.from.unwrap_or(client);
+                arriving.kind = PeerKind::of(peer.is_trusted);
+                self.counted(arriving, client, peer.is_trusted, since).await
+            }
+            Err(fault) => {
+                self.report(&fault, proxy);
+                None
+            }
+        }
+    }
+
+    /// The connection as one of `client`. Nothing where it has as many as it may.
+    async fn counted(
+        &self,
+        mut arriving: ArrivingConnection,
+        client: SocketAddr,
+        is_trusted: bool,
+        since: Instant,
+    ) -> Option<ArrivingConnection> {
+        let open = &mut arriving.open;
+        let naming = self
+            .dispatcher
+            .name(open, client, is_trusted, &self.register);
+        if !timeout_at(since + self.within, naming).await.ok()? {
+            return None;
+        }
+        arriving.registration = self.enter(Some(client));
+        arriving.from = Some(client);
+        Some(arriving)
+    }
+
+    /// The client that the header names, before the deadline and while the connection may stay.
+    async fn until_named(
+        &self,
+        arriving: &mut ArrivingConnection,
+        since: Instant,
+    ) -> Result<NamedClient, ArrivalFault> {
+        let ArrivingConnection {
+            stream,
+            registration,
+            ..
+        } = arriving;
+        tokio::select! {
+            biased;
+            () = poll_fn(|cx| registration.poll_evicted(cx)) => Err(ArrivalFault::Unwanted),
+            named = timeout_at(since + self.within, read_header(stream, registration)) => {
+                named.unwrap_or(Err(ArrivalFault::Late))
+            }
+            () = until_given_up(registration, since) => Err(ArrivalFault::Unwanted),
+        }
+    }
+
+    /// Shakes hands on a connection whose listener offers identities, and counts the handshake. Where the peer stands for
+    /// many clients by its `kind`, what one of them shows is not held against the others. False where the connection
+    /// must be closed.
+    pub async fn encrypted(
+        &self,
+        stream: &mut Stream,
+        peer: &Rc<Peer>,
+        kind: PeerKind,
+        since: Instant,
+    ) -> bool {
+        let Some(offer) = &peer.offer else {
+            return true;
+        };
+        let sources = HandshakeSources {
+            offer,
+            challenges: &self.challenges,
+            client: Client::of(peer.ip()),
+            refused: (kind == PeerKind::Client).then_some(&*self.refused_chains),
+        };
+        let registration = &peer.registration;
+        let deadline = since + self.within;
+        let shaken = tokio::select! {
+            biased;
+            () = poll_fn(|cx| registration.poll_evicted(cx)) => return false,
+            shaken = shake_hands(stream, registration, sources, deadline) => shaken,
+            () = until_given_up(registration, since) => return false,
+        };
+        match shaken {
+            Ok(Shaken::Session(session)) => {
+                handshake_report::succeeded(&session, peer);
+                let is_set = peer.tls.set(session).is_ok();
+                self.encrypted.enter(peer);
+                is_set
+            }
+            Ok(Shaken::Challenge(host)) => {
+                handshake_report::challenge(&host, peer);
+                false
+            }
+            Err(failed) => {
+                handshake_report::failed(&failed, peer);
+                false
+            }
+        }
+    }
+
+    #[cold]
+    fn report(&self, fault: &ArrivalFault, proxy: Option<SocketAddr>) {
+        static FAULTY: Throttles<3> = Throttles::every(LOG_EVERY);
+        self.metrics.rejected(match fault {
+            ArrivalFault::Left | ArrivalFault::Unwanted => return,
+            ArrivalFault::Late => Rejection::Late,
+            ArrivalFault::Header(_) | ArrivalFault::Broken => Rejection::ProxyHeader,
+        });
+        let cause = match fault {
+            ArrivalFault::Header(HeaderFault::NoHeader) => 0,
+            ArrivalFault::Late => 1,
+            _ => 2,
+        };
+        if let Some(more) = FAULTY.pass(cause) {
+            let proxy = spelled(proxy.map(|proxy| proxy.ip()));
+            tracing::warn!(
+                "a connection from {proxy}, which `proxy_protocol` names, was closed: its PROXY protocol header {fault}{more}"
+            );
+        }
+    }
+}
+
+/// Waits for the first bytes, and shakes hands by them.
+async fn shake_hands(
+    stream: &mut Stream,
+    registration: &Registration,
+    sources: HandshakeSources<'_>,
+    deadline: Instant,
+) -> Result<Shaken, FailedHandshake> {
+    let mut first = BytesMut::with_capacity(PIECE);
+    let reading = stream.read_buf(&mut first);
+    let reading = waiting(registration, ClientWait::Silent, reading);
+    match timeout_at(deadline, reading).await {
+        Err(_) => return Err(HandshakeFailure::Late.into()),
+        Ok(Ok(0) | Err(_)) => return Err(HandshakeFailure::Silent.into()),
+        Ok(Ok(_)) => {}
+    }
+    let shaking = handshake::shake_hands(stream, first, sources, deadline);
+    waiting(registration, ClientWait::HalfHead, shaking).await
+}
+
+/// Reads a header, and not a byte beyond it.
+async fn read_header(
+    stream: &mut Stream,
+    registration: &Registration,
+) -> Result<NamedClient, ArrivalFault> {
+    let mut reader = HeaderReader::default();
+    let mut seen = [0; PIECE];
+    loop {
+        let (waits_for, at_end) = if reader.is_empty() {
+            (ClientWait::Silent, ArrivalFault::Left)
+        } else {
+            (ClientWait::HalfHead, ArrivalFault::Broken)
+        };
+        let seen = match peek(stream, &mut seen, waits_for, registration).await {
+            Ok(0) | Err(_) => return Err(at_end),
+            Ok(count) => &mut seen[..count],
+        };
+        let progress = reader.read(seen)?;
+        let taken = stream.read_exact(&mut seen[..progress.taken]).await;
+        if taken.is_err() {
+            return Err(at_end);
+        }
+        if let Some(client) = progress.client {
+            return Ok(client);
+        }
+    }
+}
+
+/// Looks at the next bytes without taking them, and notes in the register what the connection waits for where none has
+/// come yet.
+async fn peek(
+    stream: &Stream,
+    seen: &mut [u8],
+    waits_for: ClientWait,
+    registration: &Registration,
+) -> io::Result<usize> {
+    waiting(registration, waits_for, stream.peek(seen)).await
+}

@@ -1,0 +1,197 @@
+//! Clients whose certificates are refused again and again: for the rest of a short while their handshakes end before any
+//! cryptography, at identities that ask for certificates. A client makes up a chain for nothing, and each costs the gateway
+//! a handshake.
+//!
+//! The places are as many as they are. A client has one of a few, by a hash that no client can tell: a client that is
+//! counted keeps its place for its time, and those that find none are counted together with the others of the same few. So
+//! whoever comes with clients without end pushes nobody out, and none of them goes uncounted.
+
+use crate::client::Client;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The number of refused chains after which a client is not heard.
+pub(in crate::listen) const MOST: u32 = 20;
+/// The time for which they are counted, from the first of them on.
+pub(super) const WITHIN: Duration = Duration::from_secs(10);
+/// The groups of places.
+const GROUPS: usize = 4096;
+/// The places of a group, each for one client.
+const PLACES: usize = 8;
+
+/// The refused chains of all clients at all workers. A handshake by an identity that asks for certificates locks one group
+/// for a moment.
+#[derive(Debug, Default)]
+pub struct RefusedChains {
+    hasher: RandomState,
+    /// There is none before the first chain is refused.
+    groups: OnceLock<Box<[Mutex<Group>]>>,
+}
+
+#[derive(Debug, Default)]
+struct Group {
+    clients: Vec<(Client, RefusedCount)>,
+    /// The count of all those that found no place.
+    others: Option<RefusedCount>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct RefusedCount {
+    count: u32,
+    since: Instant,
+}
+
+impl RefusedCount {
+    fn first(now: Instant) -> Self {
+        Self {
+            count: 1,
+            since: now,
+        }
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) >= WITHIN
+    }
+
+    fn is_too_high(&self, now: Instant) -> bool {
+        self.count >= MOST && !self.is_over(now)
+    }
+
+    fn add(&mut self, now: Instant) {
+        if self.is_over(now) {
+            *self = Self::first(now);
+        } else {
+            self.count = self.count.saturating_add(1);
+        }
+    }
+}
+
+impl Group {
+    fn count(&mut self, client: Client, now: Instant) {
+        let mut clients = self.clients.iter_mut();
+        if let Some((_, own)) = clients.find(|(of, _)| *of == client) {
+            return own.add(now);
+        }
+        let first = (client, RefusedCount::first(now));
+        let mut clients = self.clients.iter_mut();
+        if let Some(free) = clients.find(|(_, count)| count.is_over(now)) {
+            *free = first;
+        } else if self.clients.len() < PLACES {
+            self.clients.push(first);
+        } else {
+            match &mut self.others {
+                Some(others) => others.add(now),
+                none => *none = Some(RefusedCount::first(now)),
+            }
+        }
+    }
+
+    fn count_of(&self, client: Client, now: Instant) -> Option<&RefusedCount> {
+        let own = self.clients.iter().find(|(of, _)| *of == client);
+        let own = own.map(|(_, count)| count);
+        own.filter(|count| !count.is_over(now))
+            .or(self.others.as_ref())
+    }
+}
+
+impl RefusedChains {
+    /// Counts a chain of this client that was refused.
+    #[cold]
+    pub(in crate::listen) fn count(&self, client: Client, now: Instant) {
+        let groups = self.groups.get_or_init(|| {
+            let groups = (0..GROUPS).map(|_| Mutex::default());
+            groups.collect()
+        });
+        let group = self.group_of(client, groups);
+        let mut group = group.lock().unwrap_or_else(PoisonError::into_inner);
+        group.count(client, now);
+    }
+
+    /// Were so many chains of this client refused that it is not heard now?
+    pub(super) fn are_too_many(&self, client: Client, now: Instant) -> bool {
+        let Some(groups) = self.groups.get() else {
+            return false;
+        };
+        let group = self.group_of(client, groups);
+        let group = group.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = group.count_of(client, now);
+        count.is_some_and(|count| count.is_too_high(now))
+    }
+
+    fn group_of<'a>(&self, client: Client, groups: &'a [Mutex<Group>]) -> &'a Mutex<Group> {
+        let hash = self.hasher.hash_one(client);
+        // The remainder is below the number of groups.
+        &groups[usize::try_from(hash % GROUPS as u64).unwrap_or(0)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    fn client(number: u32) -> Client {
+        Client::of(IpAddr::V4(Ipv4Addr::from_bits(number)))
+    }
+
+    /// The places that are taken at `chains`.
+    fn places(chains: &RefusedChains) -> usize {
+        let groups = chains.groups.get().unwrap().iter();
+        groups
+            .map(|group| group.lock().unwrap().clients.len())
+            .sum()
+    }
+
+    #[test]
+    fn a_client_is_not_heard_for_the_rest_of_ten_seconds() {
+        let chains = RefusedChains::default();
+        let begin = Instant::now();
+        let after = |millis| begin + Duration::from_millis(millis);
+        for at in 0..20 {
+            assert!(!chains.are_too_many(client(1), after(100 * at)));
+            chains.count(client(1), after(100 * at));
+        }
+        assert!(chains.are_too_many(client(1), after(2_000)));
+        assert!(!chains.are_too_many(client(2), after(2_000)));
+        assert!(chains.are_too_many(client(1), after(9_999)));
+        assert!(!chains.are_too_many(client(1), after(10_000)));
+        // The next count begins anew.
+        chains.count(client(1), after(10_001));
+        assert!(!chains.are_too_many(client(1), after(10_002)));
+    }
+
+    /// Clients without end, as the owner of many networks has them, take no memory without end. Those that were counted
+    /// before stay counted, and those that find no place are counted with others.
+    #[test]
+    fn clients_without_end_push_nobody_out_and_pass_nowhere() {
+        let chains = RefusedChains::default();
+        let begin = Instant::now();
+        for _ in 0..MOST {
+            chains.count(client(1), begin);
+        }
+        let all = u32::try_from(GROUPS * PLACES).unwrap();
+        for number in 2..4 * all {
+            chains.count(client(number), begin);
+        }
+        assert_eq!(places(&chains), GROUPS * PLACES);
+        assert!(chains.are_too_many(client(1), begin));
+        // A client that has no place meets the count of those like it.
+        let new = 4 * all;
+        for _ in 0..MOST {
+            chains.count(client(new), begin);
+        }
+        assert!(chains.are_too_many(client(new), begin));
+        // What is over makes room.
+        let later = begin + WITHIN;
+        assert!(!chains.are_too_many(client(new), later));
+        chains.count(client(new), later);
+        assert_eq!(places(&chains), GROUPS * PLACES);
+        for _ in 1..MOST {
+            assert!(!chains.are_too_many(client(new), later));
+            chains.count(client(new), later);
+        }
+        assert!(chains.are_too_many(client(new), later));
+    }
+}

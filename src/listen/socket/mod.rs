@@ -1,0 +1,560 @@
+//! The stream under a client's connection, which can be watched while hyper is not reading.
+//!
+//! In: the bytes of a socket. Out: the same bytes for hyper, and what is seen in them.
+//!
+//! ```text
+//! transport        the socket that carries the bytes
+//! channel          the socket, in clear text or under TLS
+//! encrypted_layer  the layer of TLS over it
+//! probe            heads, frames and a leaving client, seen in it
+//! withheld         hyper's own answers, kept back from it
+//! library_answer   hyper's own answer to a head, replaced by the gateway's
+//! framing          in step with hyper's parser of HTTP/1.1: both framings at once, fragments
+//! chunk_framing    the end of a chunked body
+//! raw_target       bytes of a target that are encoded before hyper reads them
+//! h2_frames        where a head of HTTP/2 begins and ends
+//! minimum_rate     how slow a client may be, counted while it alone is waited for
+//! ```
+
+pub(super) mod channel;
+pub(super) mod chunk_framing;
+pub(super) mod encrypted_layer;
+pub(super) mod framing;
+pub(super) mod h2_frames;
+pub(super) mod library_answer;
+pub mod minimum_rate;
+mod probe;
+pub(super) mod raw_target;
+pub(super) mod transport;
+mod withheld;
+
+pub(super) use probe::SocketProbe;
+
+use crate::clock;
+use crate::descriptors::DescriptorShare;
+use crate::descriptors::departure::SecondDescriptor;
+use bytes::{Buf, Bytes, BytesMut};
+use channel::Channel;
+use encrypted_layer::EncryptedLayer;
+use framing::FramingTracker;
+use h2_frames::FrameTracker;
+use minimum_rate::{Lateness, RateBound, RateTimer};
+use smallvec::SmallVec;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+use transport::Transport;
+
+/// Parts of a write that have this size together, or less, are joined first.
+const JOINED: usize = 1024;
+
+/// The most bytes of a request's body that one read brings. hyper hands on what it has read in one piece, and reads one
+/// piece ahead; it doubles its buffers where a read has filled one, so this is just less than one.
+const MOST_OF_BODY: usize = 32 * 1024 - 1;
+
+/// The stream of one connection, with a bound on the time for which its client may refuse to take bytes.
+#[derive(Debug)]
+pub struct Stream {
+    socket: SharedSocket,
+    /// Bytes that were read to tell the protocol.
+    read_ahead: Bytes,
+    /// Bytes that the tracker has followed already, since encoded they had no room where they were read.
+    followed: Option<Box<BytesMut>>,
+    stall: WriteStall,
+}
+
+/// The state that the stream shares with its watchers; one thread locks it, for the length of one call.
+type SharedSocket = Arc<Mutex<SocketState>>;
+
+#[derive(Debug)]
+struct SocketState {
+    channel: Channel,
+    tracker: ProtocolTracker,
+    /// There are bytes that hyper has not read yet.
+    is_unread: bool,
+    /// The transport takes no bytes now.
+    is_full: bool,
+    /// The time at which the client last took bytes that it had not taken at once.
+    took_late: Option<Instant>,
+    /// The client may take bytes as slowly as it likes, as long as it takes some.
+    idle_alone: bool,
+    /// The time for which it may take none, where the route of its requests has one of its own.
+    own_idle: Option<Duration>,
+    /// The share that counts a second descriptor of the socket.
+    share: DescriptorShare,
+    /// The answer of hyper's to a head that it refuses, which is not sent ([`library_answer`]).
+    withheld: Vec<u8>,
+}
+
+/// The tracker that reads the connection's bytes in step with hyper.
+#[derive(Debug)]
+enum ProtocolTracker {
+    /// No tracker: the protocol is not known yet, or the connection is a tunnel.
+    Off,
+    Http1(FramingTracker),
+    Http2(FrameTracker),
+}
+
+/// The bound on a client's slowness in taking bytes: a client that never reads, or hardly, must not hold a response for
+/// ever.
+#[derive(Debug)]
+struct WriteStall {
+    bound: RateBound,
+    /// The timer, made when a write waits for the first time.
+    timer: Option<Box<RateTimer>>,
+    over: StallFlag,
+}
+
+/// Tells whether a connection was ended because its client took no bytes. The flag outlives the connection.
+#[derive(Debug, Clone, Default)]
+pub struct StallFlag(Arc<OnceLock<Lateness>>);
+
+/// Notices that a client leaves although hyper is not reading from its socket.
+#[derive(Debug, Clone)]
+pub struct SocketWatch {
+    socket: Weak<Mutex<SocketState>>,
+    stalled: StallFlag,
+}
+
+impl Stream {
+    /// Takes over an accepted connection, of a network (`is_remote`) or of a Unix socket.
+    ///
+    /// # Errors
+    /// When the runtime cannot register it.
+    pub fn new(
+        tcp: std::net::TcpStream,
+        is_remote: bool,
+        bound: RateBound,
+        share: DescriptorShare,
+    ) -> io::Result<Self> {
+        let socket = SocketState {
+            channel: Channel::new(Transport::new(tcp, is_remote)?),
+            tracker: ProtocolTracker::Off,
+            is_unread: false,
+            is_full: false,
+            took_late: None,
+            idle_alone: false,
+            own_idle: None,
+            share,
+            withheld: Vec::new(),
+        };
+        Ok(Self {
+            socket: Arc::new(Mutex::new(socket)),
+            read_ahead: Bytes::new(),
+            followed: None,
+            stall: WriteStall {
+                bound,
+                timer: None,
+                over: StallFlag::default(),
+            },
+        })
+    }
+
+    /// A watch that notices the client's leaving.
+    #[must_use]
+    pub fn watch(&self) -> SocketWatch {
+        SocketWatch {
+            socket: Arc::downgrade(&self.socket),
+            stalled: self.stall.over.clone(),
+        }
+    }
+
+    /// Looks at the next bytes without taking them. It is asked before any byte is read.
+    pub(super) async fn peek(&self, seen: &mut [u8]) -> io::Result<usize> {
+        let mut seen = ReadBuf::new(seen);
+        poll_fn(|cx| lock(&self.socket).channel.poll_peek_bytes(cx, &mut seen)).await
+    }
+
+    /// Gives bytes back that were read to tell the protocol.
+    pub fn unread(&mut self, bytes: Bytes) {
+        self.read_ahead = bytes;
+    }
+
+    /// Puts a layer of TLS over the connection.
+    pub(super) fn encrypt(&self, layer: EncryptedLayer) {
+        lock(&self.socket).channel.encrypt(layer);
+    }
+
+    /// Drives the handshake of the layer ([`Channel::poll_handshake`]).
+    pub(super) fn poll_handshake(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        lock(&self.socket).channel.poll_handshake(cx)
+    }
+
+    /// Throws away what the client sends, below any encryption ([`Channel::poll_discard`]).
+    pub(super) fn poll_discard(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        lock(&self.socket).channel.poll_discard(cx)
+    }
+
+    /// Is there a layer of TLS over the socket?
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.of_layer(|_| ()).is_some()
+    }
+
+    /// Reads from the state of the connection's TLS; nothing in clear text.
+    pub(super) fn of_layer<T>(&self, read: impl FnOnce(&EncryptedLayer) -> T) -> Option<T> {
+        lock(&self.socket).channel.layer().map(read)
+    }
+
+    /// The stream of a connection whose earlier stream was dropped between two requests.
+    pub(super) fn resumed(probe: &SocketProbe, watch: &SocketWatch, bound: RateBound) -> Self {
+        Self {
+            socket: Arc::clone(&probe.0),
+            read_ahead: Bytes::new(),
+            followed: None,
+            stall: WriteStall {
+                bound,
+                timer: None,
+                over: watch.stalled(),
+            },
+        }
+    }
+
+    /// Follows the heads of HTTP/1.1 from here on.
+    pub(super) fn track_http1(&self) -> SocketProbe {
+        self.track(ProtocolTracker::Http1(FramingTracker::default()))
+    }
+
+    /// Follows the frames of HTTP/2 from here on.
+    pub(super) fn track_http2(&self) -> SocketProbe {
+        self.track(ProtocolTracker::Http2(FrameTracker::new()))
+    }
+
+    fn track(&self, tracker: ProtocolTracker) -> SocketProbe {
+        lock(&self.socket).tracker = tracker;
+        SocketProbe(Arc::clone(&self.socket))
+    }
+}
+
+fn lock(socket: &Mutex<SocketState>) -> MutexGuard<'_, SocketState> {
+    socket.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SocketState {
+    #[inline]
+    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if buf.remaining() > MOST_OF_BODY
+            && let ProtocolTracker::Http1(framing) = &self.tracker
+            && framing.in_body().is_some()
+        {
+            return self.poll_read_body(cx, buf);
+        }
+        self.channel.poll_read(cx, buf)
+    }
+
+    /// Reads no more of a body at once than may wait here for a server that does not take it.
+    #[inline(never)]
+    fn poll_read_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut room = ReadBuf::new(buf.initialize_unfilled_to(MOST_OF_BODY));
+        ready!(self.channel.poll_read(cx, &mut room))?;
+        let count = room.filled().len();
+        buf.advance(count);
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+        stall: &mut WriteStall,
+    ) -> Poll<io::Result<usize>> {
+        if self.may_answer_itself() {
+            return self.poll_sifted(cx, bufs, stall);
+        }
+        self.poll_send(cx, bufs, stall)
+    }
+
+    #[inline]
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+        stall: &mut WriteStall,
+    ) -> Poll<io::Result<usize>> {
+        let was_full = self.is_full;
+        let mut written = self.channel.poll_write(cx, bufs);
+        self.is_full = written.is_pending();
+        if self.is_full {
+            written = Poll::Ready(ready!(self.poll_stalled(cx, bufs, stall)));
+        } else if let Some(timer) = &mut stall.timer
+            && let Poll::Ready(Ok(count)) = &written
+        {
+            timer.received(*count as u64);
+        }
+        if was_full || self.is_full {
+            self.took_late = Some(clock::now());
+        }
+        self.is_full = false;
+        if let ProtocolTracker::Http2(frames) = &mut self.tracker
+            && let Poll::Ready(Ok(count)) = &written
+        {
+            frames.wrote(*count);
+        }
+        written
+    }
+
+    /// Waits until the socket has all that was written. Nothing waits here where there is no encryption.
+    fn poll_flush(&mut self, cx: &mut Context<'_>, stall: &mut WriteStall) -> Poll<io::Result<()>> {
+        if self.channel.keeps_bytes() && self.withheld.is_empty() {
+            ready!(self.poll_send(cx, &[], stall))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(
+        &mut self,
+        cx: &mut Context<'_>,
+        stall: &mut WriteStall,
+    ) -> Poll<io::Result<()>> {
+        if !self.withheld.is_empty() {
+            // hyper ends the connection behind its answer: ours comes first.
+            return Poll::Ready(Ok(()));
+        }
+        self.channel.announce_end();
+        ready!(self.poll_flush(cx, stall))?;
+        self.channel.poll_shutdown(cx)
+    }
+
+    /// The client is waited for. A write is tried from time to time without asking the runtime, and the client's rate
+    /// is checked.
+    #[cold]
+    fn poll_stalled(
+        &mut self,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+        stall: &mut WriteStall,
+    ) -> Poll<io::Result<usize>> {
+        let timer = stall
+            .timer
+            .get_or_insert_with(|| Box::new(RateTimer::new(stall.bound)));
+        let bound = self
+            .own_idle
+            .map_or(stall.bound, |idle| stall.bound.over(idle));
+        timer.bind(if self.idle_alone {
+            bound.idle_alone()
+        } else {
+            bound
+        });
+        loop {
+            ready!(timer.poll_check(cx));
+            let mut sent = 0;
+            let written = self.channel.write_at_once(bufs, &mut sent);
+            match written {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    // The client has taken a part of what lies before these bytes.
+                    if sent > 0 {
+                        timer.received(sent);
+                        continue;
+                    }
+                }
+                written => {
+                    timer.received(sent);
+                    return Poll::Ready(written);
+                }
+            }
+            if timer.is_late() {
+                stall.over.set(timer.lateness());
+                // What the client's system has not taken would stay with ours for minutes.
+                self.channel.end_in_reset();
+                let error = io::Error::new(io::ErrorKind::TimedOut, "the peer takes too little");
+                return Poll::Ready(Err(error));
+            }
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self.get_mut();
+        let mut socket = lock(&this.socket);
+        let before = buf.filled().len();
+        if let Some(followed) = &mut this.followed {
+            if put_beginning(followed, buf) {
+                this.followed = None;
+            }
+            return Poll::Ready(Ok(()));
+        }
+        if let ProtocolTracker::Http2(frames) = &mut socket.tracker
+            && frames.pauses()
+        {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if this.read_ahead.is_empty() {
+            socket.is_unread = false;
+            ready!(socket.poll_read(cx, buf))?;
+        } else {
+            let count = this.read_ahead.len().min(buf.remaining());
+            buf.put_slice(&this.read_ahead[..count]);
+            this.read_ahead.advance(count);
+            if this.read_ahead.is_empty() {
+                this.read_ahead = Bytes::new();
+            }
+        }
+        let read = &buf.filled()[before..];
+        match &mut socket.tracker {
+            ProtocolTracker::Http1(framing) => {
+                framing.advance(read);
+                if let Some(mut encoded) = framing.encoded(read) {
+                    buf.set_filled(before);
+                    if !put_beginning(&mut encoded, buf) {
+                        this.followed = Some(Box::new(encoded));
+                    }
+                }
+            }
+            ProtocolTracker::Http2(frames) => frames.advance(read),
+            ProtocolTracker::Off => {}
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Puts as many of `bytes` into `buf` as it has room for. True when none are left.
+#[cold]
+fn put_beginning(bytes: &mut BytesMut, buf: &mut ReadBuf<'_>) -> bool {
+    let count = bytes.len().min(buf.remaining());
+    buf.put_slice(&bytes[..count]);
+    bytes.advance(count);
+    bytes.is_empty()
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = &mut *self.get_mut();
+        lock(&this.socket).poll_write(cx, &[io::IoSlice::new(buf)], &mut this.stall)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = &mut *self.get_mut();
+        let total: usize = bufs.iter().map(|buf| buf.len()).sum();
+        if total > JOINED {
+            return lock(&this.socket).poll_write(cx, bufs, &mut this.stall);
+        }
+        // The parts are a head and a small body: copying a few hundred bytes costs less than a system call that gathers
+        // them.
+        let mut joined = SmallVec::<[u8; JOINED]>::new();
+        for buf in bufs {
+            joined.extend_from_slice(buf);
+        }
+        let joined = io::IoSlice::new(&joined);
+        lock(&this.socket).poll_write(cx, &[joined], &mut this.stall)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self.get_mut();
+        lock(&this.socket).poll_flush(cx, &mut this.stall)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self.get_mut();
+        lock(&this.socket).poll_shutdown(cx, &mut this.stall)
+    }
+}
+
+impl StallFlag {
+    fn set(&self, how: Lateness) {
+        // It is set once.
+        let _ = self.0.set(how);
+    }
+
+    /// How its client was late, where the connection was ended because the client took no bytes, or too few.
+    #[must_use]
+    pub fn get(&self) -> Option<Lateness> {
+        self.0.get().copied()
+    }
+}
+
+impl SocketWatch {
+    /// Has the gateway itself let go of the connection?
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.socket.strong_count() == 0
+    }
+
+    /// Resolves when the client has closed or reset its side.
+    ///
+    /// The connection sees the closing only while nothing lies unread before the end. A client with a pipelined byte
+    /// behind its request could thus keep the request's place for as long as it likes (notes: `reliability`, section 0,
+    /// trap c). A second registration of the socket learns of the closing whatever lies unread. A client that only
+    /// half-closes counts as gone.
+    pub async fn gone(&self) {
+        match self.second_descriptor() {
+            Some(second) => drop(second.departure().await),
+            // Either the connection is already over, and hyper ends this request by itself; or no descriptor is left
+            // for a watch.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// A second descriptor of the socket, which notices how the client leaves; nothing where the connection is over, or no
+    /// descriptor is left.
+    #[must_use]
+    pub fn second_descriptor(&self) -> Option<SecondDescriptor> {
+        let socket = self.socket.upgrade()?;
+        let socket = lock(&socket);
+        // A connection to a server is worth more than noticing that a client leaves.
+        let descriptor = socket.share.take_spare()?;
+        socket.channel.duplicate(descriptor).ok()
+    }
+
+    /// A flag that tells, also later, whether the connection was ended because its client took no bytes.
+    #[must_use]
+    pub fn stalled(&self) -> StallFlag {
+        self.stalled.clone()
+    }
+
+    /// Has the connection end in a reset when it is closed. An orderly end would mean that the whole answer has been
+    /// sent. Bytes that the client's system has not taken by then are lost.
+    pub fn end_in_reset(&self) {
+        if let Some(socket) = self.socket.upgrade() {
+            lock(&socket).channel.end_in_reset();
+        }
+    }
+
+    /// Ends the connection at once, whatever is under way: nothing passes in either direction any more.
+    pub fn cut(&self) {
+        if let Some(socket) = self.socket.upgrade() {
+            lock(&socket).channel.cut();
+        }
+    }
+
+    /// The client may take the bytes that are written from here on as slowly as it likes, as long as it takes some.
+    pub fn idle_alone(&self) {
+        if let Some(socket) = self.socket.upgrade() {
+            lock(&socket).idle_alone = true;
+        }
+    }
+
+    /// The client may take none of the bytes that are written from here on for `idle`, or for the listener's time. The
+    /// longest time holds where `is_shared`: several requests are under way.
+    pub fn set_own_idle(&self, idle: Option<Duration>, is_shared: bool) {
+        if let Some(socket) = self.socket.upgrade() {
+            let own = &mut lock(&socket).own_idle;
+            *own = if is_shared { idle.max(*own) } else { idle };
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Log lines about an outage: every worker notices the outage for itself, and one line reports it for all.
+
+use crate::store::error::StoreError;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The outages of this process, by the name of the Redis that is away.
+static OUTAGES: Mutex<BTreeMap<Arc<str>, OutageRecord>> = Mutex::new(BTreeMap::new());
+
+/// Most refusals with different words that are logged in one outage.
+const MOST_REFUSALS: usize = 4;
+
+/// One Redis that is away.
+#[derive(Debug, Default)]
+struct OutageRecord {
+    /// The number of workers without this Redis.
+    workers: usize,
+    /// The words of its refusals that were logged.
+    refusals: Vec<String>,
+    /// The command that may not be called, with its remedy, where it is away for one.
+    missing: Option<Arc<str>>,
+}
+
+fn records() -> MutexGuard<'static, BTreeMap<Arc<str>, OutageRecord>> {
+    OUTAGES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The command that one of the Redis that are away does not let its user call, with the remedy, if there is one.
+#[must_use]
+pub fn missing_right() -> Option<Arc<str>> {
+    records().values().find_map(|record| record.missing.clone())
+}
+
+/// One worker's share in an outage. Dropping it ends the share.
+#[derive(Debug)]
+pub(in crate::store::redis) struct Outage {
+    pub(in crate::store::redis) name: Arc<str>,
+    lasts: Cell<bool>,
+}
+
+impl Outage {
+    /// The outage of the Redis with this name in the log, which is not away yet.
+    pub(in crate::store::redis) fn new(name: Arc<str>) -> Self {
+        Self {
+            name,
+            lasts: Cell::new(false),
+        }
+    }
+
+    /// Joins the outage of this Redis. Is this the first worker to notice?
+    pub(in crate::store::redis) fn begins(&self) -> bool {
+        if self.lasts.replace(true) {
+            return false;
+        }
+        let mut outages = records();
+        let record = outages.entry(Arc::clone(&self.name)).or_default();
+        record.workers += 1;
+        record.workers == 1
+    }
+
+    /// Notes a refusal. Returns whether its words are new in this outage, and to be logged.
+    pub(super) fn note(&self, why: &StoreError) -> bool {
+        let mut outages = records();
+        let Some(OutageRecord {
+            refusals, missing, ..
+        }) = outages.get_mut(&self.name)
+        else {
+            return false;
+        };
+        // Another cause is shown as soon as it holds.
+        *missing = match why {
+            StoreError::Unpermitted(words) => Some(Arc::clone(words)),
+            _ => None,
+        };
+        let (StoreError::Refused(refusal) | StoreError::Unpermitted(refusal)) = why else {
+            return false;
+        };
+        let refusal = &**refusal;
+        let is_new =
+            refusals.len() < MOST_REFUSALS && !refusals.iter().any(|known| known == refusal);
+        if is_new {
+            refusals.push(refusal.to_owned());
+        }
+        is_new
+    }
+
+    /// Leaves the outage. Was Redis away for this worker, and is the worker the last to notice its return?
+    pub(in crate::store::redis) fn ends(&self) -> bool {
+        if !self.lasts.replace(false) {
+            return false;
+        }
+        let mut outages = records();
+        let Some(record) = outages.get_mut(&self.name) else {
+            return false;
+        };
+        record.workers = record.workers.saturating_sub(1);
+        let is_last = record.workers == 0;
+        if is_last {
+            outages.remove(&self.name);
+        }
+        is_last
+    }
+}
+
+impl Drop for Outage {
+    fn drop(&mut self) {
+        self.ends();
+    }
+}

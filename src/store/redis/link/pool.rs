@@ -1,0 +1,235 @@
+//! The connections of one worker to one Redis, through bb8 with a manager of its own.
+
+use super::connection::{CONNECT_WITHIN, Connection, within};
+use super::login::{self, Peer, connect};
+use super::reply;
+use super::sentinel::{MasterWatch, Sentinels};
+use super::signals::{KNOCK_EVERY, Signals, locked};
+use super::transport::RedisDestination;
+use crate::clock;
+use crate::store::endpoint::{Address, RedisEndpoint};
+use crate::store::error::StoreError;
+use crate::store::settings::RedisTarget;
+use bb8_redis::bb8::{ManageConnection, Pool, RunError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::time::sleep_until;
+
+/// Connections of one worker.
+pub(in crate::store::redis) const CONNECTIONS: u32 = 2;
+
+/// Makes connections for bb8.
+#[derive(Debug)]
+pub(in crate::store::redis) struct Manager {
+    target: RedisTarget,
+    /// The node of the target, where the target has several.
+    node: Option<Address>,
+    signals: Arc<Signals>,
+    sentinels: Sentinels,
+}
+
+impl Manager {
+    pub(in crate::store::redis) fn new(
+        target: RedisTarget,
+        node: Option<Address>,
+        signals: Arc<Signals>,
+    ) -> Self {
+        Self {
+            target,
+            node,
+            sentinels: Sentinels::new(Arc::clone(&signals)),
+            signals,
+        }
+    }
+
+    /// A connection that can decide.
+    pub(in crate::store::redis) async fn open(&self) -> Result<Connection, StoreError> {
+        self.open_for(async |connection| connection.load().await)
+            .await
+            .map(|(connection, ())| connection)
+    }
+
+    /// A connection and the answer to `asked` on it, or the cause of a refusal. It may lead to a replica, which keeps
+    /// nothing.
+    pub(in crate::store::redis) async fn open_for<T>(
+        &self,
+        asked: impl AsyncFnOnce(&mut Connection) -> Result<T, StoreError>,
+    ) -> Result<(Connection, T), StoreError> {
+        let target = self.target.latest();
+        let destination = RedisDestination {
+            target: &target,
+            node: self.node.as_ref(),
+        };
+        let mut connection = match &target.place {
+            RedisEndpoint::Sentinel { .. } if self.node.is_none() => {
+                self.sentinels.follow(&target, &self.signals).await?
+            }
+            _ => connect(destination, Peer::Redis, &self.signals).await?,
+        };
+        match asked(&mut connection).await {
+            Ok(answer) => {
+                self.leads(&mut connection);
+                Ok((connection, answer))
+            }
+            Err(error) => Err(connection.explain(error, destination).await),
+        }
+    }
+
+    /// Takes over the master that this connection leads to. Connections that lead to another server are used no more.
+    fn leads(&self, connection: &mut Connection) {
+        if connection.is_dead() {
+            // The master has been replaced while the connection was made.
+            return;
+        }
+        if let Some(age) = self.signals.leads(connection.master.as_ref()) {
+            connection.age = age;
+            self.signals.replaced.notify_one();
+        }
+    }
+}
+
+impl ManageConnection for Manager {
+    type Connection = Connection;
+    type Error = StoreError;
+
+    async fn connect(&self) -> Result<Connection, StoreError> {
+        // bb8 tries again for every connection that is asked for. A server that turns the gateway away is not asked at
+        // that rate.
+        let last = self.signals.last_failure().as_ref().map(|(at, _)| *at);
+        if let Some(last) = last {
+            sleep_until(last + KNOCK_EVERY).await;
+        }
+        let made = within(CONNECT_WITHIN, self.open()).await;
+        let failure = made.as_ref().err();
+        *self.signals.last_failure() = failure.map(|error| (clock::now(), error.clone()));
+        if failure.is_some() {
+            self.signals.failed.notify_waiters();
+        }
+        made
+    }
+
+    async fn is_valid(&self, connection: &mut Connection) -> Result<(), StoreError> {
+        if connection.is_dead() {
+            Err(StoreError::Lost("closed".into()))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn has_broken(&self, connection: &mut Connection) -> bool {
+        connection.is_dead()
+    }
+}
+
+/// A worker's connections.
+#[derive(Debug)]
+pub(in crate::store::redis) struct Connections {
+    pool: Pool<Manager>,
+    /// The watch over the master's name, where sentinels give it.
+    master_watch: Option<MasterWatch>,
+    /// The target of the connections, if it is one Redis alone.
+    lone: Option<RedisTarget>,
+    pub(in crate::store::redis) signals: Arc<Signals>,
+}
+
+impl Connections {
+    /// Starts to connect to this node of `target`, or to the place in its settings, and waits for nothing: the gateway
+    /// starts without Redis.
+    pub(in crate::store::redis) fn new(target: &RedisTarget, node: Option<Address>) -> Self {
+        let signals = Arc::new(Signals::default());
+        let lone = node.is_none().then(|| target.clone());
+        let manager = Manager::new(target.clone(), node, signals.clone());
+        // bb8 does three things less here. It does not test a connection on the way out (a round trip). It does not
+        // retry by itself (`health` does, and knows when to stop). It does not close old or idle connections (the flag
+        // marks useless ones).
+        let pool = Pool::builder()
+            .max_size(CONNECTIONS)
+            .min_idle(CONNECTIONS)
+            .test_on_check_out(false)
+            .retry_connection(false)
+            .connection_timeout(CONNECT_WITHIN)
+            .max_lifetime(None)
+            .idle_timeout(None)
+            .build_unchecked(manager);
+        let by_sentinels = matches!(target.place, RedisEndpoint::Sentinel { .. });
+        Self {
+            pool,
+            master_watch: by_sentinels.then(|| MasterWatch::new(target)),
+            lone,
+            signals,
+        }
+    }
+
+    /// Notes that the store has gone down. Where the cause may be a new master, no connection made so far is used
+    /// again, idle ones included: they lead to the old master.
+    pub(in crate::store::redis) fn distrust(&self, why: &StoreError) {
+        let demoted = matches!(why, StoreError::Refused(reason) if reply::is_read_only(reason));
+        if demoted || self.master_watch.is_some() {
+            self.signals.age.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The error, with the remedy where one Redis is meant and a node of a cluster has answered.
+    pub(in crate::store::redis) fn explain(&self, why: &StoreError) -> StoreError {
+        let lone = self.lone.as_ref();
+        lone.and_then(|target| login::of_cluster(target, why))
+            .unwrap_or_else(|| why.clone())
+    }
+
+    /// Waits until sentinels name another master. Without sentinels that is never.
+    pub(in crate::store::redis) async fn master_replaced(&self) -> Address {
+        match &self.master_watch {
+            Some(watch) => watch.replaced(&self.signals).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Notes that the master is another. Connections made so far are kept only for the calls under way on them.
+    pub(in crate::store::redis) fn renew_for(&self, master: &Address) {
+        self.signals.leads(Some(master));
+    }
+
+    /// Do sentinels name the master?
+    pub(in crate::store::redis) fn are_by_sentinels(&self) -> bool {
+        self.master_watch.is_some()
+    }
+
+    /// The master at the other end of the last connection, if sentinels had to be asked.
+    pub(in crate::store::redis) fn master(&self) -> Option<Address> {
+        locked(&self.signals.master).clone()
+    }
+
+    /// The cause for which no connection could be made, if the last attempt failed.
+    pub(in crate::store::redis) fn why_not(&self) -> Option<StoreError> {
+        let why = self.signals.last_failure();
+        why.as_ref().map(|(_, why)| why.clone())
+    }
+
+    /// Looks at every connection, so that useless ones are replaced. The result is an error if there is no other, and
+    /// none can be made.
+    pub(in crate::store::redis) async fn renew(&self) -> Result<(), StoreError> {
+        for _ in 0..CONNECTIONS {
+            self.take().await?;
+        }
+        Ok(())
+    }
+
+    /// A share in a live connection, by turns, as soon as there is one; an error as soon as none can be made.
+    pub(in crate::store::redis) async fn take(&self) -> Result<Connection, StoreError> {
+        loop {
+            tokio::select! {
+                biased;
+                taken = self.pool.get() => match taken {
+                    Ok(connection) if connection.is_dead() => drop(connection),
+                    // The connection goes back at once, for the next call to share.
+                    Ok(connection) => return Ok(Connection::clone(&connection)),
+                    Err(RunError::User(error)) => return Err(error),
+                    Err(RunError::TimedOut) => {
+                        return Err(StoreError::Timeout { after: CONNECT_WITHIN });
+                    }
+                },
+                why = self.signals.hopeless() => return Err(why),
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Requests whose client leaves while their decision is under way. The decision is made all the same. Two kinds of
+//! charges come back when the answer is there: charges that only a continuing request can use, and charges that their
+//! limit refunds to leaving requests. Where one slot of several refuses, all charges come back.
+
+use super::slot_question::{self, SlotQuestion};
+use crate::clock::Timestamp;
+use crate::key::RepeatId;
+use crate::limit::Limit;
+use crate::limit::rate::Cost;
+use crate::store::check::Check;
+use crate::store::redis::wire::question::DecisionRequest;
+use crate::store::reservation::Reservation;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// Receives the place in a queue of a request that has left.
+pub(in crate::store::redis) type AbandonedTicketHandler = Box<dyn Fn(Reservation)>;
+
+/// The abandoned requests of one worker.
+#[derive(Default)]
+pub(in crate::store::redis) struct Abandonments {
+    requests: RefCell<Vec<AbandonedRequest>>,
+    arrived: Notify,
+    /// Requests whose answers are still to come.
+    open: Cell<usize>,
+    /// The handler that gives places back in their order. Without a handler, each place goes back by itself, if no
+    /// request stands behind it by then.
+    pub(in crate::store::redis) tickets: OnceCell<AbandonedTicketHandler>,
+}
+
+impl Abandonments {
+    /// Takes over a request that has left, with its questions.
+    pub(in crate::store::redis) fn push(
+        &self,
+        request: DecisionRequest<'_>,
+        questions: Vec<SlotQuestion>,
+    ) {
+        self.open.set(self.open.get() + 1);
+        self.requests.borrow_mut().push(AbandonedRequest {
+            clock: request.clock,
+            checks: request.checks.iter().map(OwnedCheck::of).collect(),
+            questions,
+        });
+        self.arrived.notify_one();
+    }
+
+    /// Calls `cancel` for each charge that an abandoned request cannot use, until the worker ends.
+    pub(in crate::store::redis) async fn serve(
+        &self,
+        cancel: impl Fn(Option<Timestamp>, &Reservation),
+    ) {
+        loop {
+            self.arrived.notified().await;
+            for request in self.requests.take() {
+                request.conclude(&cancel).await;
+                self.open.set(self.open.get() - 1);
+            }
+        }
+    }
+
+    /// Have all abandoned requests had their answers?
+    pub(in crate::store::redis) fn is_empty(&self) -> bool {
+        self.open.get() == 0
+    }
+
+    /// Hands a place in a queue over, if there is a handler for it.
+    pub(in crate::store::redis) fn hand_over(
+        &self,
+        clock: Option<Timestamp>,
+        reservation: &Reservation,
+    ) -> bool {
+        let is_place = reservation.is_place() && clock.is_none();
+        let Some(handler) = self.tickets.get().filter(|_| is_place) else {
+            return false;
+        };
+        handler(reservation.clone());
+        true
+    }
+}
+
+/// A request that has left, and its questions, which may have charged it.
+struct AbandonedRequest {
+    clock: Option<Timestamp>,
+    checks: Vec<OwnedCheck>,
+    questions: Vec<SlotQuestion>,
+}
+
+impl AbandonedRequest {
+    /// Waits for the answers, and cancels the charges that the request cannot use: all charges where it was refused.
+    async fn conclude(mut self, cancel: &impl Fn(Option<Timestamp>, &Reservation)) {
+        let checks: Vec<Check<'_>> = self.checks.iter().map(OwnedCheck::check).collect();
+        for question in &mut self.questions {
+            question.conclude(&checks).await;
+        }
+        let Ok(answers) = slot_question::combine(&checks, &self.questions) else {
+            return;
+        };
+        let is_admitted = answers.admit(&checks) && answers.outage.is_none();
+        let charged = self.questions.iter().flat_map(|one| one.charged(&checks));
+        for charge in charged.filter(|charge| !is_admitted || comes_back(&charge.limit)) {
+            cancel(self.clock, &charge);
+        }
+    }
+}
+
+/// A check that outlives its request.
+struct OwnedCheck {
+    limit: Arc<Limit>,
+    key: Box<[u8]>,
+    cost: Cost,
+    id: Option<RepeatId>,
+}
+
+impl OwnedCheck {
+    fn of(check: &Check<'_>) -> Self {
+        Self {
+            limit: Arc::clone(check.limit),
+            key: Box::from(check.key),
+            cost: check.cost,
+            id: check.id,
+        }
+    }
+
+    fn check(&self) -> Check<'_> {
+        Check {
+            limit: &self.limit,
+            key: &self.key,
+            cost: self.cost,
+            id: self.id,
+        }
+    }
+}
+
+/// Does a leaver's charge of this limit come back? A slot or a place in a queue is of no use to it; for other charges
+/// the limit says so.
+pub(in crate::store::redis) fn comes_back(limit: &Limit) -> bool {
+    limit.rule.holds().is_some() || limit.rule.queues() || limit.refund_on.cancels
+}

@@ -1,0 +1,159 @@
+//! The common context of one worker's nodes: the target, and the names of the counters.
+
+use super::abandonment::Abandonments;
+use super::shares::Shares;
+use super::stats::Stats;
+use crate::clock::Timestamp;
+use crate::key::RepeatId;
+use crate::limit::{Limit, LimitId, wire};
+use crate::store::check::{Check, Intent};
+use crate::store::redis::LONGEST;
+use crate::store::redis::wire::counter_update::{CounterUpdate, UpdateKind};
+use crate::store::redis::wire::layout;
+use crate::store::redis::wire::question::{self, DecisionRequest, Question};
+use crate::store::reservation::{Amendment, Correction, Reservation};
+use crate::store::settings::{RedisTarget, StoreSettings};
+use crate::store::shadow;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Longest moment in which the others tell a new master of their requests. It is a quarter of `timeout`, if that is less:
+/// a decision that waits for it has time left for its call.
+const TOGETHER: Duration = Duration::from_millis(100);
+
+/// The common context of one worker's nodes.
+pub(in crate::store::redis) struct StoreContext {
+    pub(in crate::store::redis) target: RedisTarget,
+    /// Longest time of a decision.
+    pub(in crate::store::redis) timeout: Duration,
+    /// First part of every key.
+    pub(in crate::store::redis) prefix: Arc<str>,
+    pub(in crate::store::redis) stats: Arc<Stats>,
+    pub(in crate::store::redis) abandonments: Abandonments,
+    /// Notified when a server needs the slots of requests in flight once more.
+    pub(in crate::store::redis) registration: Notify,
+    pub(in crate::store::redis) shares: Shares,
+    /// Decisions asked for so far.
+    decisions: Cell<u64>,
+    prefixes: RefCell<hashbrown::HashMap<LimitId, Rc<[u8]>, foldhash::fast::RandomState>>,
+}
+
+impl StoreContext {
+    pub(in crate::store::redis) fn new(target: &RedisTarget, settings: &StoreSettings) -> Self {
+        Self {
+            target: target.clone(),
+            timeout: settings.timeout.min(LONGEST),
+            prefix: settings.prefix.clone(),
+            stats: Arc::default(),
+            abandonments: Abandonments::default(),
+            registration: Notify::new(),
+            shares: Shares::default(),
+            decisions: Cell::default(),
+            prefixes: RefCell::default(),
+        }
+    }
+
+    /// The moment in which other workers and gateways tell a new master of their requests.
+    pub(in crate::store::redis) fn together(&self) -> Duration {
+        TOGETHER.min(self.timeout / 4)
+    }
+
+    /// The number of the next decision.
+    pub(super) fn next_number(&self) -> u64 {
+        let number = self.decisions.get();
+        self.decisions.set(number.wrapping_add(1));
+        number
+    }
+
+    /// The question that decides `request`.
+    pub(in crate::store::redis) fn decision(&self, request: DecisionRequest<'_>) -> Question {
+        let mut question = Question::default();
+        let groups = if shadow::all_decide(request.checks) {
+            shadow::Groups::new()
+        } else {
+            shadow::groups(request.checks)
+        };
+        for (index, check) in request.checks.iter().enumerate() {
+            question.shadow(groups.get(index).copied().unwrap_or_default());
+            let prefix = self.prefix_of(check.limit);
+            question.check(&prefix, check, request.clock, None);
+        }
+        if let (Intent::Peek, Some(first)) = (request.intent, request.checks.first()) {
+            let prefix = self.prefix_of(first.limit);
+            question.push(&prefix, first.key, &wire::refused());
+        }
+        question
+    }
+
+    /// The update that amends a charge, if the limit's present numbers allow one. By a clock of the caller's no update
+    /// is repeated.
+    pub(in crate::store::redis) fn amend(
+        &self,
+        clock: Option<Timestamp>,
+        reservation: &Reservation,
+        amendment: Amendment,
+    ) -> Option<CounterUpdate> {
+        let Reservation { limit, key, .. } = reservation;
+        let (kind, question) = match reservation.correction(amendment)? {
+            Correction::Less(ticket) => {
+                let block = question::refund_block(limit, ticket)?;
+                let mut question = Question::default();
+                question.refund(&self.prefix_of(limit), key, &block, ticket);
+                (UpdateKind::of_refund(limit, amendment), question)
+            }
+            Correction::Longer(ticket) => {
+                let block = question::renew_block(limit, ticket)?;
+                let kind = match amendment {
+                    Amendment::Registration => UpdateKind::Registration,
+                    _ => UpdateKind::Renewal,
+                };
+                (kind, self.update(limit, key, &block))
+            }
+            Correction::More(overdraft, cost) => {
+                let surcharge = Check {
+                    limit: &overdraft,
+                    key,
+                    cost,
+                    id: clock.is_none().then(RepeatId::random),
+                };
+                let question = self.decision(DecisionRequest {
+                    checks: &[surcharge],
+                    clock,
+                    intent: Intent::Charge,
+                });
+                (UpdateKind::Surcharge, question)
+            }
+        };
+        let charged = Some(reservation.at).filter(|at| *at != Timestamp::default());
+        Some(CounterUpdate {
+            clock,
+            charged,
+            ..CounterUpdate::of(kind, limit, question)
+        })
+    }
+
+    /// The update with the script block `block` for one counter.
+    pub(in crate::store::redis) fn update(
+        &self,
+        limit: &Limit,
+        key: &[u8],
+        block: &[u8],
+    ) -> Question {
+        let mut question = Question::default();
+        question.push(&self.prefix_of(limit), key, block);
+        question
+    }
+
+    /// The first part of the names of a limit's counters, up to the key, built at the first use. A part takes its
+    /// memory for good; there are as many parts as the file has ever had limits.
+    fn prefix_of(&self, limit: &Limit) -> Rc<[u8]> {
+        self.prefixes
+            .borrow_mut()
+            .entry(limit.id)
+            .or_insert_with(|| layout::key_prefix(&self.prefix, limit).into())
+            .clone()
+    }
+}

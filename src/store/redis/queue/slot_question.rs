@@ -1,0 +1,131 @@
+//! The questions of one request: one for each slot with counters of its limits.
+
+use super::pending_decision::PendingReply;
+use crate::limit::verdict::INLINE_LIMITS;
+use crate::store::answers::{Answers, UnknownCause};
+use crate::store::check::{Check, Checks};
+use crate::store::decider::Decider;
+use crate::store::error::StoreError;
+use crate::store::redis::link::reply;
+use crate::store::redis::wire::slot::{Slot, slot_of};
+use crate::store::reservation::Reservation;
+use smallvec::SmallVec;
+
+/// The limits of a request whose counters live in one slot.
+pub(in crate::store::redis) struct SlotLimits {
+    pub(in crate::store::redis) slot: Slot,
+    /// Positions among the limits of the request.
+    positions: SmallVec<[usize; INLINE_LIMITS]>,
+}
+
+/// A request's limits by the slots of their counters.
+pub(in crate::store::redis) fn by_slot(
+    checks: &[Check<'_>],
+) -> SmallVec<[SlotLimits; INLINE_LIMITS]> {
+    let mut slots: SmallVec<[SlotLimits; INLINE_LIMITS]> = SmallVec::new();
+    for (position, check) in checks.iter().enumerate() {
+        let slot = slot_of(check.limit, check.key);
+        match slots.iter_mut().find(|limits| limits.slot == slot) {
+            Some(limits) => limits.positions.push(position),
+            None => slots.push(SlotLimits {
+                slot,
+                positions: SmallVec::from_slice(&[position]),
+            }),
+        }
+    }
+    slots
+}
+
+impl SlotLimits {
+    /// The checks among `checks` of these limits.
+    pub(in crate::store::redis) fn checks<'a>(&self, checks: &[Check<'a>]) -> Checks<'a> {
+        let positions = self.positions.iter();
+        let own = positions.filter_map(|position| checks.get(*position));
+        own.copied().collect()
+    }
+}
+
+/// One question of a request, and its outcome.
+pub(in crate::store::redis) struct SlotQuestion {
+    limits: SlotLimits,
+    state: QuestionState,
+}
+
+enum QuestionState {
+    Pending(PendingReply),
+    Answered(Result<Box<Answers>, StoreError>),
+}
+
+impl SlotQuestion {
+    /// A question about `limits`: its reply to come, or the cause for which it could not be asked.
+    pub(in crate::store::redis) fn new(
+        limits: SlotLimits,
+        asked: Result<PendingReply, StoreError>,
+    ) -> Self {
+        let state = match asked {
+            Ok(reply) => QuestionState::Pending(reply),
+            Err(error) => QuestionState::Answered(Err(error)),
+        };
+        Self { limits, state }
+    }
+
+    /// The only question of a request.
+    pub(in crate::store::redis) fn only(checks: &[Check<'_>], reply: PendingReply) -> Self {
+        let limits = SlotLimits {
+            slot: Slot::default(),
+            positions: (0..checks.len()).collect(),
+        };
+        Self::new(limits, Ok(reply))
+    }
+
+    /// Waits for the answer, if it is not there yet. May be dropped and begun again.
+    pub(in crate::store::redis) async fn conclude(&mut self, checks: &[Check<'_>]) {
+        if let QuestionState::Pending(reply) = &mut self.state {
+            (&mut *reply).await;
+            let own = self.limits.checks(checks);
+            let answers = reply.read(|reply| reply::answers(reply, &own));
+            self.state = QuestionState::Answered(answers.unwrap_or(Err(StoreError::Down)));
+        }
+    }
+
+    /// The charges of the slot, apart from the other slots.
+    pub(in crate::store::redis) fn charged(&self, checks: &[Check<'_>]) -> Vec<Reservation> {
+        match &self.state {
+            QuestionState::Answered(Ok(answers)) => {
+                answers.reservations(&self.limits.checks(checks))
+            }
+            QuestionState::Answered(Err(_)) | QuestionState::Pending(_) => Vec::new(),
+        }
+    }
+}
+
+/// The answers of all questions in the order of the limits, each with its own node's instant.
+///
+/// # Errors
+/// The error, when no slot has answered.
+pub(in crate::store::redis) fn combine(
+    checks: &[Check<'_>],
+    questions: &[SlotQuestion],
+) -> Result<Box<Answers>, StoreError> {
+    let mut all = Box::new(Answers::unknown(checks, Decider::Open, UnknownCause::Away));
+    all.by = Decider::Redis;
+    let (mut why, mut silent) = (None, 0);
+    for question in questions {
+        match &question.state {
+            QuestionState::Answered(Ok(answers)) => {
+                all.at = all.at.max(answers.at);
+                all.replace(answers);
+            }
+            QuestionState::Answered(Err(error)) => {
+                silent += 1;
+                why.get_or_insert_with(|| error.clone());
+            }
+            QuestionState::Pending(_) => silent += 1,
+        }
+    }
+    if silent == questions.len() {
+        return Err(why.unwrap_or(StoreError::Down));
+    }
+    all.outage = why.map(Box::new);
+    Ok(all)
+}

@@ -1,0 +1,83 @@
+//! The way over to another master, which may lack the last moments of the former one. Before it is asked anything, it is
+//! told of what this worker's requests hold, and what the former one answered last is sent to it again.
+//!
+//! Other workers and gateways hear of the new master at about the same time, and tell it of their requests. A question
+//! that comes before they have would find room that is none. So questions wait for a moment that is long enough for
+//! all, and much shorter than `timeout`.
+
+use crate::clock;
+use crate::store::error::StoreError;
+use crate::store::redis::batcher::Lane;
+use crate::store::redis::link::connection::CONNECT_WITHIN;
+use crate::store::redis::node::Node;
+use std::convert::Infallible;
+use tokio::time::{sleep_until, timeout_at};
+
+/// Goes over to the new master, in whose stead no lane calls meanwhile. Decisions that use up their time are turned
+/// away.
+///
+/// # Errors
+/// The error of a master that cannot be reached with them.
+pub(super) async fn go_over(lane: &Lane) -> Result<(), StoreError> {
+    let node = &*lane.node;
+    let change = node.connections.signals.changes();
+    let done = beside_queue(node, tell(lane)).await;
+    if done.is_ok() {
+        node.connections.signals.told(change);
+        node.lanes.wake();
+    }
+    done
+}
+
+/// Tells a Redis that was away of all that this worker's requests hold, before it is asked anything. Returns the change
+/// of masters by which that was.
+///
+/// # Errors
+/// The error of a Redis that is not back after all.
+pub(super) async fn come_back(lane: &Lane) -> Result<u64, StoreError> {
+    let node = &*lane.node;
+    let from = clock::now();
+    let change = node.connections.signals.changes();
+    node.updates.repeat_answered();
+    node.updates.register().await;
+    lane.pay().await?;
+    if node.health.is_down() && node.connections.are_by_sentinels() {
+        sleep_until(from + node.context.together()).await;
+    }
+    Ok(change)
+}
+
+/// Does `work`, and meanwhile turns away decisions that have used up their time.
+pub(super) async fn beside_queue<T>(node: &Node, work: impl Future<Output = T>) -> T {
+    tokio::select! {
+        done = work => done,
+        never = turn_away(node) => match never {},
+    }
+}
+
+async fn tell(lane: &Lane) -> Result<(), StoreError> {
+    let node = &*lane.node;
+    let from = clock::now();
+    // The former master answers what it was asked.
+    let ends = from + node.context.timeout;
+    while node.lanes.serving.get() > 0 {
+        let quiet = node.lanes.quiet.notified();
+        if timeout_at(ends, quiet).await.is_err() {
+            break;
+        }
+    }
+    node.updates.repeat_answered();
+    node.updates.register().await;
+    // A call that came late would take slots of requests that have ended meanwhile.
+    lane.pay_within(CONNECT_WITHIN).await?;
+    sleep_until(from + node.context.together()).await;
+    Ok(())
+}
+
+/// Turns away decisions that have used up their time, for as long as no lane does so.
+async fn turn_away(node: &Node) -> Infallible {
+    loop {
+        let next = node.queue.expire();
+        sleep_until(next.unwrap_or_else(|| clock::now() + node.context.timeout)).await;
+    }
+}

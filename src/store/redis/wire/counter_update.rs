@@ -1,0 +1,199 @@
+//! An update of one counter that no request waits for: a refund, a settlement, a renewal, a release of slots. A cost
+//! beyond the estimate is charged as a decision is, by another script, under an id by which a repeat is recognised.
+//!
+//! A call that gives charges back leaves a marker in Redis, by which Redis knows that it has applied the call. A marker
+//! is a name and the number of a call. One call after the other uses the same name, each only when the one before is
+//! answered and will not be made again (`answered_calls`).
+
+use super::question::Question;
+use super::slot::CallRoute;
+use crate::clock::{self, Timestamp};
+use crate::limit::Limit;
+use crate::store::error::StoreError;
+use crate::store::reservation::Amendment;
+use crate::telemetry::metrics::Operation;
+use std::cell::RefCell;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// Time for which an unsent update is kept.
+pub(in crate::store::redis) const KEPT: Duration = Duration::from_hours(1);
+
+/// Time for which a call that may have been applied is repeated. Its marker lasts longer.
+pub(in crate::store::redis) const REPEATED: Duration = Duration::from_mins(2);
+
+/// Receives the script's byte.
+pub(in crate::store::redis) type UpdateSender = oneshot::Sender<Result<u8, StoreError>>;
+
+/// The kind of an update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store::redis) enum UpdateKind {
+    /// Slots are freed.
+    Release {
+        /// The pause before a second look for the slots. Set where the call that asked for the slots had no answer: it
+        /// may take them yet.
+        recheck: Option<Duration>,
+    },
+    /// Slots are held for longer. A renewal that is lost is followed by the next.
+    Renewal,
+    /// A server that may not know the slots of a request in flight gets them.
+    Registration,
+    /// A charge comes back.
+    Refund,
+    /// A charge was too high: its surplus comes back.
+    Settlement,
+    /// A charge was too low: the difference is charged.
+    Surcharge,
+    /// The counter is forgotten, and the caller waits for the answer.
+    Reset,
+}
+
+/// One update, with all that a repeated call needs.
+#[derive(Debug)]
+pub(in crate::store::redis) struct CounterUpdate {
+    pub(in crate::store::redis) kind: UpdateKind,
+    pub(in crate::store::redis) question: Question,
+    pub(in crate::store::redis) clock: Option<Timestamp>,
+    pub(in crate::store::redis) route: CallRoute,
+    /// The instant from which on the update has no use any more.
+    pub(in crate::store::redis) until: Instant,
+    /// The number of vain attempts to send the update.
+    pub(in crate::store::redis) tries: u8,
+    /// The marker of the call that carried the update.
+    pub(in crate::store::redis) marker: Option<AppliedMarker>,
+    /// The sender of the answer, where a caller waits.
+    pub(in crate::store::redis) answer: Option<UpdateSender>,
+    /// The instant of the charge that comes back, by the clock of the master that made it, where it is known.
+    pub(in crate::store::redis) charged: Option<Timestamp>,
+    /// Has a master answered it already, which may have been replaced?
+    pub(in crate::store::redis) is_again: bool,
+}
+
+impl UpdateKind {
+    /// The operation in metrics, if they count this kind.
+    pub(in crate::store::redis) fn operation(self) -> Option<Operation> {
+        Some(match self {
+            Self::Release { .. } => Operation::Release,
+            Self::Refund => Operation::Refund,
+            Self::Settlement | Self::Surcharge => Operation::Settle,
+            Self::Renewal | Self::Registration | Self::Reset => return None,
+        })
+    }
+
+    /// The kind of an amendment that brings something back to `limit`.
+    pub(in crate::store::redis) fn of_refund(limit: &Limit, amendment: Amendment) -> Self {
+        match amendment {
+            Amendment::Settlement(_) => Self::Settlement,
+            _ if limit.rule.holds().is_some() => Self::Release { recheck: None },
+            _ => Self::Refund,
+        }
+    }
+}
+
+impl CounterUpdate {
+    /// A new update. Slots that lapse after `lasts` need no update from then on.
+    pub(in crate::store::redis) fn new(
+        kind: UpdateKind,
+        question: Question,
+        lasts: Option<Duration>,
+    ) -> Self {
+        Self {
+            kind,
+            question,
+            clock: None,
+            route: CallRoute::default(),
+            until: clock::now() + lasts.unwrap_or(KEPT),
+            tries: 0,
+            marker: None,
+            answer: None,
+            charged: None,
+            is_again: false,
+        }
+    }
+
+    /// An update of a counter of `limit`. Slots that are not renewed lapse, and need no update from then on.
+    pub(in crate::store::redis) fn of(kind: UpdateKind, limit: &Limit, question: Question) -> Self {
+        let slots = limit.rule.holds();
+        let lasts = slots.map(|rule| Duration::from_micros(rule.ttl));
+        Self::new(kind, question, lasts)
+    }
+
+    /// Can both updates go in one call?
+    pub(in crate::store::redis) fn goes_with(&self, other: &Self) -> bool {
+        let is_surcharge = |update: &Self| update.kind == UpdateKind::Surcharge;
+        self.clock == other.clock
+            && self.marker == other.marker
+            && is_surcharge(self) == is_surcharge(other)
+    }
+
+    /// Is the update kept while Redis is away? By a clock of the caller's nothing waits.
+    pub(in crate::store::redis) fn is_kept(&self) -> bool {
+        self.clock.is_none() && self.kind.operation().is_some()
+    }
+
+    /// Would the update take effect twice if it were sent twice?
+    pub(in crate::store::redis) fn adds_up(&self) -> bool {
+        use UpdateKind::{Refund, Settlement, Surcharge};
+        matches!(self.kind, Refund | Settlement | Surcharge)
+    }
+
+    /// Can the update be sent again though it may have been applied?
+    pub(in crate::store::redis) fn is_repeatable(&self) -> bool {
+        let is_marked = self
+            .marker
+            .is_some_and(|marker| clock::now() - marker.since < REPEATED);
+        self.is_kept() && (is_marked || !self.adds_up())
+    }
+
+    /// Is the update without use, or could Redis not recognise that it was applied?
+    pub(in crate::store::redis) fn is_over(&self, now: Instant) -> bool {
+        self.until <= now || (self.tries > 0 && !self.is_repeatable())
+    }
+
+    /// Answers a waiting caller with an error. Mostly no caller waits.
+    pub(in crate::store::redis) fn fail(&mut self, why: &StoreError) {
+        if let Some(answer) = self.answer.take() {
+            let _ = answer.send(Err(why.clone()));
+        }
+    }
+
+    /// Notes that the last call did not apply the update. If no other call carried it either, it may go with another
+    /// call.
+    pub(in crate::store::redis) fn unmark(&mut self) {
+        if self.tries == 0 {
+            self.marker = None;
+        }
+    }
+}
+
+/// The marker of one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store::redis) struct AppliedMarker {
+    pub(in crate::store::redis) name: u64,
+    pub(in crate::store::redis) number: u64,
+    /// The instant at which the call was sent first.
+    pub(in crate::store::redis) since: Instant,
+}
+
+/// Marker names that no call uses just now, with the last number of each.
+#[derive(Debug, Default)]
+pub(in crate::store::redis) struct MarkerNames(RefCell<Vec<(u64, u64)>>);
+
+impl MarkerNames {
+    /// A marker for a new call.
+    pub(in crate::store::redis) fn next(&self) -> AppliedMarker {
+        let free = self.0.borrow_mut().pop();
+        let (name, last) = free.unwrap_or_else(|| (fastrand::u64(..), 0));
+        AppliedMarker {
+            name,
+            number: last + 1,
+            since: clock::now(),
+        }
+    }
+
+    /// Releases the name of an answered call for the next call.
+    pub(in crate::store::redis) fn release(&self, marker: AppliedMarker) {
+        self.0.borrow_mut().push((marker.name, marker.number));
+    }
+}

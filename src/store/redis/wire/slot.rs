@@ -1,0 +1,108 @@
+//! The slot of a counter among the 16,384 of a cluster, CRC16 of its hash tag; and the route of a call to a slot.
+
+use super::layout;
+use crate::limit::Limit;
+
+/// A slot, below [`SLOTS`].
+pub(in crate::store::redis) type Slot = u16;
+
+/// How many slots a cluster has.
+pub(in crate::store::redis) const SLOTS: usize = 16_384;
+
+/// The remainders of every byte, by XMODEM's polynomial, which the specification of Redis Cluster demands.
+const REMAINDERS: [u16; 256] = {
+    let mut table = [0_u16; 256];
+    let mut byte = 0_u16;
+    while byte < 256 {
+        let mut crc = byte << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 {
+                crc << 1
+            } else {
+                (crc << 1) ^ 0x1021
+            };
+            bit += 1;
+        }
+        table[byte as usize] = crc;
+        byte += 1;
+    }
+    table
+};
+
+/// The slot of a key under a limit.
+#[must_use]
+pub fn slot_of(limit: &Limit, key: &[u8]) -> Slot {
+    of_tag(layout::tag(limit, key))
+}
+
+/// The slot of all keys with this tag. The tag is not empty.
+#[must_use]
+pub(in crate::store::redis) fn of_tag(tag: &[u8]) -> Slot {
+    let crc = tag.iter().fold(0_u16, |crc, byte| {
+        let [high, _] = crc.to_be_bytes();
+        (crc << 8) ^ REMAINDERS[usize::from(high ^ byte)]
+    });
+    crc % 16_384
+}
+
+/// The shortest number, as bytes, that is the tag of a key in this slot.
+pub(in crate::store::redis) fn tag_of(is_such: impl Fn(Slot) -> bool) -> Option<Vec<u8>> {
+    // The numbers below this bound cover every slot.
+    let tags = (0..1_000_000_u32).map(|number| number.to_string().into_bytes());
+    let mut tags = tags.filter(|tag| is_such(of_tag(tag)));
+    tags.next()
+}
+
+/// A call's slot and its detours so far. A lone Redis has one route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::store::redis) struct CallRoute {
+    pub(in crate::store::redis) slot: Slot,
+    /// Is the slot being moved to the node that the call is sent to?
+    pub(in crate::store::redis) asking: bool,
+    /// Is the call to be sent without others beside it?
+    pub(in crate::store::redis) alone: bool,
+    /// The number of times that the call was sent to another node.
+    pub(in crate::store::redis) hops: u8,
+    /// The number of times that the call was repeated at the same node.
+    pub(in crate::store::redis) tries: u8,
+    /// Was the call sent back to the slot's home, since some of its counters were in each place? The redirection that
+    /// follows is no detour of its own.
+    pub(in crate::store::redis) returned: bool,
+}
+
+impl CallRoute {
+    /// The route to the master of `slot`, without any detour yet.
+    pub(in crate::store::redis) fn to(slot: Slot) -> Self {
+        Self {
+            slot,
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_specifications_own_value_and_others_that_a_server_gave() {
+        assert_eq!(of_tag(b"123456789"), 0x31c3);
+        // CLUSTER KEYSLOT of 7.0.
+        for (tag, slot) in [("foo", 12_182), ("bar", 5_061), ("*", 1_320), ("a", 15_495)] {
+            assert_eq!(of_tag(tag.as_bytes()), slot, "{tag}");
+        }
+    }
+
+    #[test]
+    fn every_slot_has_a_tag() {
+        let mut seen = vec![false; SLOTS];
+        // The number of cases that a search goes through.
+        for number in 0..1_000_000_u32 {
+            seen[usize::from(of_tag(number.to_string().as_bytes()))] = true;
+        }
+        assert!(seen.iter().all(|seen| *seen));
+        let tag = tag_of(|slot| slot == 9).unwrap();
+        assert_eq!(of_tag(&tag), 9);
+    }
+}

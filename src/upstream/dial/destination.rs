@@ -1,0 +1,69 @@
+//! What a connection to a server depends on. Connections to equal destinations are interchangeable.
+
+use crate::upstream::server::server_tls::ServerTls;
+use crate::upstream::state::upstream_state::Member;
+use crate::upstream::{ServerUrl, SocketFence, Upstream};
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The protocol that servers are asked in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Protocol {
+    /// What the handshake of TLS agrees on; HTTP/1.1 without TLS, but for `h2c:`.
+    #[default]
+    Auto,
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2.
+    Http2,
+}
+
+/// Where a connection leads to, and how it is made.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Destination {
+    /// The server.
+    pub url: ServerUrl,
+    /// The bound on the place of its socket, where there is one.
+    pub socket_fence: Option<SocketFence>,
+    /// Its address, where it is reached by TCP.
+    pub address: Option<SocketAddr>,
+    /// The encryption, where there is any.
+    pub tls: Option<ServerTls>,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The age from which a connection takes no further request, where it is written.
+    pub max_age: Option<Duration>,
+}
+
+impl Destination {
+    /// The destination of a member of `upstream`.
+    #[must_use]
+    pub fn of(upstream: &Upstream, member: &Member) -> Self {
+        let url = member.server.url.clone();
+        let protocol = match (&url, upstream.protocol) {
+            (ServerUrl::H2c { .. }, _) => Protocol::Http2,
+            (ServerUrl::Https { .. }, protocol) => protocol,
+            (ServerUrl::Demo, _) => Protocol::Http1,
+            (_, Protocol::Http2) => Protocol::Http2,
+            _ => Protocol::Http1,
+        };
+        Self {
+            tls: upstream.tls.clone().filter(|_| url.is_encrypted()),
+            url,
+            socket_fence: member.server.socket_fence.clone(),
+            address: member.address,
+            protocol,
+            max_age: upstream.max_age,
+        }
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address.filter(|_| self.url.name().is_some()) {
+            Some(address) => write!(f, "{} ({})", self.url, address.ip()),
+            None => write!(f, "{}", self.url),
+        }
+    }
+}

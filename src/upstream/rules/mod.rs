@@ -1,0 +1,21 @@
+//! The rules of an upstream, and the counting that some of them need.
+//!
+//! In: what the file says. Out: whether an event has a consequence. Servers are not known here.
+//!
+//! ```text
+//! upstream_rules  the rules of an upstream
+//! balance_rule    how a server is chosen
+//! retry_rule      which requests may be sent again
+//! probe_rule      how servers are probed
+//! ejection        when a failing server gets none for a while
+//! failure_row     failures in a row, and whose they were
+//! recent_clients  which clients ask lately
+//! ```
+
+pub mod balance_rule;
+pub mod ejection;
+pub(super) mod failure_row;
+pub mod probe_rule;
+pub(super) mod recent_clients;
+pub mod retry_rule;
+pub(super) mod upstream_rules;

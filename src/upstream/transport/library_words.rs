@@ -1,0 +1,153 @@
+//! What the HTTP/2 library says of a server's frames, and what that means to those who run the server.
+
+use crate::telemetry::h2_words;
+use h2::Reason;
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+/// The reports of the library that a connection keeps: streams that it has broken ask for theirs soon.
+const MOST: usize = 16;
+
+/// What the library says, in part, and what is wrong with the server's bytes. The first that fits holds.
+const MEANINGS: [(&str, &str); 20] = [
+    (
+        "Hpack(InvalidUtf8)",
+        "in a head a field's name or value is not valid: HTTP/2 has names in lower case alone, and no control characters",
+    ),
+    (
+        "Hpack(InvalidPseudoheader)",
+        "in a head a name that begins with `:` is none of HTTP/2",
+    ),
+    ("Hpack(InvalidStatusCode)", "in a head the status is none"),
+    (
+        "Hpack(NeedMore",
+        "in a head a field has no name, or its end is missing",
+    ),
+    (
+        "Hpack(",
+        "the compression of a head's fields (HPACK) is broken",
+    ),
+    ("malformed header block", FORBIDDEN_FIELD),
+    ("malformed CONTINUATION frame", FORBIDDEN_FIELD),
+    ("missing :status", "the field `:status` is missing"),
+    ("conflicting content-length", LENGTHS),
+    ("could not parse content-length", LENGTHS),
+    (
+        "content-length overflow",
+        "the body is longer than its `content-length`",
+    ),
+    ("content-length underflow", SHORT_BODY),
+    ("content-length is not zero", SHORT_BODY),
+    (
+        "push is disabled",
+        "a push (PUSH_PROMISE), which the gateway does not take: switch pushes off in the server",
+    ),
+    ("unexpected DATA frame", "a body came without a head"),
+    (
+        "trailers frame was not EOS",
+        "a second head came that does not end the answer",
+    ),
+    ("header list size over", LARGE_HEAD),
+    ("header block size over", LARGE_HEAD),
+    (
+        "CONTINUATION",
+        "the frames of a head (HEADERS, CONTINUATION) do not stand together",
+    ),
+    ("idle stream", "a frame of a stream that was never opened"),
+];
+
+const FORBIDDEN_FIELD: &str = "the head has a field that HTTP/2 does not have (`connection`, `keep-alive`, \
+    `proxy-connection`, `transfer-encoding`, `upgrade`), or `:status` twice or behind other fields";
+const LENGTHS: &str = "the lengths are no numbers, or differ";
+const SHORT_BODY: &str = "the body is shorter than its `content-length`";
+const LARGE_HEAD: &str = "a head is too large";
+
+/// What the library's words mean.
+fn meaning(words: &str) -> Option<&'static str> {
+    let known = MEANINGS.iter().find(|(part, _)| words.contains(part));
+    known.map(|(_, meaning)| *meaning)
+}
+
+/// What is wrong by the code alone, of which the library says nothing more.
+pub(super) fn of_code(reason: Reason) -> Option<&'static str> {
+    match reason {
+        Reason::FRAME_SIZE_ERROR => {
+            Some("a frame has a length that it may not have, or what came is no HTTP/2")
+        }
+        Reason::FLOW_CONTROL_ERROR => Some("more came than the window has room for"),
+        _ => None,
+    }
+}
+
+/// The library's words about the frames of one connection.
+#[derive(Debug, Default)]
+pub(in crate::upstream) struct HeardWords(Mutex<VecDeque<String>>);
+
+impl HeardWords {
+    /// Drives the connection by one step, and keeps what the library says meanwhile.
+    #[inline]
+    pub(in crate::upstream) fn drive<T>(&self, step: impl FnOnce() -> T) -> T {
+        let done = h2_words::listening(step);
+        let heard = h2_words::heard();
+        if !heard.is_empty() {
+            self.keep(heard);
+        }
+        done
+    }
+
+    #[cold]
+    fn keep(&self, heard: Vec<h2_words::Heard>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for said in heard {
+            if kept.len() == MOST {
+                kept.pop_front();
+            }
+            kept.push_back(said.words);
+        }
+    }
+
+    /// What is wrong by the last that was said of stream `id`, or of all streams.
+    pub(in crate::upstream) fn about(&self, id: Option<u32>) -> Option<Cow<'static, str>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = format!("StreamId({})", id?);
+        let is_about =
+            |words: &&String| words.contains(&own) || words.starts_with("connection error");
+        let words = kept.iter().rev().find(is_about)?;
+        let words = words.split_once("-- ").map_or(&**words, |(_, said)| said);
+        if let Some(meaning) = meaning(words) {
+            return Some(Cow::Borrowed(meaning));
+        }
+        let words = words.replace(&format!("stream={own}"), "");
+        Some(Cow::Owned(words.trim_end_matches([' ', ';']).to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_about_a_stream_are_its_own() {
+        let heard = HeardWords::default();
+        let say = |words: &str| {
+            let said = h2_words::Heard {
+                place: "h2",
+                words: words.to_owned(),
+            };
+            heard.keep(vec![said]);
+        };
+        say("stream error PROTOCOL_ERROR -- malformed header block; stream=StreamId(1);");
+        say("stream error PROTOCOL_ERROR -- other; stream=StreamId(3);");
+        let about = |id: u32| heard.about(Some(id));
+        assert_eq!(about(1).as_deref(), Some(FORBIDDEN_FIELD));
+        assert_eq!(about(5), None);
+        say("connection error PROTOCOL_ERROR -- expected CONTINUATION, got Data;");
+        let apart = "the frames of a head (HEADERS, CONTINUATION) do not stand together";
+        assert_eq!(about(5).as_deref(), Some(apart));
+        say("connection error PROTOCOL_ERROR -- something else; stream=StreamId(5);");
+        assert_eq!(about(5).as_deref(), Some("something else"));
+        (0..MOST + 1).for_each(|_| say("x"));
+        assert_eq!(about(5), None);
+    }
+}

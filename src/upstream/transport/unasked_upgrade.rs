@@ -1,0 +1,60 @@
+//! A server that has switched to another protocol than the one that it was asked for (RFC 9110, section 15.2.2).
+
+use super::offending_line::OffendingLine;
+use http::{HeaderMap, header};
+use std::fmt;
+
+/// The switch of a server (status 101) that is none to the WebSocket that was asked for.
+#[derive(Debug)]
+pub struct UnaskedUpgrade {
+    /// A WebSocket was asked for.
+    is_asked: bool,
+    /// The protocol that the server names.
+    line: Option<OffendingLine>,
+    /// It names the WebSocket alone.
+    is_websocket: bool,
+}
+
+impl UnaskedUpgrade {
+    /// The switch that the `fields` of an answer say.
+    #[cold]
+    #[must_use]
+    pub fn of(is_asked: bool, fields: &HeaderMap) -> Self {
+        let lines: Vec<&[u8]> = fields
+            .get_all(header::UPGRADE)
+            .iter()
+            .map(|line| line.as_bytes().trim_ascii())
+            .collect();
+        let shown = || OffendingLine::of(&[b"upgrade: ", &lines.join(&b", "[..])[..]].concat());
+        Self {
+            is_asked,
+            line: (!lines.is_empty()).then(shown),
+            is_websocket: matches!(lines[..], [one] if one.eq_ignore_ascii_case(b"websocket")),
+        }
+    }
+
+    /// The line in which the server names the protocol.
+    pub(in crate::upstream) fn line(&self) -> Option<&OffendingLine> {
+        self.line.as_ref()
+    }
+}
+
+impl fmt::Display for UnaskedUpgrade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (self.is_asked, &self.line) {
+            (false, _) => {
+                "the server switched to another protocol (status 101), and the request had asked for none"
+            }
+            (true, None) => {
+                "the server switched protocols (status 101) and does not say to which: its answer needs \
+                 `Upgrade: websocket` and `Connection: Upgrade`"
+            }
+            (true, Some(_)) if self.is_websocket => {
+                "the server switched protocols (status 101) without `Connection: Upgrade`"
+            }
+            (true, Some(_)) => {
+                "the server switched to another protocol (status 101) than the WebSocket that the request had asked for"
+            }
+        })
+    }
+}
