@@ -22,19 +22,12 @@ pub struct ServerReading {
 #[derive(Debug, Default)]
 pub(super) struct ServerTallies {
     states: Mutex<Vec<ServerReading>>,
-    ejections: Mutex<BTreeMap<Labels, u64>>,
-    probes: Mutex<BTreeMap<Labels, u64>>,
+    pub(super) ejections: Mutex<BTreeMap<Labels, u64>>,
+    pub(super) probes: Mutex<BTreeMap<Labels, u64>>,
 }
 
 fn labels(upstream: &str, server: &str) -> Labels {
     Labels::of("upstream", upstream).and("server", server.to_owned())
-}
-
-fn counted(counts: &Mutex<BTreeMap<Labels, u64>>) -> Vec<Sample> {
-    let counts = lock(counts);
-    let all = counts.iter();
-    all.map(|(labels, count)| sample(labels.clone(), *count))
-        .collect()
 }
 
 impl Metrics {
@@ -57,21 +50,10 @@ impl Metrics {
 
     pub(super) fn server_states(&self) -> Vec<Sample> {
         let states = lock(&self.servers.states);
-        let all = states.iter();
-        all.map(|one| {
-            sample(
-                labels(&one.upstream, &one.server),
-                SampleValue::Signed(one.state),
-            )
-        })
-        .collect()
-    }
-
-    pub(super) fn ejections(&self) -> Vec<Sample> {
-        counted(&self.servers.ejections)
-    }
-
-    pub(super) fn probes(&self) -> Vec<Sample> {
-        counted(&self.servers.probes)
+        let samples = states.iter().map(|one| {
+            let state = SampleValue::Signed(one.state);
+            sample(labels(&one.upstream, &one.server), state)
+        });
+        samples.collect()
     }
 }
