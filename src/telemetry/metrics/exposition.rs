@@ -13,7 +13,7 @@ use super::label::{
 };
 use super::store::CALL_SIZE_ENDS;
 use super::worker_cells::{
-    CallCells, DecisionCells, DecisionKey, GRPC_STATUSES, RouteCells, UpstreamCells, lock,
+    CallCells, DecisionCells, DecisionKey, GRPC_STATUSES, RouteCells, UpstreamCells,
 };
 use super::{Metrics, StoreReach, process};
 use prometheus_client::collector::Collector;
@@ -26,8 +26,8 @@ impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result {
         let scrape = Scrape {
             metrics: self,
-            workers: lock(&self.workers).clone(),
-            stores: lock(&self.stores).clone(),
+            workers: self.workers.lock().clone(),
+            stores: self.stores.lock().clone(),
             process: process::read(),
         };
         let mut metrics = METRICS.iter();
@@ -176,7 +176,7 @@ static METRICS: &[Descriptor] = descriptors! {
     Counter NONE "tollgate_acme_lookups" "Looks for challenges of other gateways, or of other processes on a folder, by how they ended."
         => |all| lookups(all.metrics);
     Gauge NONE "tollgate_acme_store_up" "1 while the store of certificates answers."
-        => |all| single((*lock(&all.metrics.acme_store))?);
+        => |all| single((*all.metrics.acme_store.lock())?);
     Counter NONE "tollgate_access_log_lines_dropped" "Access-log lines lost because their reader is too slow or gone."
         => |all| single(all.metrics.lines_dropped.get());
     Counter NONE "tollgate_access_log_lines_summarised" "Access-log lines that another line stands for, because one client was refused too often."
@@ -327,7 +327,7 @@ fn reloads(all: &Scrape<'_>) -> Option<Vec<Sample>> {
 fn lookups(metrics: &Metrics) -> Option<Vec<Sample>> {
     let counts = &metrics.lookups;
     let is_asked =
-        lock(&metrics.acme_store).is_some() || counts.iter().any(|count| count.get() > 0);
+        metrics.acme_store.lock().is_some() || counts.iter().any(|count| count.get() > 0);
     by_label("result", Lookup::ALL, |result| {
         counts[result as usize].get()
     })
@@ -336,7 +336,7 @@ fn lookups(metrics: &Metrics) -> Option<Vec<Sample>> {
 
 /// The ends of orders, for identities that were ordered at least once.
 fn orders(metrics: &Metrics) -> Vec<Sample> {
-    let orders = lock(&metrics.orders);
+    let orders = metrics.orders.lock();
     let rows = orders.iter().flat_map(|(identity, ends)| {
         let identity = Labels::of("identity", identity);
         rows(&identity, "result", OrderResult::ALL, |end| {

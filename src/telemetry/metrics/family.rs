@@ -5,7 +5,8 @@ use super::instrument::{BucketBounds, Counter as _, HistogramReading, WorkerCoun
 use super::label::{Label, Labels};
 use super::process::Process;
 use super::store::StoreCells;
-use super::worker_cells::{Family, WorkerCells, lock};
+use super::worker_cells::{Family, WorkerCells};
+use parking_lot::Mutex;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
@@ -13,7 +14,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Result;
 use std::ops::AddAssign;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The description of a metric, and the way in which its samples are summed.
 #[derive(Debug)]
@@ -264,7 +265,7 @@ pub(super) fn kept<N, V: Copy + Into<SampleValue>>(
     values: &Mutex<BTreeMap<N, V>>,
     labels: fn(&N) -> Labels,
 ) -> Option<Vec<Sample>> {
-    let values = lock(values);
+    let values = values.lock();
     let samples = values
         .iter()
         .map(|(name, value)| sample(labels(name), *value));
