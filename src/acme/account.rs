@@ -7,9 +7,9 @@ use super::folder::Part;
 use super::vault::Vault;
 use crate::clock;
 use crate::telemetry::shown_url;
+use data_encoding::HEXLOWER;
 use instant_acme::{Account, ExternalAccountKey, NewAccount};
 use sha2::{Digest as _, Sha256};
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -36,12 +36,7 @@ impl OpenAccount {
     ) -> Result<Self, Failure> {
         let name = account_name(authority);
         let store = match vault {
-            Vault::Folder(_) => {
-                return match Self::kept(client, vault, &name).await? {
-                    Some(open) => Ok(open),
-                    None => Self::make(authority, vault, client, &name).await,
-                };
-            }
+            Vault::Folder(_) => return Self::kept_or_made(authority, vault, client, &name).await,
             Vault::Store(store) => store,
         };
         let until = clock::now() + store.shared.pace.lock + AGAIN * 4;
@@ -51,17 +46,25 @@ impl OpenAccount {
             }
             if let Some(lock) = store.lock(&format!("account:{name}")).await? {
                 // Another gateway may have made it in between.
-                let open = match Self::kept(client, vault, &name).await {
-                    Ok(Some(open)) => Ok(open),
-                    Ok(None) => Self::make(authority, vault, client, &name).await,
-                    Err(failure) => Err(failure),
-                };
+                let open = Self::kept_or_made(authority, vault, client, &name).await;
                 lock.release().await;
                 return open;
             }
             sleep(AGAIN).await;
         }
         Err(Failure::AccountLocked)
+    }
+
+    async fn kept_or_made(
+        authority: &Authority,
+        vault: &Vault,
+        client: &CaClient,
+        name: &str,
+    ) -> Result<Self, Failure> {
+        match Self::kept(client, vault, name).await? {
+            Some(open) => Ok(open),
+            None => Self::make(authority, vault, client, name).await,
+        }
     }
 
     /// The account that is kept, opened without a word to its authority.
@@ -152,13 +155,9 @@ pub(super) fn account_name(authority: &Authority) -> String {
         digest.update(b"\n");
         digest.update(external.id.as_bytes());
     }
-    let mut name =
-        host_of(&authority.directory).replace(|one: char| !one.is_ascii_alphanumeric(), "-");
-    name.push('-');
-    for byte in &digest.finalize()[..4] {
-        let _ = write!(name, "{byte:02x}");
-    }
-    name
+    let host = host_of(&authority.directory);
+    let host = host.replace(|one: char| !one.is_ascii_alphanumeric(), "-");
+    format!("{host}-{}", HEXLOWER.encode(&digest.finalize()[..4]))
 }
 
 fn host_of(url: &str) -> String {

@@ -7,7 +7,6 @@ use super::failure::Failure;
 use super::schedule::Seconds;
 use super::vault::Vault;
 use std::collections::HashMap;
-use std::sync::{MutexGuard, PoisonError};
 use tokio::sync::Mutex;
 
 /// The place of an account, and its name there.
@@ -19,7 +18,7 @@ pub(super) struct OpenAccounts {
     /// Locked while one is opened, so that no two are made.
     open: Mutex<HashMap<AccountKey, OpenAccount>>,
     /// An authority may ask for a pause before there is an account.
-    clients: std::sync::Mutex<HashMap<AccountKey, CaClient>>,
+    clients: parking_lot::Mutex<HashMap<AccountKey, CaClient>>,
 }
 
 impl OpenAccounts {
@@ -39,7 +38,7 @@ impl OpenAccounts {
             return Ok(open.clone());
         }
         let client = CaClient::new(&authority.tls);
-        self.clients().insert(key.clone(), client.clone());
+        self.clients.lock().insert(key.clone(), client.clone());
         let open = OpenAccount::open(authority, vault, &client).await?;
         accounts.insert(key, open.clone());
         Ok(open)
@@ -55,11 +54,10 @@ impl OpenAccounts {
 
     /// The pause that the authority has asked for since the last call, in seconds.
     pub(super) fn pause(&self, authority: &Authority, vault: &Vault) -> Option<Seconds> {
-        self.clients().get(&key_of(authority, vault))?.take_pause()
-    }
-
-    fn clients(&self) -> MutexGuard<'_, HashMap<AccountKey, CaClient>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+        self.clients
+            .lock()
+            .get(&key_of(authority, vault))?
+            .take_pause()
     }
 }
 

@@ -2,7 +2,8 @@
 //! that starts again and again does not order again and again.
 
 use super::schedule::Seconds;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 /// The wait after a process that ended in the middle of its first order, in seconds.
 const AFTER_AN_END: Seconds = 10;
@@ -25,7 +26,8 @@ const LONGEST: Seconds = 7 * 24 * 3600;
 const ENDED: &str = "its gateway has ended in the middle of it";
 
 /// The failures of one identity's orders.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Attempts {
     /// What was ordered: authority and names. Another order begins with no failure.
     order: String,
@@ -89,37 +91,14 @@ impl Attempts {
 
     /// The kept text. Nothing is known where it cannot be read.
     pub(super) fn read(text: &str) -> Self {
-        let read = serde_json::from_str::<Value>(text).ok();
-        let read = read.as_ref().and_then(Value::as_object);
-        let Some(read) = read else {
-            return Self::default();
-        };
-        let number = |key| read.get(key).and_then(Value::as_i64);
-        let last = read.get("last").and_then(Value::as_array);
-        let last = last.into_iter().flatten().filter_map(Value::as_i64);
-        let text = |key| read.get(key).and_then(Value::as_str).unwrap_or_default();
-        Self {
-            order: text("order").into(),
-            means: text("means").into(),
-            asked: number("asked").unwrap_or_default(),
-            failures: number("failures")
-                .and_then(|count| usize::try_from(count).ok())
-                .unwrap_or_default(),
-            last: last.take(MOST_IN_AN_HOUR).collect(),
-            cause: text("cause").into(),
-            next: number("next").unwrap_or_default(),
-            begun: number("begun"),
-            rest: number("rest").unwrap_or_default(),
-        }
+        let mut read: Self = serde_json::from_str(text).unwrap_or_default();
+        read.last.truncate(MOST_IN_AN_HOUR);
+        read
     }
 
     /// The text to keep.
     pub(super) fn text(&self) -> String {
-        let kept = json!({
-            "order": self.order, "failures": self.failures, "last": self.last, "cause": self.cause,
-            "next": self.next, "begun": self.begun, "rest": self.rest, "means": self.means, "asked": self.asked
-        });
-        format!("{kept}\n")
+        format!("{}\n", json!(self))
     }
 
     /// Failures in a row.

@@ -3,9 +3,10 @@
 use super::sealing::SealingKey;
 use crate::telemetry::shown_url;
 use crate::tls::ClientTls;
+use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
-use std::fmt::{self, Write as _};
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The directory of the largest public authority, Let's Encrypt.
@@ -49,11 +50,7 @@ impl Authority {
         if let Some(external) = &self.external {
             digest.update([b"\n", external.id.as_bytes(), b"\n", &external.key].concat());
         }
-        let mut text = String::new();
-        for byte in &digest.finalize()[..8] {
-            let _ = write!(text, "{byte:02x}");
-        }
-        text
+        HEXLOWER.encode(&digest.finalize()[..8])
     }
 }
 
@@ -64,6 +61,17 @@ pub enum Storage {
     Folder(PathBuf),
     /// The store that gateways share, where everything is sealed with this key.
     Store(SealingKey),
+}
+
+impl Storage {
+    /// The folder; nothing where the place is the store.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::Folder(path) => Some(path),
+            Self::Store(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Storage {

@@ -10,10 +10,11 @@ use http::uri::Scheme;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use parking_lot::Mutex;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -47,11 +48,7 @@ impl CaClient {
 
     /// The pause that was asked for since the last call, in seconds.
     pub(super) fn take_pause(&self) -> Option<i64> {
-        self.pause().take()
-    }
-
-    fn pause(&self) -> std::sync::MutexGuard<'_, Option<i64>> {
-        self.pause.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pause.lock().take()
     }
 
     async fn answer(self, request: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, Failing> {
@@ -86,7 +83,7 @@ impl CaClient {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
         ) {
             let asked = parts.headers.get(RETRY_AFTER).and_then(seconds_of);
-            *self.pause() = asked;
+            *self.pause.lock() = asked;
         }
         let kind = parts.headers.get(CONTENT_TYPE);
         let is_problem = kind.is_some_and(|kind| {

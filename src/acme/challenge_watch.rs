@@ -17,9 +17,10 @@ use crate::clock;
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{Lookup, Metrics};
 use crate::tls::{ChallengeQuestion, OthersAnswer};
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinSet, spawn_blocking};
@@ -72,7 +73,7 @@ impl LastLocks {
         ordered: Option<&HashSet<Arc<str>>>,
         is_wanted: impl Fn(&str) -> bool,
     ) {
-        let mut locks = lock(&self.0);
+        let mut locks = self.0.lock();
         locks.retain(|name, _| is_wanted(name));
         for name in asked {
             let found = match ordered.map(|ordered| ordered.contains(&name)) {
@@ -85,7 +86,7 @@ impl LastLocks {
     }
 
     fn of(&self, name: &str) -> LastLock {
-        let locks = lock(&self.0);
+        let locks = self.0.lock();
         locks.get(name).copied().unwrap_or(LastLock::Free)
     }
 }
@@ -126,7 +127,7 @@ impl ChallengeWatch {
 
     /// From now on another process may order into these folders, and into no other.
     pub(super) fn watch_folders(&self, folders: HashSet<PathBuf>) {
-        let before = std::mem::replace(&mut *lock(&self.folders), folders.clone());
+        let before = std::mem::replace(&mut *self.folders.lock(), folders.clone());
         if before != folders {
             // A folder that is this process's is let go at once: its orders would wait for this watch.
             self.folder_readings.hasten();
@@ -250,7 +251,7 @@ impl ChallengeWatch {
         loop {
             let begun = clock::now();
             self.folder_readings.begin();
-            let folders = lock(&self.folders).clone();
+            let folders = self.folders.lock().clone();
             let read = spawn_blocking(move || {
                 let open = read_each(&folders, &mut watches);
                 (open, watches)
@@ -355,16 +356,10 @@ pub(super) fn hosts_elsewhere(
     wanted: &[OrderedIdentity],
     is_ours: impl Fn(&Path) -> bool,
 ) -> HashSet<Box<str>> {
-    let others = wanted.iter().filter(|one| match &one.authority.storage {
-        Storage::Store(_) => true,
-        Storage::Folder(path) => !is_ours(path),
-    });
+    let is_others = |one: &&OrderedIdentity| !one.authority.storage.folder().is_some_and(&is_ours);
+    let others = wanted.iter().filter(is_others);
     let hosts = others.flat_map(|one| &one.hosts);
     hosts.map(|host| host.as_str().into()).collect()
-}
-
-fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
-    what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -393,6 +388,6 @@ mod tests {
         assert_eq!(locks.of("shop"), LastLock::Free);
         // An identity that is not wanted any more leaves nothing behind.
         locks.note(names([]), Some(&names([])), |name| name != "mail");
-        assert_eq!(locks.0.into_inner().unwrap().len(), 1);
+        assert_eq!(locks.0.into_inner().len(), 1);
     }
 }

@@ -9,9 +9,9 @@ use super::issued::Bundle;
 use super::open_challenge::{CHALLENGE_LIFE, MOST_OPEN};
 use super::others_answers::OthersAnswers;
 use super::ownership::{self, VolumeGroup};
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use rustix::fs::OFlags;
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::{
@@ -93,17 +93,14 @@ impl Folder {
         make(&challenges)?;
         self.close_to_strangers()?;
         let file = lockable(&self.0.join(LOCK))?;
-        match file.try_lock() {
-            Ok(()) => {
-                // Of orders whose process has ended.
-                for old in fs::read_dir(&challenges)?.flatten() {
-                    remove(&old.path())?;
-                }
-                Ok(Some(FolderLock(file)))
-            }
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
+        if !is_taken(file.try_lock())? {
+            return Ok(None);
         }
+        // Of orders whose process has ended.
+        for old in fs::read_dir(&challenges)?.flatten() {
+            remove(&old.path())?;
+        }
+        Ok(Some(FolderLock(file)))
     }
 
     /// Holds the folder with all its parts to the rule that no others write to them.
@@ -237,28 +234,19 @@ impl Folder {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
-        match file.try_lock_shared() {
-            Ok(()) => Ok(Some(FolderWatch(file))),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+        let is_taken = is_taken(file.try_lock_shared())?;
+        Ok(is_taken.then_some(FolderWatch(file)))
     }
 
     /// Does another process read the answers?
     pub(super) fn is_watched(&self) -> io::Result<bool> {
-        match lockable(&self.0.join(WATCH))?.try_lock() {
-            Ok(()) => Ok(false),
-            Err(TryLockError::WouldBlock) => Ok(true),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+        let watch = lockable(&self.0.join(WATCH))?;
+        Ok(!is_taken(watch.try_lock())?)
     }
 
     /// The file of a challenge. Its name is a digest: hosts and tokens together may be longer than names of files.
     fn challenge(&self, challenge: &str) -> PathBuf {
-        let mut name = String::new();
-        for byte in OthersAnswers::digest(challenge) {
-            let _ = write!(name, "{byte:02x}");
-        }
+        let name = HEXLOWER.encode(&OthersAnswers::digest(challenge));
         self.0.join(CHALLENGES).join(name)
     }
 
@@ -278,23 +266,14 @@ pub fn folder_of(storage: &Path, identity: &str) -> PathBuf {
 /// storage is no folder.
 #[must_use]
 pub fn read_bundle(storage: &Storage, identity: &str) -> Option<Bundle> {
-    let Storage::Folder(path) = storage else {
-        return None;
-    };
-    let kept = Folder::at(path).read(Part::Certificates, identity);
+    let kept = Folder::at(storage.folder()?).read(Part::Certificates, identity);
     Bundle::read(&kept.ok()??)
 }
 
 /// The digest that is the name of a challenge's file; nothing of another file.
 fn digest_in(name: &str) -> Option<[u8; 32]> {
-    let mut digest = [0; 32];
-    if name.len() != 2 * digest.len() || !name.bytes().all(|one| one.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (byte, digits) in digest.iter_mut().zip(name.as_bytes().chunks(2)) {
-        *byte = u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?;
-    }
-    Some(digest)
+    let digest = HEXLOWER_PERMISSIVE.decode(name.as_bytes()).ok()?;
+    digest.try_into().ok()
 }
 
 /// The answer in the file of a challenge, if its life has not ended.
@@ -340,6 +319,15 @@ fn lockable(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
+/// Was a lock taken? It was not where another process holds it.
+fn is_taken(tried: Result<(), TryLockError>) -> io::Result<bool> {
+    match tried {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
 /// What has come in a file's place since it was looked at is not followed, and is not waited for.
 fn flags() -> i32 {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -369,10 +357,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    if_there(fs::remove_file(path)).map(drop)
 }
 
 fn private() -> OpenOptions {

@@ -4,8 +4,9 @@
 use super::attempts::Attempts;
 use super::store_vault::StoreVault;
 use crate::telemetry::metrics::Metrics;
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// What this gateway knows of certificates in the store.
 #[derive(Debug, Default)]
@@ -24,44 +25,40 @@ struct HeldRecord {
 impl HeldVersions {
     /// The version that is held of an entry; 0 where none is.
     pub(super) fn of(&self, identity: &str, entry: &str) -> u64 {
-        let held = self.record();
+        let held = self.0.lock();
         let version = held.versions.get(identity);
         version.map_or(0, |(of, version)| if of == entry { *version } else { 0 })
     }
 
     /// The entry of an identity's certificate, and the version that is held.
     pub(super) fn version_of(&self, identity: &str) -> Option<(String, u64)> {
-        self.record().versions.get(identity).cloned()
+        self.0.lock().versions.get(identity).cloned()
     }
 
     pub(super) fn hold(&self, identity: &Arc<str>, entry: String, version: u64) {
-        let mut held = self.record();
+        let mut held = self.0.lock();
         held.elsewhere.remove(identity);
         held.versions.insert(Arc::clone(identity), (entry, version));
     }
 
     /// Remembers failures that the store could not take.
     pub(super) fn owe(&self, identity: &Arc<str>, attempts: Attempts) {
-        self.record().owed.insert(Arc::clone(identity), attempts);
+        self.0.lock().owed.insert(Arc::clone(identity), attempts);
     }
 
     /// Notes that another gateway orders. False where that was known.
     pub(super) fn note_elsewhere(&self, identity: &Arc<str>) -> bool {
-        self.record().elsewhere.insert(Arc::clone(identity))
+        self.0.lock().elsewhere.insert(Arc::clone(identity))
     }
 
     /// Takes the failures that the store could not take.
     pub(super) fn take_owed(&self, identity: &str) -> Option<Attempts> {
-        self.record().owed.remove(identity)
+        self.0.lock().owed.remove(identity)
     }
 
     /// Forgets a version whose certificate is of no use any more.
     pub(super) fn forget(&self, identity: &str) {
-        self.record().versions.remove(identity);
-    }
-
-    fn record(&self) -> MutexGuard<'_, HeldRecord> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().versions.remove(identity);
     }
 }
 

@@ -1,8 +1,9 @@
 //! Orders that have failed and are asked for again at once, by a signal.
 
 use super::schedule::Seconds;
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::sync::Notify;
 
 /// The identities whose orders do not wait.
@@ -26,7 +27,7 @@ impl Hurry {
     pub(super) fn ask(&self, identities: impl IntoIterator<Item = Arc<str>>) {
         let asked = identities.into_iter();
         let asked = asked.map(|identity| (identity, HurriedOrder::default()));
-        self.orders().extend(asked);
+        self.orders.lock().extend(asked);
         self.asked.notify_one();
     }
 
@@ -38,7 +39,7 @@ impl Hurry {
     /// Follows an identity whose last order was begun or failed at `last`: the hurry ends when an order has been made since
     /// it was asked for, here or by another gateway. Returns whether it goes on.
     pub(super) fn follow(&self, identity: &str, last: Option<Seconds>) -> bool {
-        let mut orders = self.orders();
+        let mut orders = self.orders.lock();
         let Some(order) = orders.get_mut(identity) else {
             return false;
         };
@@ -51,18 +52,14 @@ impl Hurry {
 
     /// Notes that the line is written for how long the order of this identity waits. False where it was written before.
     pub(super) fn tell(&self, identity: &str) -> bool {
-        let mut orders = self.orders();
+        let mut orders = self.orders.lock();
         let order = orders.get_mut(identity);
         order.is_some_and(|order| !std::mem::replace(&mut order.is_told, true))
     }
 
     /// Forgets that the order of this identity was asked for: it is made, or nothing has failed.
     pub(super) fn forget(&self, identity: &str) {
-        self.orders().remove(identity);
-    }
-
-    fn orders(&self) -> MutexGuard<'_, HashMap<Arc<str>, HurriedOrder>> {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+        self.orders.lock().remove(identity);
     }
 }
 

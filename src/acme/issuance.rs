@@ -86,23 +86,19 @@ impl Purchase<'_> {
     }
 
     async fn begin(&self, account: &Account, names: &[Identifier]) -> Result<Order, Failure> {
-        let mut asked = NewOrder::new(names);
-        if let Some(profile) = &self.identity.authority.profile {
-            asked = asked.profile(profile);
-        }
+        let new_order = || match &self.identity.authority.profile {
+            Some(profile) => NewOrder::new(names).profile(profile),
+            None => NewOrder::new(names),
+        };
         if let Some(replaces) = &self.replaces {
-            let replacing = NewOrder::new(names).replaces(replaces.clone());
-            let replacing = match &self.identity.authority.profile {
-                Some(profile) => replacing.profile(profile),
-                None => replacing,
-            };
+            let replacing = new_order().replaces(replaces.clone());
             match insist!(account.new_order(&replacing)).map_err(Failure::from) {
                 // It was replaced before, or is none of this account's: the order stands without the word.
                 Err(failure) if failure.is("alreadyReplaced") || failure.is("malformed") => {}
                 made => return made,
             }
         }
-        Ok(insist!(account.new_order(&asked))?)
+        Ok(insist!(account.new_order(&new_order()))?)
     }
 
     /// Posts an answer for each name that is not known to be ours, and has the authority look, until it has found them all.
@@ -223,16 +219,29 @@ impl Purchase<'_> {
         if !matches!(failure, Failure::Refused(_)) {
             return failure;
         }
+        self.refused_of(order, &[]).await.unwrap_or(failure)
+    }
+
+    /// The failure of the first name of an order that the authority has refused, or of which it was shown an answer and has
+    /// not looked at it.
+    async fn refused_of(&self, order: &mut Order, shown: &[Shown]) -> Option<Failure> {
         let mut names = order.authorizations();
         while let Some(Ok(mut name)) = names.next().await {
             if insist!(name.refresh()).is_err() {
                 break;
             }
             if let Some(refused) = self.refused_name(&name) {
-                return refused;
+                return Some(refused);
+            }
+            let host = name.identifier().to_string();
+            let asked = shown.iter().any(|one| one.posted.host() == host);
+            if asked && name.status == AuthorizationStatus::Pending {
+                let why = "the authority has not looked yet".into();
+                let kind = self.kinds()[0];
+                return Some(Failure::NotOurs { host, kind, why });
             }
         }
-        failure
+        None
     }
 
     /// The failure of a name of which the authority has found that it is not ours.
@@ -275,21 +284,8 @@ impl Purchase<'_> {
         shown: &[Shown],
         error: Option<instant_acme::Error>,
     ) -> Failure {
-        let mut names = order.authorizations();
-        while let Some(Ok(mut name)) = names.next().await {
-            if insist!(name.refresh()).is_err() {
-                break;
-            }
-            if let Some(refused) = self.refused_name(&name) {
-                return refused;
-            }
-            let host = name.identifier().to_string();
-            let asked = shown.iter().any(|one| one.posted.host() == host);
-            if asked && name.status == AuthorizationStatus::Pending {
-                let why = "the authority has not looked yet".into();
-                let kind = self.kinds()[0];
-                return Failure::NotOurs { host, kind, why };
-            }
+        if let Some(refused) = self.refused_of(order, shown).await {
+            return refused;
         }
         match error {
             Some(error) => error.into(),

@@ -1,11 +1,12 @@
 //! Certificates that were obtained, in memory, as handshakes are made from them.
 
 use crate::tls::CertificateFacts;
+use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::sync::Notify;
 
 /// A certificate with those between it and its authority, and its key.
@@ -78,12 +79,12 @@ impl IssuedCertificates {
     /// The certificate of an identity, where there is one.
     #[must_use]
     pub fn of(&self, identity: &str) -> Option<Bundle> {
-        self.bundles().get(identity).cloned()
+        self.0.bundles.lock().get(identity).cloned()
     }
 
     /// All certificates, by the names of their identities.
     pub(super) fn all(&self) -> Vec<(Arc<str>, Bundle)> {
-        let bundles = self.bundles();
+        let bundles = self.0.bundles.lock();
         let all = bundles.iter();
         all.map(|(identity, bundle)| (Arc::clone(identity), bundle.clone()))
             .collect()
@@ -93,7 +94,7 @@ impl IssuedCertificates {
     /// whose table has another name now is served by the latter until its own has come.
     #[must_use]
     pub fn best_for(&self, identity: &str, hosts: &[String]) -> Option<Bundle> {
-        let bundles = self.bundles();
+        let bundles = self.0.bundles.lock();
         let own = bundles.get(identity);
         let own = own.filter(|own| own.covers_any(hosts));
         let others = bundles.values().filter(|one| one.covers(hosts));
@@ -109,7 +110,11 @@ impl IssuedCertificates {
 
     /// Puts a certificate in the place of the one before.
     pub(super) fn put(&self, identity: &Arc<str>, bundle: Bundle) {
-        let before = self.bundles().insert(Arc::clone(identity), bundle.clone());
+        let before = self
+            .0
+            .bundles
+            .lock()
+            .insert(Arc::clone(identity), bundle.clone());
         if before.as_ref() != Some(&bundle) {
             self.0.changed.notify_one();
         }
@@ -123,12 +128,5 @@ impl IssuedCertificates {
             self.put(identity, bundle);
         }
         is_newer
-    }
-
-    fn bundles(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Bundle>> {
-        self.0
-            .bundles
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }

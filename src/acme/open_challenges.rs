@@ -8,8 +8,8 @@ use super::store_vault::StoreVault;
 use crate::clock;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
-use std::fmt::Write as _;
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -145,11 +145,7 @@ impl StoreVault {
 
     /// The name of the entry. Each secret has its own: authorities with different ones are in one store.
     fn open_key(&self) -> String {
-        let mut name = "open:".to_owned();
-        for byte in self.key.id() {
-            let _ = write!(name, "{byte:02x}");
-        }
-        self.full(&name)
+        self.full(&format!("open:{}", HEXLOWER.encode(&self.key.id())))
     }
 }
 

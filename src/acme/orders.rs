@@ -115,6 +115,22 @@ impl Orders {
         attempts.take_over();
         let held = self.issued.of(&identity.name);
         let held = held.filter(|bundle| bundle.covers(&identity.hosts) && is_same_order);
+        let due = self.due(identity, held, &attempts, vault, now).await;
+        if due <= now {
+            return Ok(Look::Due(Box::new(attempts), OrderRight::into_folder()));
+        }
+        Ok(Look::Later(due - now))
+    }
+
+    /// The time from which an identity is ordered that has this certificate, or none.
+    pub(super) async fn due(
+        &self,
+        identity: &OrderedIdentity,
+        held: Option<Bundle>,
+        attempts: &Attempts,
+        vault: &Vault,
+        now: Seconds,
+    ) -> Seconds {
         let due = match held {
             Some(bundle) => {
                 let renewal = self.renewal(identity, &bundle, vault, now).await;
@@ -122,16 +138,12 @@ impl Orders {
             }
             None => now,
         };
-        let due = due.max(self.next_attempt(identity, &attempts, now));
-        if due <= now {
-            return Ok(Look::Due(Box::new(attempts), OrderRight::Folder));
-        }
-        Ok(Look::Later(due - now))
+        due.max(self.next_attempt(identity, attempts, now))
     }
 
     /// The time from which an order of an identity may be made, as far as the failures before it go. For an order that
     /// is hurried and waits nevertheless a line is written once.
-    pub(super) fn next_attempt(
+    fn next_attempt(
         &self,
         identity: &OrderedIdentity,
         attempts: &Attempts,
@@ -158,7 +170,7 @@ impl Orders {
     }
 
     /// The time of a certificate's renewal.
-    pub(super) async fn renewal(
+    async fn renewal(
         &self,
         identity: &OrderedIdentity,
         bundle: &Bundle,

@@ -89,10 +89,8 @@ async fn in_store(
 /// # Errors
 /// When what is kept cannot be read, or is kept in the store.
 pub fn outlook(identity: &OrderedIdentity, now: Seconds) -> io::Result<OrderOutlook> {
-    let Storage::Folder(path) = &identity.authority.storage else {
-        return Err(io::Error::other("it is in the store"));
-    };
-    let folder = Folder::at(path);
+    let path = identity.authority.storage.folder();
+    let folder = Folder::at(path.ok_or_else(|| io::Error::other("it is in the store"))?);
     let name = &identity.name;
     let kept = folder.read(Part::Certificates, name)?;
     let attempts = folder.read(Part::Attempts, name)?;
@@ -103,9 +101,7 @@ pub fn outlook(identity: &OrderedIdentity, now: Seconds) -> io::Result<OrderOutl
 /// it. Nothing where it is believed, or where only the gateway's own user can tell.
 #[must_use]
 pub fn refusal(identity: &OrderedIdentity) -> Option<String> {
-    let Storage::Folder(path) = &identity.authority.storage else {
-        return None;
-    };
+    let path = identity.authority.storage.folder()?;
     let folder = Folder::at(path);
     let read = |part| folder.read(part, &identity.name).err();
     let error = folder.hold_all().err();
@@ -118,19 +114,13 @@ pub fn refusal(identity: &OrderedIdentity) -> Option<String> {
 /// is no folder. Nothing is made there.
 #[must_use]
 pub fn unwritable(storage: &Storage) -> Option<String> {
-    let Storage::Folder(path) = storage else {
-        return None;
-    };
-    ownership::unwritable(path)
+    ownership::unwritable(storage.folder()?)
 }
 
 /// The group whose members may write to a folder of certificates.
 #[must_use]
 pub fn group_of(storage: &Storage) -> Option<u32> {
-    let Storage::Folder(path) = storage else {
-        return None;
-    };
-    ownership::writing_group(path)
+    ownership::writing_group(storage.folder()?)
 }
 
 impl OrderOutlook {

@@ -1,9 +1,10 @@
 //! Readings that come one after the other, and the wait for the next one: it begins after the question, so that what it does
 //! not find was not there when it was asked for.
 
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::sync::{Notify, watch};
 
 /// The readings of one place.
@@ -26,14 +27,14 @@ struct NextReading {
 impl Readings {
     /// Begins a reading. Returns the identities that were asked for since the one before has begun.
     pub(super) fn begin(&self) -> HashSet<Arc<str>> {
-        let mut next = self.book();
+        let mut next = self.next.lock();
         next.begun += 1;
         std::mem::take(&mut next.asked)
     }
 
     /// Ends the reading that has begun last.
     pub(super) fn end(&self) {
-        let begun = self.book().begun;
+        let begun = self.next.lock().begun;
         self.ended.send_replace(begun);
     }
 
@@ -54,7 +55,7 @@ impl Readings {
         identities: impl IntoIterator<Item = Arc<str>>,
     ) -> impl Future<Output = ()> {
         let number = {
-            let mut next = self.book();
+            let mut next = self.next.lock();
             next.asked.extend(identities);
             next.begun + 1
         };
@@ -64,10 +65,6 @@ impl Readings {
             // The sender lives as long as this.
             let _ = ended.wait_for(|ended| *ended >= number).await;
         }
-    }
-
-    fn book(&self) -> MutexGuard<'_, NextReading> {
-        self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

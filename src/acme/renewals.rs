@@ -2,7 +2,7 @@
 
 use super::accounts::OpenAccounts;
 use super::attempts::Attempts;
-use super::authority::{Authority, OrderedIdentity, Storage};
+use super::authority::{Authority, OrderedIdentity};
 use super::challenge_watch::{ChallengeWatch, hosts_elsewhere};
 use super::failure::Failure;
 use super::folder::{Folder, FolderLock};
@@ -17,7 +17,7 @@ use super::suggestions::Suggestions;
 use super::vault::{OrderRight, Vault, lock_folder};
 use crate::telemetry::metrics::{Lookup, Metrics};
 use crate::tls::{AuthorityChallenges, ChallengeDesk};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -188,11 +188,10 @@ impl Renewals {
         let is_ours = |folder: &Path| matches!(self.folders.get(folder), Some(Right::Held(_)));
         let folders = wanted
             .iter()
-            .filter_map(|one| match &one.authority.storage {
-                Storage::Folder(path) if !is_ours(path) => Some(path.clone()),
-                _ => None,
-            });
-        watching.watch.watch_folders(folders.collect());
+            .filter_map(|one| one.authority.storage.folder());
+        let others = folders.filter(|folder| !is_ours(folder));
+        let others = others.map(Path::to_owned).collect();
+        watching.watch.watch_folders(others);
         let hosts = hosts_elsewhere(wanted, is_ours);
         self.orders.challenges.look_elsewhere(hosts, &watching.desk);
     }
@@ -200,12 +199,11 @@ impl Renewals {
     /// Looks at every identity that is not being ordered, and begins to order what is due. Returns the time until the next
     /// look, which comes earlier when an order ends.
     async fn round(&mut self, wanted: &Arc<[OrderedIdentity]>) -> Duration {
-        let folders = wanted.iter().map(|one| &one.authority.storage);
-        let is_wanted = |folder: &PathBuf| {
-            let mut folders = folders.clone();
-            folders.any(|storage| matches!(storage, Storage::Folder(path) if path == folder))
-        };
-        self.folders.retain(|folder, _| is_wanted(folder));
+        let folders = wanted
+            .iter()
+            .filter_map(|one| one.authority.storage.folder());
+        let folders: HashSet<&Path> = folders.collect();
+        self.folders.retain(|folder, _| folders.contains(&**folder));
         let mut next = LOOK;
         for identity in wanted.iter() {
             if self.is_ordering(&identity.name) {

@@ -2,6 +2,7 @@
 //! key, and a writer cannot put one entry in another's place.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use data_encoding::HEXLOWER_PERMISSIVE;
 use sha2::{Digest as _, Sha256};
 use std::fmt;
 
@@ -11,8 +12,6 @@ const FORM: u8 = 1;
 const ID: usize = 8;
 /// Bytes before the nonce: form, secret, version.
 const HEAD: usize = 1 + ID + 8;
-/// Digits of a secret.
-const DIGITS: usize = 64;
 
 /// The secret that gateways seal with: 256 bits.
 #[derive(Clone, PartialEq, Eq)]
@@ -38,18 +37,8 @@ impl SealingKey {
     /// Reads 64 hexadecimal digits. Nothing where they are none.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
-        if text.len() != DIGITS || !text.is_ascii() {
-            return None;
-        }
-        let mut key = [0; DIGITS / 2];
-        for (byte, digits) in key.iter_mut().zip(text.as_bytes().chunks(2)) {
-            let digits = str::from_utf8(digits).ok()?;
-            if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-                return None;
-            }
-            *byte = u8::from_str_radix(digits, 16).ok()?;
-        }
-        Some(Self(key))
+        let key = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?;
+        key.try_into().ok().map(Self)
     }
 
     /// A name for the secret that does not help to find it.

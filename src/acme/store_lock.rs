@@ -5,7 +5,7 @@ use super::open_challenge::{NOTICE, WATCH};
 use crate::clock;
 use crate::store::StoreError;
 use crate::store::redis::SharedKeys;
-use std::fmt::Write as _;
+use data_encoding::HEXLOWER;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -73,12 +73,18 @@ impl Default for Pace {
 /// A lock that this gateway holds. When it is dropped it is no longer renewed, as when its process is killed.
 #[derive(Debug)]
 pub(super) struct StoreLock {
+    entry: Arc<LockEntry>,
+    renewing: JoinHandle<()>,
+}
+
+/// The entry of a lock, with the text by which the store knows who holds it.
+#[derive(Debug)]
+struct LockEntry {
     keys: SharedKeys,
     key: String,
     token: String,
     pace: Pace,
-    is_lost: Arc<AtomicBool>,
-    renewing: JoinHandle<()>,
+    is_lost: AtomicBool,
 }
 
 impl StoreLock {
@@ -88,41 +94,33 @@ impl StoreLock {
         key: String,
         pace: Pace,
     ) -> Result<Option<Self>, StoreError> {
-        let token = token()?;
-        if !keys.lock(&key, &token, pace.lock).await? {
-            return Ok(None);
-        }
-        let is_lost = Arc::new(AtomicBool::new(false));
-        let renewing = tokio::spawn(renew(
-            keys.clone(),
-            key.clone(),
-            token.clone(),
-            pace,
-            Arc::clone(&is_lost),
-        ));
-        Ok(Some(Self {
+        let entry = Arc::new(LockEntry {
             keys: keys.clone(),
             key,
-            token,
+            token: token()?,
             pace,
-            is_lost,
-            renewing,
+            is_lost: AtomicBool::new(false),
+        });
+        let is_taken = keys.lock(&entry.key, &entry.token, pace.lock).await?;
+        Ok(is_taken.then(|| Self {
+            renewing: tokio::spawn(renew(Arc::clone(&entry))),
+            entry,
         }))
     }
 
     /// Has it been lost, as far as is known here?
     pub(super) fn is_lost(&self) -> bool {
-        self.is_lost.load(Ordering::Relaxed)
+        self.entry.is_lost.load(Ordering::Relaxed)
     }
 
     /// Asks the store whether the lock is held, and renews it. A store that is away is waited for.
     pub(super) async fn confirm(&self) -> Result<(), Failure> {
-        let (token, patience) = (self.token.as_bytes(), self.pace.patience());
+        let (entry, patience) = (&self.entry, self.entry.pace.patience());
         let renewed = loop {
             if self.is_lost() {
                 break Ok(false);
             }
-            match self.keys.prolong(&self.key, token, self.pace.lock).await {
+            match entry.prolong().await {
                 Err(error) if patience.wait(&error).await => {}
                 done => break done,
             }
@@ -130,11 +128,11 @@ impl StoreLock {
         match renewed {
             Ok(true) => Ok(()),
             Ok(false) => {
-                self.is_lost.store(true, Ordering::Relaxed);
+                entry.is_lost.store(true, Ordering::Relaxed);
                 Err(Failure::LockLost)
             }
             Err(source) => Err(Failure::Store {
-                place: self.keys.to_string(),
+                place: entry.keys.to_string(),
                 source,
             }),
         }
@@ -143,8 +141,11 @@ impl StoreLock {
     /// Lets the lock go, for those that wait for it.
     pub(super) async fn release(self) {
         self.renewing.abort();
-        if let Err(error) = self.keys.release(&self.key, self.token.as_bytes()).await {
-            tracing::debug!("{} ends by itself: {error}", self.key);
+        let LockEntry {
+            keys, key, token, ..
+        } = &*self.entry;
+        if let Err(error) = keys.release(key, token.as_bytes()).await {
+            tracing::debug!("{key} ends by itself: {error}");
         }
     }
 }
@@ -155,18 +156,26 @@ impl Drop for StoreLock {
     }
 }
 
-async fn renew(keys: SharedKeys, key: String, token: String, pace: Pace, is_lost: Arc<AtomicBool>) {
+impl LockEntry {
+    /// Renews the lock. False where it is lost.
+    async fn prolong(&self) -> Result<bool, StoreError> {
+        let token = self.token.as_bytes();
+        self.keys.prolong(&self.key, token, self.pace.lock).await
+    }
+}
+
+async fn renew(entry: Arc<LockEntry>) {
     let mut held = clock::now();
-    while clock::now() - held < pace.lock {
-        sleep(pace.renew).await;
+    while clock::now() - held < entry.pace.lock {
+        sleep(entry.pace.renew).await;
         let asked = clock::now();
-        match keys.prolong(&key, token.as_bytes(), pace.lock).await {
+        match entry.prolong().await {
             Ok(true) => held = asked,
             Ok(false) => break,
-            Err(error) => tracing::debug!("{key} is not renewed: {error}"),
+            Err(error) => tracing::debug!("{} is not renewed: {error}", entry.key),
         }
     }
-    is_lost.store(true, Ordering::Relaxed);
+    entry.is_lost.store(true, Ordering::Relaxed);
 }
 
 /// A text that no other gateway has.
@@ -175,9 +184,5 @@ fn token() -> Result<String, StoreError> {
     if aws_lc_rs::rand::fill(&mut bytes).is_err() {
         return Err(StoreError::Protocol("the random source fails"));
     }
-    let mut token = String::new();
-    for byte in bytes {
-        let _ = write!(token, "{byte:02x}");
-    }
-    Ok(token)
+    Ok(HEXLOWER.encode(&bytes))
 }

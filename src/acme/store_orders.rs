@@ -10,8 +10,8 @@ use super::orders::{Look, Orders, as_known_of, order_text};
 use super::schedule::{Seconds, seconds};
 use super::store_vault::StoreVault;
 use super::vault::{OrderRight, Vault};
+use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
-use std::fmt::Write as _;
 
 /// The time after which the store is looked at again for what another gateway orders, in seconds.
 const SOON: Seconds = 1;
@@ -52,18 +52,13 @@ impl Orders {
             }
             return Ok(Look::Later(SOON));
         };
-        let right = OrderRight::Lock(lock);
-        match self.look_with_lock(identity, store).await {
-            Ok(None) => {
-                right.release().await;
-                Ok(Look::Later(SOON))
-            }
-            Ok(Some(attempts)) => Ok(Look::Due(Box::new(attempts), right)),
-            Err(failure) => {
-                right.release().await;
-                Err(failure)
-            }
+        let right = OrderRight::under(lock);
+        let looked = self.look_with_lock(identity, store).await;
+        if let Ok(Some(attempts)) = looked {
+            return Ok(Look::Due(Box::new(attempts), right));
         }
+        right.release().await;
+        looked.map(|_| Look::Later(SOON))
     }
 
     /// Looks again, since another gateway may have had the lock until now. Nothing where the certificate is not due.
@@ -82,10 +77,7 @@ impl Orders {
             // What happened here while the store was away counts for all.
             attempts = as_known_of(identity, owed);
             let kept = self.keep_attempts(identity, &attempts, &vault).await;
-            if kept.is_err() {
-                self.versions.owe(&identity.name, attempts.clone());
-            }
-            kept?;
+            kept.inspect_err(|_| self.versions.owe(&identity.name, attempts.clone()))?;
         } else if attempts.are_begun() {
             attempts.take_over();
             self.keep_attempts(identity, &attempts, &vault).await?;
@@ -189,15 +181,9 @@ impl Orders {
         store: &StoreVault,
     ) -> Seconds {
         let now = seconds((self.wall)());
-        let due = match self.held(identity) {
-            Some(bundle) => {
-                let vault = Vault::Store(store.clone());
-                let renewal = self.renewal(identity, &bundle, &vault, now).await;
-                renewal.max(attempts.rest(now))
-            }
-            None => now,
-        };
-        (due.max(self.next_attempt(identity, attempts, now)) - now).max(0)
+        let (vault, held) = (Vault::Store(store.clone()), self.held(identity));
+        let due = self.due(identity, held, attempts, &vault, now).await;
+        (due - now).max(0)
     }
 }
 
@@ -209,9 +195,6 @@ pub(super) fn lock_of(identity: &OrderedIdentity) -> String {
 /// The name of a certificate in the store: of its identity, and of what is ordered. Gateways whose files differ for a
 /// while order each their own, once.
 pub(super) fn entry_of(identity: &OrderedIdentity) -> String {
-    let mut name = format!("{}:", identity.name);
-    for byte in &Sha256::digest(order_text(identity))[..8] {
-        let _ = write!(name, "{byte:02x}");
-    }
-    name
+    let order = Sha256::digest(order_text(identity));
+    format!("{}:{}", identity.name, HEXLOWER.encode(&order[..8]))
 }

@@ -6,8 +6,9 @@ use super::failure::one_line;
 use super::issued::Bundle;
 use super::schedule::{self, Seconds};
 use instant_acme::{CertificateIdentifier, Error};
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -42,7 +43,7 @@ struct Window {
 impl Suggestions {
     /// Is the authority to be asked?
     pub(super) fn are_due(&self, identity: &str, bundle: &Bundle, now: Seconds) -> bool {
-        let known = self.known();
+        let known = self.0.lock();
         let known = known.get(identity).filter(|known| known.is_for(bundle));
         known.is_none_or(|known| known.again <= now)
     }
@@ -54,9 +55,7 @@ impl Suggestions {
 
     /// The time of the renewal that was suggested: `share` of 256 parts into the window.
     pub(super) fn of(&self, identity: &str, bundle: &Bundle, share: u8) -> Option<Seconds> {
-        let known = self.known();
-        let known = known.get(identity).filter(|known| known.is_for(bundle))?;
-        let Window { start, end } = known.window?;
+        let Window { start, end } = self.window(identity, bundle)?;
         let facts = bundle.facts();
         let latest = facts.not_after - (facts.not_after - facts.not_before) / LATEST;
         Some(schedule::within(start, end, share).min(latest))
@@ -100,7 +99,7 @@ impl Suggestions {
             again: now + again,
         };
         let name = Arc::clone(&identity.name);
-        self.known().insert(name, suggestion);
+        self.0.lock().insert(name, suggestion);
     }
 
     /// A window that moved to now is news: the authority has a reason.
@@ -118,13 +117,11 @@ impl Suggestions {
     }
 
     fn window(&self, identity: &str, bundle: &Bundle) -> Option<Window> {
-        let known = self.known();
-        let known = known.get(identity).filter(|known| known.is_for(bundle))?;
-        known.window
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<Arc<str>, Suggestion>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let known = self.0.lock();
+        known
+            .get(identity)
+            .filter(|known| known.is_for(bundle))?
+            .window
     }
 }
 

@@ -17,35 +17,38 @@ pub(super) enum Vault {
     Store(StoreVault),
 }
 
-/// The right to order one certificate.
+/// The right to order one certificate: of the one process that orders into a folder, as long as it lives, or of the
+/// gateway that holds a lock of the store.
 #[derive(Debug)]
-pub(super) enum OrderRight {
-    /// Of the one process that orders into a folder, as long as it lives.
-    Folder,
-    /// Of the gateway that holds a lock of the store.
-    Lock(StoreLock),
-}
+pub(super) struct OrderRight(Option<StoreLock>);
 
 impl OrderRight {
+    /// That of the process that orders into a folder.
+    pub(super) fn into_folder() -> Self {
+        Self(None)
+    }
+
+    /// That of the gateway which holds a lock of the store.
+    pub(super) fn under(lock: StoreLock) -> Self {
+        Self(Some(lock))
+    }
+
     /// Asks whether the right is still held.
     pub(super) async fn confirm(&self) -> Result<(), Failure> {
-        match self {
-            Self::Folder => Ok(()),
-            Self::Lock(lock) => lock.confirm().await,
+        match &self.0 {
+            Some(lock) => lock.confirm().await,
+            None => Ok(()),
         }
     }
 
     /// Has it been lost, as far as is known here?
     pub(super) fn is_lost(&self) -> bool {
-        match self {
-            Self::Folder => false,
-            Self::Lock(lock) => lock.is_lost(),
-        }
+        self.0.as_ref().is_some_and(StoreLock::is_lost)
     }
 
     /// Lets the right go.
     pub(super) async fn release(self) {
-        if let Self::Lock(lock) = self {
+        if let Some(lock) = self.0 {
             lock.release().await;
         }
     }

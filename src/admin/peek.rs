@@ -6,6 +6,7 @@ use crate::snapshot::Snapshot;
 use crate::store::Store;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use data_encoding::HEXLOWER_PERMISSIVE;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, StatusCode};
 use http_body::Body;
@@ -154,11 +155,12 @@ fn read(body: &[u8]) -> Result<Vec<PeekedCounter>, &'static str> {
         return Err("at most 64 counters at once");
     }
     let counter = |one: &Value| {
+        let key = one["key"].as_str()?;
         Some(PeekedCounter {
             limit: one["limit"].as_str()?.to_owned(),
             window: one["window"].as_str().map(str::to_owned),
             group: one["group"].as_str().map(str::to_owned),
-            key: bytes(one["key"].as_str()?)?,
+            key: HEXLOWER_PERMISSIVE.decode(key.as_bytes()).ok()?,
         })
     };
     counters
@@ -166,17 +168,6 @@ fn read(body: &[u8]) -> Result<Vec<PeekedCounter>, &'static str> {
         .map(counter)
         .collect::<Option<_>>()
         .ok_or(SHAPE)
-}
-
-fn bytes(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    let pairs = text.as_bytes().chunks(2);
-    pairs
-        .map(|pair| match pair {
-            [high, low] => u8::try_from(digit(high)? * 16 + digit(low)?).ok(),
-            _ => None,
-        })
-        .collect()
 }
 
 #[cfg(test)]

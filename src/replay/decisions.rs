@@ -2,10 +2,52 @@
 
 use super::policy_side::{PolicySide, ReplayOutcome};
 use crate::clock::Timestamp;
-use crate::limit::verdict::{self, Wait};
+use crate::limit::Limit;
+use crate::limit::verdict::{Verdict, VerdictOutcome, Wait};
 use crate::proxy::error;
 use crate::snapshot::Service;
+use serde::Serialize;
 use std::io::{self, Write};
+
+/// The line of one request.
+#[derive(Serialize)]
+struct DecisionLine<'a> {
+    line: u64,
+    ts_us: u64,
+    route: Option<&'a str>,
+    decision: &'static str,
+    wait_us: u64,
+    limit: Option<&'a str>,
+    /// The rate of a list that refuses; a limit without a list has no such member.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<&'a str>,
+    retry_after_us: Option<u64>,
+    granted: u32,
+    verdicts: Vec<LimitAnswer<'a>>,
+    /// The answers of limits that do not decide; a request without such limits has no such member.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    shadow: Vec<LimitAnswer<'a>>,
+}
+
+/// The answer of one limit: admitted, delayed with the wait, or refused with the time until a retry.
+#[derive(Serialize)]
+struct LimitAnswer<'a> {
+    limit: &'a str,
+    /// The rate of a list, and the group, that the numbers belong to; a limit without has no such member.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'a str>,
+    /// Of a limit that does not decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<&'static str>,
+    key: Option<&'a str>,
+    admitted: bool,
+    wait_us: u64,
+    retry_after_us: Option<u64>,
+    remaining: Option<u64>,
+    reset_us: Option<u64>,
+}
 
 /// Writes the line of one request.
 pub(super) fn write(
@@ -15,90 +57,73 @@ pub(super) fn write(
     side: &PolicySide,
     outcome: &ReplayOutcome,
 ) -> io::Result<()> {
-    let service = side.service();
-    write!(out, r#"{{"line":{number},"ts_us":{},"route":"#, at.micros())?;
-    text(out, service.and_then(Service::route))?;
-    let (word, wait, limit, again) = match outcome {
-        ReplayOutcome::Admit => ("admit", 0, None, None),
-        ReplayOutcome::Delay { wait, limit } => ("delay", *wait, Some(&**limit), None),
-        ReplayOutcome::Refuse { wait, limit, .. } => ("refuse", 0, Some(&**limit), *wait),
-        ReplayOutcome::TooManyHeld => ("refuse", 0, None, Some(error::LATER)),
-        ReplayOutcome::NoRoute => ("no_route", 0, None, None),
+    let (decision, wait_us, limit, window, retry_after_us) = match outcome {
+        ReplayOutcome::Admit => ("admit", 0, None, None, None),
+        ReplayOutcome::Delay { wait, limit } => ("delay", *wait, Some(limit), None, None),
+        ReplayOutcome::Refuse {
+            wait,
+            limit,
+            window,
+        } => ("refuse", 0, Some(limit), window.as_deref(), *wait),
+        ReplayOutcome::TooManyHeld => ("refuse", 0, None, None, Some(error::LATER)),
+        ReplayOutcome::NoRoute => ("no_route", 0, None, None, None),
     };
-    let violated = match outcome {
-        ReplayOutcome::Refuse { window, .. } => window.as_deref(),
-        _ => None,
+    let decided = side.decided().into_iter();
+    let verdicts = decided.flat_map(|decided| &decided.decision.verdicts);
+    let verdicts = verdicts.zip(side.keys()).map(|(verdict, (limit, key))| {
+        LimitAnswer::of(limit, Some(key), verdict.outcome, Some(verdict))
+    });
+    let shadow = side.shadows().map(|aside| LimitAnswer {
+        mode: Some(aside.limit.mode.as_str()),
+        ..LimitAnswer::of(
+            aside.limit,
+            aside.key,
+            aside.outcome,
+            aside.verdict.as_ref(),
+        )
+    });
+    let line = DecisionLine {
+        line: number,
+        ts_us: at.micros(),
+        route: side.service().and_then(Service::route),
+        decision,
+        wait_us,
+        limit: limit.map(|limit| &**limit),
+        window,
+        retry_after_us,
+        granted: granted(side, outcome),
+        verdicts: verdicts.collect(),
+        shadow: shadow.collect(),
     };
-    write!(out, r#","decision":"{word}","wait_us":{wait},"limit":"#)?;
-    text(out, limit)?;
-    listed(out, "window", violated)?;
-    out.write_all(br#","retry_after_us":"#)?;
-    number_or_null(out, again)?;
-    write!(out, r#","granted":{},"verdicts":["#, granted(side, outcome))?;
-    let verdicts = side
-        .decided()
-        .into_iter()
-        .flat_map(|decided| &decided.decision.verdicts);
-    for (index, (verdict, (limit, key))) in verdicts.zip(side.keys()).enumerate() {
-        out.write_all(if index == 0 {
-            br#"{"limit":"#
-        } else {
-            br#",{"limit":"#
-        })?;
-        text(out, Some(&limit.name))?;
-        listed(out, "window", limit.window.as_deref())?;
-        listed(out, "group", limit.group.as_deref())?;
-        out.write_all(br#","key":"#)?;
-        text(out, Some(key))?;
-        said(out, verdict.outcome)?;
-        write!(
-            out,
-            r#","remaining":{},"reset_us":{}}}"#,
-            verdict.remaining, verdict.reset
-        )?;
-    }
-    out.write_all(b"]")?;
-    shadows(out, side)?;
-    out.write_all(b"}\n")
+    serde_json::to_writer(&mut *out, &line)?;
+    out.write_all(b"\n")
 }
 
-/// The answers of limits that do not decide; a request without such limits has no such member.
-fn shadows(out: &mut dyn Write, side: &PolicySide) -> io::Result<()> {
-    let mut some = false;
-    for aside in side.shadows() {
-        out.write_all(if some {
-            br#",{"limit":"#
-        } else {
-            br#","shadow":[{"limit":"#
-        })?;
-        some = true;
-        text(out, Some(&aside.limit.name))?;
-        listed(out, "window", aside.limit.window.as_deref())?;
-        listed(out, "group", aside.limit.group.as_deref())?;
-        write!(out, r#","mode":"{}","key":"#, aside.limit.mode.as_str())?;
-        text(out, aside.key)?;
-        said(out, aside.outcome)?;
-        out.write_all(br#","remaining":"#)?;
-        number_or_null(out, aside.verdict.map(|verdict| verdict.remaining))?;
-        out.write_all(br#","reset_us":"#)?;
-        number_or_null(out, aside.verdict.map(|verdict| verdict.reset))?;
-        out.write_all(b"}")?;
+impl<'a> LimitAnswer<'a> {
+    fn of(
+        limit: &'a Limit,
+        key: Option<&'a str>,
+        outcome: VerdictOutcome,
+        verdict: Option<&Verdict>,
+    ) -> Self {
+        let (admitted, wait_us, retry_after_us) = match outcome {
+            VerdictOutcome::Admit { delay } => (true, delay, None),
+            VerdictOutcome::Refuse(Wait::Micros(again)) => (false, 0, Some(again)),
+            VerdictOutcome::Refuse(Wait::Never) => (false, 0, None),
+        };
+        Self {
+            limit: &limit.name,
+            window: limit.window.as_deref(),
+            group: limit.group.as_deref(),
+            mode: None,
+            key,
+            admitted,
+            wait_us,
+            retry_after_us,
+            remaining: verdict.map(|verdict| verdict.remaining),
+            reset_us: verdict.map(|verdict| verdict.reset),
+        }
     }
-    out.write_all(if some { b"]" } else { b"" })
-}
-
-/// Writes the outcome of a limit: admitted, delayed with the wait, or refused with the time until a retry.
-fn said(out: &mut dyn Write, outcome: verdict::VerdictOutcome) -> io::Result<()> {
-    let (admitted, wait, again) = match outcome {
-        verdict::VerdictOutcome::Admit { delay } => (true, delay, None),
-        verdict::VerdictOutcome::Refuse(Wait::Micros(again)) => (false, 0, Some(again)),
-        verdict::VerdictOutcome::Refuse(Wait::Never) => (false, 0, None),
-    };
-    write!(
-        out,
-        r#","admitted":{admitted},"wait_us":{wait},"retry_after_us":"#
-    )?;
-    number_or_null(out, again)
 }
 
 /// The number of units that the request was granted.
@@ -106,31 +131,5 @@ fn granted(side: &PolicySide, outcome: &ReplayOutcome) -> u32 {
     match outcome {
         ReplayOutcome::Refuse { .. } | ReplayOutcome::TooManyHeld | ReplayOutcome::NoRoute => 0,
         ReplayOutcome::Admit | ReplayOutcome::Delay { .. } => side.granted(),
-    }
-}
-
-/// Writes the member `name`: the rate of a list, or the group, that the numbers belong to. A limit without a list or
-/// groups has no such member.
-fn listed(out: &mut dyn Write, name: &str, value: Option<&str>) -> io::Result<()> {
-    match value {
-        None => Ok(()),
-        Some(_) => {
-            write!(out, r#","{name}":"#)?;
-            text(out, value)
-        }
-    }
-}
-
-fn text(out: &mut dyn Write, text: Option<&str>) -> io::Result<()> {
-    match text {
-        None => out.write_all(b"null"),
-        Some(text) => Ok(serde_json::to_writer(out, text)?),
-    }
-}
-
-fn number_or_null(out: &mut dyn Write, number: Option<u64>) -> io::Result<()> {
-    match number {
-        None => out.write_all(b"null"),
-        Some(number) => write!(out, "{number}"),
     }
 }

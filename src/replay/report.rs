@@ -56,7 +56,7 @@ pub struct Report {
 }
 
 /// A note about a trace, to read before its numbers are believed.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize)]
 pub struct Note {
     /// The note's name, for programs.
     pub code: &'static str,

@@ -57,8 +57,8 @@ pub(super) struct LoggedRequest<'a> {
     pub(super) grpc_status: Option<u16>,
     /// The access log's word for the cause of the answer; empty where the line has none.
     pub(super) reason: &'a str,
-    /// The route that took the request; empty where the log says that none did, nothing where it does not say.
-    pub(super) route: Option<&'a str>,
+    /// The route that took the request; empty where the line names none.
+    pub(super) route: &'a str,
     /// The limit that refused or held the request; empty where the line names none.
     pub(super) limit: &'a str,
     /// Did the request go on to a server?
@@ -114,7 +114,7 @@ impl<'a> LoggedRequest<'a> {
             status: 0,
             grpc_status: None,
             reason: "",
-            route: None,
+            route: "",
             limit: "",
             reached: false,
             was_held: false,
@@ -186,17 +186,17 @@ impl<'a> LoggedRequest<'a> {
 
     /// Was the request answered, by the access log, before any limit was asked?
     pub(super) fn had_early_answer(&self) -> bool {
-        let Some(route) = self.route.filter(|_| self.format == LogFormat::Own) else {
-            return false;
-        };
+        let is_routed = !self.route.is_empty();
         match self.reason {
-            "busy" | "certificate_required" => true,
-            "acme_challenge" | "misdirected" | "to_https" => true,
+            "acme_challenge" | "busy" | "certificate_required" | "misdirected" | "to_https" => true,
             "bad_request" | "client_timeout" | "keys_unread" | "too_large" => {
-                route.is_empty() && self.limit.is_empty()
+                !is_routed && self.limit.is_empty()
             }
             // `OPTIONS *`, and what could travel no further.
-            "ok" => route.is_empty() && matches!(self.method, Method::OPTIONS | Method::TRACE),
+            "ok" => {
+                let may_end_here = matches!(self.method, Method::OPTIONS | Method::TRACE);
+                may_end_here && !is_routed && !self.reached && self.status == 204
+            }
             _ => false,
         }
     }

@@ -3,6 +3,7 @@
 use super::policy_side::{PolicySide, ReplayOutcome, ShadowAnswer};
 use super::wait_histogram::WaitHistogram;
 use crate::limit::verdict::VerdictOutcome;
+use serde::Serialize;
 use std::sync::Arc;
 
 /// Microseconds in a minute.
@@ -41,16 +42,17 @@ pub struct ByLimit {
 }
 
 /// A minute of the clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Minute {
     /// The beginning of the minute, in microseconds since the epoch.
+    #[serde(rename = "start_us")]
     pub start: u64,
     /// Requests refused in the minute.
     pub refused: u64,
 }
 
 /// The waits of the requests that were held, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct WaitQuantiles {
     /// The wait that half of them do not exceed.
     pub p50: u64,

@@ -50,11 +50,12 @@ pub use worker::{
 use crate::clock;
 use instrument::{Counter, SharedCounter};
 use label::{Label, Labels};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use store::StoreCells;
-use worker_cells::{CostSilence, Family, WorkerCells, lock};
+use worker_cells::{CostSilence, Family, WorkerCells};
 
 /// The metrics of this process.
 #[derive(Debug, Default)]
@@ -118,7 +119,7 @@ impl Metrics {
             silences: Arc::clone(&self.silences),
             ..WorkerCells::default()
         });
-        lock(&self.workers).push(Arc::clone(&cells));
+        self.workers.lock().push(Arc::clone(&cells));
         WorkerMetrics(Rc::new(cells))
     }
 
@@ -131,7 +132,7 @@ impl Metrics {
     /// The state of the shared store; nothing where there is none.
     #[must_use]
     pub fn shared_store(&self) -> Option<StoreStatus> {
-        let stores = lock(&self.stores);
+        let stores = self.stores.lock();
         let gateways = stores.iter().map(|store| store.gateways.get()).max()?;
         let many = |reach| stores.iter().filter(|store| store.reach() == reach).count();
         Some(StoreStatus {
@@ -154,19 +155,19 @@ impl Metrics {
 
     /// Sets whether the files of each identity could be taken as they are now.
     pub fn tls_files(&self, ok: BTreeMap<String, bool>) {
-        *lock(&self.tls_files) = ok;
+        *self.tls_files.lock() = ok;
     }
 
     /// Sets the ends of the certificates that are shown to clients, in Unix time, by the names of their identities.
     pub fn certificates(&self, ends: BTreeMap<String, i64>) {
-        *lock(&self.certificates) = ends;
+        *self.certificates.lock() = ends;
     }
 
     /// The identities whose certificates are ordered and have not come yet.
     #[must_use]
     pub fn awaited_certificates(&self) -> Vec<String> {
-        let certificates = lock(&self.certificates);
-        let files = lock(&self.tls_files);
+        let certificates = self.certificates.lock();
+        let files = self.tls_files.lock();
         let awaited = files
             .keys()
             .filter(|name| !certificates.contains_key(*name));
@@ -175,7 +176,7 @@ impl Metrics {
 
     /// Notes how an order for the certificate of an identity has ended.
     pub fn ordered(&self, identity: &str, result: OrderResult) {
-        let mut orders = lock(&self.orders);
+        let mut orders = self.orders.lock();
         orders.entry(identity.into()).or_default()[result as usize] += 1;
     }
 
@@ -192,26 +193,26 @@ impl Metrics {
     /// The URLs whose keys were never read.
     #[must_use]
     pub fn unread_keys(&self) -> Vec<String> {
-        let read = lock(&self.keys_read);
+        let read = self.keys_read.lock();
         let unread = read.iter().filter(|(_, is_read)| !**is_read);
         unread.map(|(url, _)| url.clone()).collect()
     }
 
     /// Sets whether the keys at each URL were ever read.
     pub fn keys_read(&self, read: BTreeMap<String, bool>) {
-        *lock(&self.keys_read) = read;
+        *self.keys_read.lock() = read;
     }
 
     /// Notes that the keys at this URL are read.
     pub fn keys_are_read(&self, url: &str) {
-        if let Some(read) = lock(&self.keys_read).get_mut(url) {
+        if let Some(read) = self.keys_read.lock().get_mut(url) {
             *read = true;
         }
     }
 
     /// Notes that a certificate was taken from where another gateway or process has put it.
     pub fn acme_taken(&self, identity: &str) {
-        *lock(&self.taken).entry(identity.into()).or_default() += 1;
+        *self.taken.lock().entry(identity.into()).or_default() += 1;
     }
 
     /// Notes how a look for a challenge of another gateway has ended.
@@ -221,13 +222,13 @@ impl Metrics {
 
     /// Sets whether the store of certificates is there.
     pub fn acme_store(&self, is_there: bool) {
-        *lock(&self.acme_store) = Some(is_there);
+        *self.acme_store.lock() = Some(is_there);
     }
 
     /// Is the store away that keeps certificates? Nothing is known before it was asked.
     #[must_use]
     pub fn acme_store_is_away(&self) -> bool {
-        *lock(&self.acme_store) == Some(false)
+        *self.acme_store.lock() == Some(false)
     }
 
     /// Sets the number of keys in the memory store.
@@ -285,6 +286,6 @@ impl Metrics {
 /// New cells in `list`.
 fn enter<C: Default>(list: &Mutex<Vec<Arc<C>>>) -> Arc<C> {
     let cells = Arc::<C>::default();
-    lock(list).push(Arc::clone(&cells));
+    list.lock().push(Arc::clone(&cells));
     cells
 }

@@ -17,19 +17,23 @@ pub(super) struct MemberReader {
     pub(super) read: for<'a> fn(&mut LoggedRequest<'a>, Value<'a>) -> Result<(), Fault>,
 }
 
-const fn member(
-    name: &'static str,
-    read: for<'a> fn(&mut LoggedRequest<'a>, Value<'a>) -> Result<(), Fault>,
-) -> MemberReader {
-    MemberReader { name, read }
+/// Rows of readers: the name of a member, and what its value does to the request.
+macro_rules! readers {
+    ($request:ident, $value:ident: $($name:literal => $read:expr;)+) => {
+        &[$(MemberReader {
+            name: $name,
+            read: |$request, $value| {
+                $read;
+                Ok(())
+            },
+        }),+]
+    };
 }
 
-/// All members that describe a part of a request.
-static MEMBERS: [MemberReader; 20] = [
-    member("ts", |request, value| {
-        instant::of(value).map(|ts| request.ts = Some(ts))
-    }),
-    member("client", |request, value| {
+/// All members that describe a part of a request. A value that is not there, `null`, is not read.
+static MEMBERS: &[MemberReader] = readers! { request, value:
+    "ts" => request.ts = Some(instant::of(value)?);
+    "client" => {
         let Value::Text(text) = value else {
             return Err(Fault::BadClient);
         };
@@ -37,81 +41,34 @@ static MEMBERS: [MemberReader; 20] = [
         if text != UNIX {
             request.client = Some(address::read(&text)?);
         }
-        Ok(())
-    }),
-    member("method", |request, value| {
-        request.put_method(&text(value, "method")?)
-    }),
-    member("host", |request, value| {
-        text(value, "host").map(|host| request.host = host)
-    }),
-    member("path", |request, value| {
-        text(value, "path").map(|path| request.put_target(path))
-    }),
-    member("user_agent", |request, value| {
-        text(value, "user_agent").map(|agent| request.user_agent = Some(agent))
-    }),
-    member("headers", |request, value| {
-        object(value, "headers").map(|headers| request.headers = headers)
-    }),
+    };
+    "method" => request.put_method(&text(value, "method")?)?;
+    "host" => request.host = text(value, "host")?;
+    "path" => request.put_target(text(value, "path")?);
+    "user_agent" => request.user_agent = Some(text(value, "user_agent")?);
+    "headers" => request.headers = object(value, "headers")?;
     // The keys are read once for all limits; each limit looks for its own.
-    member("keys", |request, value| {
-        let keys = json::members(object(value, "keys")?);
-        keys.collect::<Result<_, _>>()
-            .map(|keys| request.keys = keys)
-    }),
-    member("costs", |request, value| {
-        object(value, "costs").map(|costs| request.costs = costs)
-    }),
+    "keys" => request.keys = json::members(object(value, "keys")?).collect::<Result<_, _>>()?;
+    "costs" => request.costs = object(value, "costs")?;
     // Logs of other tools may have other values in these members.
-    member("groups", |request, value| {
-        request.groups = object(value, "groups").unwrap_or(request.groups);
-        Ok(())
-    }),
-    member("status", |request, value| {
-        request.status = number(value, 0, "status").unwrap_or(0);
-        Ok(())
-    }),
-    member("grpc_status", |request, value| {
-        request.grpc_status = number(value, 0, "grpc_status").ok();
-        Ok(())
-    }),
-    member("reason", |request, value| {
-        request.reason = word(value);
-        Ok(())
-    }),
-    member("route", |request, value| {
-        request.route = Some(word(value));
-        Ok(())
-    }),
-    member("limit", |request, value| {
-        request.limit = word(value);
-        Ok(())
-    }),
-    member("upstream", |request, _| {
-        request.reached = true;
-        Ok(())
-    }),
-    member("delay_ms", |request, value| {
-        request.was_held = number::<u64>(value, 3, "delay_ms").is_ok_and(|delay| delay > 0);
-        Ok(())
-    }),
-    member("cost", |request, value| {
-        number(value, 0, "cost").map(|cost| request.cost = Some(cost))
-    }),
-    member("duration_ms", |request, value| {
-        number(value, 3, "duration_ms").map(|duration| request.duration = duration)
-    }),
-    member("repeated", |request, value| {
+    "groups" => request.groups = object(value, "groups").unwrap_or(request.groups);
+    "status" => request.status = number(value, 0, "status").unwrap_or(0);
+    "grpc_status" => request.grpc_status = number(value, 0, "grpc_status").ok();
+    "reason" => request.reason = word(value);
+    "route" => request.route = word(value);
+    "limit" => request.limit = word(value);
+    "upstream" => request.reached = value != Value::Null;
+    "delay_ms" => request.was_held = number::<u64>(value, 3, "delay_ms").is_ok_and(|delay| delay > 0);
+    "cost" => request.cost = Some(number(value, 0, "cost")?);
+    "duration_ms" => request.duration = number(value, 3, "duration_ms")?;
+    "repeated" => {
         let more: u64 = number(value, 0, "repeated")?;
         request.times = 1 + more;
-        if more < MOST_REPEATED {
-            Ok(())
-        } else {
-            Err(Fault::BadMember("repeated"))
+        if more >= MOST_REPEATED {
+            return Err(Fault::BadMember("repeated"));
         }
-    }),
-];
+    };
+};
 
 /// The member of this name, if it describes a part of a request.
 pub(super) fn find(name: &str) -> Option<&'static MemberReader> {

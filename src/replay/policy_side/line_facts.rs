@@ -70,7 +70,7 @@ impl RequestFacts for LineFacts<'_, '_> {
         _reading: &mut Option<TokenReading>,
         _recorder: &mut impl Recorder,
     ) -> Result<Option<usize>, IntakeError> {
-        let name = self.request.route.filter(|name| !name.is_empty());
+        let name = Some(self.request.route).filter(|name| !name.is_empty());
         // The cache is quick, and mostly right, where no route has conditions.
         let cached = (!snapshot.table.has_conditions()).then(|| self.found(snapshot));
         if let (Some(name), Some(RouteMatch::Found(at))) = (name, cached)

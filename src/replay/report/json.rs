@@ -19,8 +19,6 @@ pub fn json(report: &Report, sets: &[String], took: Duration) -> Value {
     });
     let formats = report.formats();
     let formats = formats.map(|(format, lines)| (format.name().to_owned(), json!(lines)));
-    let notes = report.notes.iter();
-    let notes = notes.map(|note| json!({ "code": note.code, "text": note.text }));
     json!({
         "lines": report.lines,
         "requests": report.requests,
@@ -28,7 +26,7 @@ pub fn json(report: &Report, sets: &[String], took: Duration) -> Value {
         "without_client_and_path": sample(&report.nameless),
         "without_client": sample(&report.clientless),
         "without_path": sample(&report.pathless),
-        "notes": notes.collect::<Vec<_>>(),
+        "notes": report.notes,
         "unreadable": sample(&report.unreadable),
         "late": sample(&report.late),
         "first_us": report.span.map(|(first, _)| first.micros()),
@@ -63,15 +61,8 @@ fn side(report: &Report, index: usize, tally: &Tally) -> Value {
         "too_many_held": tally.too_many_held,
         "clients_refused": client_totals.refused[index],
         "clients_refused_for_the_first_time": (index > 0).then_some(client_totals.first_time),
-        "worst_minute": tally.worst().map(|minute| json!({
-            "start_us": minute.start,
-            "refused": minute.refused,
-        })),
-        "waits_us": tally.wait_quantiles().map(|held| json!({
-            "p50": held.p50,
-            "p99": held.p99,
-            "max": held.max,
-        })),
+        "worst_minute": tally.worst(),
+        "waits_us": tally.wait_quantiles(),
         "limits": tally.limits.iter().map(|by| (by.limit.to_string(), json!({
             "refused": by.refused,
             "delayed": by.delayed,

@@ -113,80 +113,94 @@ pub struct Charge<'a> {
     pub cost: u64,
 }
 
-labels! {
-    /// The cause of a client's answer.
-    #[derive(Default)]
-    pub enum Reason {
-        /// No limit and no fault stood in the request's way.
-        #[default]
-        Ok = "ok",
-        /// The request repeats one that a limit has charged, and went free at that limit.
-        Repeat = "repeat",
-        /// The request was held back and then forwarded.
-        LimitDelayed = "limit_delayed",
-        /// The connection became a tunnel.
-        Upgraded = "upgraded",
-        /// The listener sends all its requests on to `https`.
-        ToHttps = "to_https",
-        /// A certification authority looks whether a host is ours.
-        AcmeChallenge = "acme_challenge",
-        /// A limit refused the request.
-        LimitRefused = "limit_refused",
-        /// The store is away, and the limit then lets no request through.
-        StoreDown = "store_down",
-        /// More requests are held back than this gateway, or this peer, may have.
-        TooManyHeld = "too_many_held",
-        /// No open file is left for a connection to the upstream.
-        Busy = "busy",
-        /// The request lacks a part of a limit's key.
-        MissingKey = "missing_key",
-        /// The key that a limit counts by is in no group.
-        UnknownKey = "unknown_key",
-        /// The request's token is not believed, and a limit or a group asks for a claim of it.
-        BadToken = "bad_token",
-        /// The keys that would verify the request's token have not been read yet, and a limit or a group asks for a claim.
-        KeysUnread = "keys_unread",
-        /// The request's host belongs on another connection.
-        Misdirected = "misdirected",
-        /// The route asks for a client's certificate, and the handshake showed none that is believed.
-        CertificateRequired = "certificate_required",
-        /// No route matches.
-        NoRoute = "no_route",
-        /// The upstream has no server to ask.
-        NoServer = "no_server",
-        /// All servers have as many requests as they take.
-        ServerBusy = "server_busy",
-        /// No server was available: all were tried as if all were, or none where the file says so.
-        NoneLeft = "none_left",
-        /// There was no connection to the upstream.
-        ConnectFailed = "connect_failed",
-        /// The handshake of TLS with the upstream failed.
-        UpstreamTls = "upstream_tls",
-        /// The time that the client gives its call of gRPC was over, or too short for the hold.
-        DeadlineExceeded = "deadline_exceeded",
-        /// The upstream did not answer in time.
-        UpstreamTimeout = "upstream_timeout",
-        /// The upstream broke off.
-        UpstreamReset = "upstream_reset",
-        /// The upstream's answer is not HTTP.
-        UpstreamInvalid = "upstream_invalid",
-        /// The client left.
-        ClientGone = "client_gone",
-        /// The client stopped sending.
-        ClientTimeout = "client_timeout",
-        /// The client did not read its answer.
-        ClientStalled = "client_stalled",
-        /// The gateway does not take such a request.
-        BadRequest = "bad_request",
-        /// The request's head or body exceeds a bound.
-        TooLarge = "too_large",
-        /// The gateway is shutting down.
-        Draining = "draining",
-        /// The request was not finished when the time for shutting down was over.
-        DrainCut = "drain_cut",
-        /// A fault of the gateway.
-        Internal = "internal",
-    }
+/// Declares the reasons: each with its word for programs, and in words for a person at a terminal.
+macro_rules! reasons {
+    ($($(#[$about:meta])* $value:ident = $word:literal, $words:literal;)+) => {
+        labels! {
+            /// The cause of a client's answer.
+            #[derive(Default)]
+            pub enum Reason { $($(#[$about])* $value = $word,)+ }
+        }
+
+        impl Reason {
+            /// The reason in words, for a person at a terminal.
+            pub(super) const fn in_words(self) -> &'static str {
+                match self { $(Self::$value => $words),+ }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// No limit and no fault stood in the request's way.
+    #[default]
+    Ok = "ok", "";
+    /// The request repeats one that a limit has charged, and went free at that limit.
+    Repeat = "repeat", "a repeat, free of charge";
+    /// The request was held back and then forwarded.
+    LimitDelayed = "limit_delayed", "held back";
+    /// The connection became a tunnel.
+    Upgraded = "upgraded", "became a tunnel";
+    /// The listener sends all its requests on to `https`.
+    ToHttps = "to_https", "sent on to https";
+    /// A certification authority looks whether a host is ours.
+    AcmeChallenge = "acme_challenge", "an authority looks whether the host is ours";
+    /// A limit refused the request.
+    LimitRefused = "limit_refused", "over the limit";
+    /// The store is away, and the limit then lets no request through.
+    StoreDown = "store_down", "the store is away";
+    /// More requests are held back than this gateway, or this peer, may have.
+    TooManyHeld = "too_many_held", "too many requests are held back";
+    /// No open file is left for a connection to the upstream.
+    Busy = "busy", "no connection left for the upstream";
+    /// The request lacks a part of a limit's key.
+    MissingKey = "missing_key", "a part of a limit's key is missing";
+    /// The key that a limit counts by is in no group.
+    UnknownKey = "unknown_key", "the key is in no group";
+    /// The request's token is not believed, and a limit or a group asks for a claim of it.
+    BadToken = "bad_token", "the token is not believed";
+    /// The keys that would verify the request's token have not been read yet, and a limit or a group asks for a claim.
+    KeysUnread = "keys_unread", "the keys of tokens have not been read yet";
+    /// The request's host belongs on another connection.
+    Misdirected = "misdirected", "the host belongs on another connection";
+    /// The route asks for a client's certificate, and the handshake showed none that is believed.
+    CertificateRequired = "certificate_required", "no client certificate";
+    /// No route matches.
+    NoRoute = "no_route", "no route matches";
+    /// The upstream has no server to ask.
+    NoServer = "no_server", "the upstream has no server";
+    /// All servers have as many requests as they take.
+    ServerBusy = "server_busy", "all servers are busy";
+    /// No server was available: all were tried as if all were, or none where the file says so.
+    NoneLeft = "none_left", "no server was available";
+    /// There was no connection to the upstream.
+    ConnectFailed = "connect_failed", "no connection to the upstream";
+    /// The handshake of TLS with the upstream failed.
+    UpstreamTls = "upstream_tls", "no TLS with the upstream";
+    /// The time that the client gives its call of gRPC was over, or too short for the hold.
+    DeadlineExceeded = "deadline_exceeded", "the call's deadline passed";
+    /// The upstream did not answer in time.
+    UpstreamTimeout = "upstream_timeout", "the upstream did not answer in time";
+    /// The upstream broke off.
+    UpstreamReset = "upstream_reset", "the upstream broke off";
+    /// The upstream's answer is not HTTP.
+    UpstreamInvalid = "upstream_invalid", "the upstream did not answer in HTTP";
+    /// The client left.
+    ClientGone = "client_gone", "the client left";
+    /// The client stopped sending.
+    ClientTimeout = "client_timeout", "the client stopped sending";
+    /// The client did not read its answer.
+    ClientStalled = "client_stalled", "the client did not read the answer";
+    /// The gateway does not take such a request.
+    BadRequest = "bad_request", "not a valid request";
+    /// The request's head or body exceeds a bound.
+    TooLarge = "too_large", "too large";
+    /// The gateway is shutting down.
+    Draining = "draining", "shutting down";
+    /// The request was not finished when the time for shutting down was over.
+    DrainCut = "drain_cut", "cut by the shutdown";
+    /// A fault of the gateway.
+    Internal = "internal", "a fault of the gateway";
 }
 
 impl From<Failure> for Reason {
@@ -205,46 +219,6 @@ impl From<Failure> for Reason {
 }
 
 impl Reason {
-    /// The reason in words, for a person at a terminal.
-    pub(super) const fn in_words(self) -> &'static str {
-        match self {
-            Self::Ok => "",
-            Self::Repeat => "a repeat, free of charge",
-            Self::LimitDelayed => "held back",
-            Self::Upgraded => "became a tunnel",
-            Self::ToHttps => "sent on to https",
-            Self::AcmeChallenge => "an authority looks whether the host is ours",
-            Self::LimitRefused => "over the limit",
-            Self::StoreDown => "the store is away",
-            Self::TooManyHeld => "too many requests are held back",
-            Self::Busy => "no connection left for the upstream",
-            Self::MissingKey => "a part of a limit's key is missing",
-            Self::UnknownKey => "the key is in no group",
-            Self::BadToken => "the token is not believed",
-            Self::KeysUnread => "the keys of tokens have not been read yet",
-            Self::Misdirected => "the host belongs on another connection",
-            Self::CertificateRequired => "no client certificate",
-            Self::NoRoute => "no route matches",
-            Self::NoServer => "the upstream has no server",
-            Self::ServerBusy => "all servers are busy",
-            Self::NoneLeft => "no server was available",
-            Self::ConnectFailed => "no connection to the upstream",
-            Self::UpstreamTls => "no TLS with the upstream",
-            Self::DeadlineExceeded => "the call's deadline passed",
-            Self::UpstreamTimeout => "the upstream did not answer in time",
-            Self::UpstreamReset => "the upstream broke off",
-            Self::UpstreamInvalid => "the upstream did not answer in HTTP",
-            Self::ClientGone => "the client left",
-            Self::ClientTimeout => "the client stopped sending",
-            Self::ClientStalled => "the client did not read the answer",
-            Self::BadRequest => "not a valid request",
-            Self::TooLarge => "too large",
-            Self::Draining => "shutting down",
-            Self::DrainCut => "cut by the shutdown",
-            Self::Internal => "a fault of the gateway",
-        }
-    }
-
     /// Is the reason the upstream's doing? A person then wants to know the server.
     pub(super) const fn blames_server(self) -> bool {
         matches!(

@@ -8,10 +8,11 @@
 
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::Metrics;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd as _;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Chunks that wait for the thread: at 32 KiB each, 8 MiB at most.
@@ -58,23 +59,17 @@ struct QueueState {
 }
 
 impl ChunkQueue {
-    fn lock(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The next chunk; nothing when the queue is closed and empty.
     fn next(&self) -> Option<Chunk> {
+        let mut state = self.state.lock();
         let is_waiting = |state: &mut QueueState| state.chunks.is_empty() && !state.is_closed;
-        let waited = self.changed.wait_while(self.lock(), is_waiting);
-        waited
-            .unwrap_or_else(PoisonError::into_inner)
-            .chunks
-            .pop_front()
+        self.changed.wait_while(&mut state, is_waiting);
+        state.chunks.pop_front()
     }
 
     /// Notes that the lines of `chunk` are written or given up.
     fn finish(&self, mut chunk: Chunk) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.underway -= chunk.lines;
         if chunk.bytes.capacity() <= KEPT && state.spare.len() < SPARE {
             chunk.bytes.clear();
@@ -84,7 +79,7 @@ impl ChunkQueue {
     }
 
     fn close(&self) -> MutexGuard<'_, QueueState> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.is_closed = true;
         self.changed.notify_all();
         state
@@ -120,7 +115,7 @@ impl WriterHandle {
     }
 
     fn push(&self, mut chunk: Chunk, most: usize) -> Vec<u8> {
-        let mut state = self.queue.lock();
+        let mut state = self.queue.state.lock();
         if state.is_closed || state.chunks.len() >= most {
             drop(state);
             self.metrics.access_lines_dropped(chunk.lines);
@@ -138,12 +133,10 @@ impl WriterHandle {
     /// Asks the thread to finish and waits for it; returns the lines lost to the deadline.
     pub(super) fn shutdown(&self, deadline: Duration) -> u64 {
         let is_writing = |state: &mut QueueState| state.underway > 0;
-        let closed = self.queue.close();
-        let waited = self
-            .queue
-            .changed
-            .wait_timeout_while(closed, deadline, is_writing);
-        let lost = waited.unwrap_or_else(PoisonError::into_inner).0.underway;
+        let mut closed = self.queue.close();
+        let changed = &self.queue.changed;
+        changed.wait_while_for(&mut closed, is_writing, deadline);
+        let lost = closed.underway;
         self.metrics.access_lines_dropped(lost);
         lost
     }

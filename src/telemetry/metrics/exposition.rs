@@ -2,18 +2,18 @@
 //! formats are written from this list.
 
 use super::family::{
-    Descriptor, Sample, SampleValue, Scrape, by_label, rows, sample, single, total,
+    Descriptor, HistogramSample, Sample, SampleValue, Scrape, by_label, kept, met, rows, sample,
+    single, total,
 };
 use super::instrument::{Counter, HistogramReading, RoundTripBuckets, WaitBuckets};
 use super::label::{
     CLASSES, CallOutcome, ClientUnnamed, Combination, CostReport, DecidedBy, Decision, EndedBy,
     Eviction, Failure, Flow, Handshake, KeyFetch, Label, Labels, Lookup, Mode, Operation,
-    OrderResult, Permits, Redirect, RefusedHead, Rejection, Resolution, pairs,
+    OrderResult, Permits, Redirect, RefusedHead, Rejection, Resolution, pairs, words,
 };
 use super::store::CALL_SIZE_ENDS;
 use super::worker_cells::{
-    CallCells, DecisionCells, DecisionKey, GRPC_STATUSES, HandshakeCells, LimitCells, RouteCells,
-    ServerCells, UpstreamCells, lock,
+    CallCells, DecisionCells, DecisionKey, GRPC_STATUSES, RouteCells, UpstreamCells,
 };
 use super::{Metrics, StoreReach, process};
 use prometheus_client::collector::Collector;
@@ -26,8 +26,8 @@ impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result {
         let scrape = Scrape {
             metrics: self,
-            workers: lock(&self.workers).clone(),
-            stores: lock(&self.stores).clone(),
+            workers: self.workers.lock().clone(),
+            stores: self.stores.lock().clone(),
             process: process::read(),
         };
         let mut metrics = METRICS.iter();
@@ -93,11 +93,11 @@ static METRICS: &[Descriptor] = descriptors! {
     Counter NONE "tollgate_connections_turned_away" "New connections of clients that were not taken."
         => |all| by_label("reason", Rejection::ALL, |reason| all.metrics.rejected[reason as usize].get());
     Counter NONE "tollgate_tls_handshakes" "Handshakes with clients, by the identity that was chosen, the version and the result."
-        => |all| all.sums(|worker| &worker.handshakes, handshakes);
+        => |all| all.sums(|worker| &worker.handshakes, |identity, cells| met(&identity, "result", words::<Handshake>(), &cells.0));
     Gauge SECONDS "tollgate_tls_certificate_not_after_timestamp" "When the certificate of an identity ends, in Unix time."
-        => |all| Some(certificates(all));
+        => |all| kept(&all.metrics.certificates, |identity| Labels::of("identity", identity));
     Gauge NONE "tollgate_tls_files_ok" "1 when the files of an identity are in force as they are, 0 while those of before stay, or an ordered certificate has not come."
-        => |all| Some(tls_files(all));
+        => |all| kept(&all.metrics.tls_files, |identity| Labels::of("identity", identity));
     Counter NONE "tollgate_limit_decisions" "Verdicts of each limit, and what decided them."
         => |all| all.sums(|worker| &worker.decisions, decisions);
     Histogram SECONDS "tollgate_limit_delay" "How long a limit held requests back."
@@ -105,7 +105,7 @@ static METRICS: &[Descriptor] = descriptors! {
     Gauge NONE "tollgate_limit_held_requests" "Requests waiting for a limit."
         => |all| all.sums(|worker| &worker.limits, |limit, cells| [(limit, cells.held.0.get())]);
     Counter NONE "tollgate_limit_costs" "Charges of limits that learn their cost from the response, by what the response gave."
-        => |all| all.sums(|worker| &worker.limits, costs);
+        => |all| all.sums(|worker| &worker.limits, |limit, cells| met(&limit, "outcome", words::<CostReport>(), &cells.costs));
     Counter NONE "tollgate_store_operations" "Decisions, slots freed, refunds and settlements at the store, by outcome: down while the store was known to be away, lost when given up."
         => |all| Some(calls(all, |_, reading| Some(reading.count())));
     Histogram SECONDS "tollgate_store_operation" "Time of a call to the store, which may carry several decisions."
@@ -118,7 +118,7 @@ static METRICS: &[Descriptor] = descriptors! {
     Counter NONE "tollgate_store_redirects" "Calls that a node of a cluster did not run, since another serves the slot."
         => |all| by_label("kind", Redirect::ALL, |kind| total(&all.stores, |store| store.redirects[kind as usize].get()));
     Gauge NONE "tollgate_store_up" "1 when every worker reaches the store, of a cluster every slot; the memory store is always reached."
-        => |all| single(u64::from(all.stores.iter().all(|store| store.reach() == StoreReach::All)));
+        => |all| single(all.stores.iter().all(|store| store.reach() == StoreReach::All));
     Gauge NONE "tollgate_gateways" "Gateways that count together, this one included, as the store last answered."
         => |all| single(all.metrics.shared_store().map_or(1, |store| store.gateways));
     Counter NONE "tollgate_store_fallbacks" "Requests decided without the store, by what stood in for it."
@@ -138,11 +138,11 @@ static METRICS: &[Descriptor] = descriptors! {
     Gauge NONE "tollgate_upstream_server_requests_in_flight" "Requests that a server is answering."
         => |all| all.sums(|worker| &worker.servers, |server, cells| [(server, cells.in_flight.get())]);
     Counter NONE "tollgate_upstream_server_requests" "Answers of each server."
-        => |all| all.sums(|worker| &worker.servers, answers);
+        => |all| all.sums(|worker| &worker.servers, |server, cells| met(&server, "code_class", CLASSES, &cells.answers));
     Counter NONE "tollgate_upstream_ejections" "Times that a server was ejected for failures in a row."
-        => |all| Some(all.metrics.ejections());
+        => |all| kept(&all.metrics.servers.ejections, Labels::clone);
     Counter NONE "tollgate_upstream_probes" "Probes of a server, by what came of them."
-        => |all| Some(all.metrics.probes());
+        => |all| kept(&all.metrics.servers.probes, Labels::clone);
     Counter NONE "tollgate_upstream_retries" "Requests that were sent once more, by the failure before and by what came of them; budget: they were not."
         => |all| all.sums(|worker| &worker.retries, |labels, count| [(labels, count.get())]);
     Histogram SECONDS "tollgate_upstream_queue" "Time that requests waited for a server to be free."
@@ -156,13 +156,13 @@ static METRICS: &[Descriptor] = descriptors! {
     Counter NONE "tollgate_jwks_fetches" "Reads of the keys that issuers publish, by what came of them."
         => |all| by_label("result", KeyFetch::ALL, |result| all.metrics.key_fetches[result as usize].get());
     Gauge NONE "tollgate_jwks_read" "1 when the keys at a URL were read, 0 before: tokens that they may have signed are answered 503."
-        => |all| Some(keys_read(all));
+        => |all| kept(&all.metrics.keys_read, |url| Labels::of("url", url));
     Counter NONE "tollgate_http_requests_keys_unread" "Requests answered 503 since the keys of their tokens were never read, by limits, routes for members or identity."
         => |all| all.total(|worker| worker.totals.keys_unread.get());
     Counter NONE "tollgate_config_reloads" "Attempts to take over a changed configuration."
         => reloads;
     Gauge NONE "tollgate_config_last_reload_successful" "1 when the file as it was last read is in force."
-        => |all| single(u64::from(all.metrics.reloads.last_failed.get() == 0));
+        => |all| single(all.metrics.reloads.last_failed.get() == 0);
     Gauge SECONDS "tollgate_config_last_reload_success_timestamp" "When the configuration in force was taken over, in Unix time."
         => |all| single(all.metrics.reloads.last_success.get());
     Gauge NONE "tollgate_config_generation" "Number of the configuration in force, 1 at the start."
@@ -172,11 +172,11 @@ static METRICS: &[Descriptor] = descriptors! {
     Counter NONE "tollgate_acme_orders" "Orders for certificates, by how they ended."
         => |all| Some(orders(all.metrics));
     Counter NONE "tollgate_acme_taken" "Certificates taken from the store or a folder, where another gateway or process has put them."
-        => |all| Some(taken(all.metrics));
+        => |all| kept(&all.metrics.taken, |identity| Labels::of("identity", identity));
     Counter NONE "tollgate_acme_lookups" "Looks for challenges of other gateways, or of other processes on a folder, by how they ended."
         => |all| lookups(all.metrics);
     Gauge NONE "tollgate_acme_store_up" "1 while the store of certificates answers."
-        => |all| acme_store(all.metrics);
+        => |all| single((*all.metrics.acme_store.lock())?);
     Counter NONE "tollgate_access_log_lines_dropped" "Access-log lines lost because their reader is too slow or gone."
         => |all| single(all.metrics.lines_dropped.get());
     Counter NONE "tollgate_access_log_lines_summarised" "Access-log lines that another line stands for, because one client was refused too often."
@@ -206,18 +206,9 @@ fn counts_of_requests(route: Labels, cells: &RouteCells) -> Vec<((Labels, Combin
 }
 
 fn calls_of_routes(route: Labels, cells: &CallCells) -> Vec<(Labels, u64)> {
-    let counts = cells.0.iter().enumerate();
-    let met = counts
-        .filter_map(|(status, count)| Some((status, count.get())).filter(|(_, count)| *count > 0));
-    let rows = met.map(|(status, count)| {
-        let word = if status < GRPC_STATUSES {
-            status.to_string()
-        } else {
-            "other".to_owned()
-        };
-        (route.clone().and("grpc_status", word), count)
-    });
-    rows.collect()
+    let statuses = (0..GRPC_STATUSES).map(|status| status.to_string());
+    let statuses = statuses.chain(["other".to_owned()]);
+    met(&route, "grpc_status", statuses, &cells.0)
 }
 
 fn times_of_requests(route: Labels, cells: &RouteCells) -> Vec<(Labels, Times)> {
@@ -269,31 +260,9 @@ fn observed(labels: Labels, times: Times) -> Option<(Labels, Times)> {
     (times.count() > 0).then_some((labels, times))
 }
 
-/// The samples for costs that were reported, where any were.
-fn costs(limit: Labels, cells: &LimitCells) -> Vec<(Labels, u64)> {
-    rows(&limit, "outcome", CostReport::ALL, |report| {
-        Some(cells.costs[report as usize].get()).filter(|count| *count > 0)
-    })
-}
-
-/// A sample for each class of statuses that a server has answered with.
-fn answers(server: Labels, cells: &ServerCells) -> Vec<(Labels, u64)> {
-    let classes = CLASSES.into_iter().zip(&cells.answers);
-    let seen = classes.filter(|(_, count)| count.get() > 0);
-    seen.map(|(class, count)| (server.clone().and("code_class", class), count.get()))
-        .collect()
-}
-
 fn failures(upstream: Labels, cells: &UpstreamCells) -> Vec<(Labels, u64)> {
     rows(&upstream, "reason", Failure::ALL, |reason| {
         Some(cells.failures[reason as usize].get())
-    })
-}
-
-/// The samples for the ends that handshakes had.
-fn handshakes(identity: Labels, cells: &HandshakeCells) -> Vec<(Labels, u64)> {
-    rows(&identity, "result", Handshake::ALL, |end| {
-        Some(cells.0[end as usize].get()).filter(|count| *count > 0)
     })
 }
 
@@ -307,30 +276,6 @@ fn ended(all: &Scrape<'_>) -> Vec<Sample> {
         sample(labels.and("ended_by", by.word()), count)
     });
     ends.collect()
-}
-
-fn certificates(all: &Scrape<'_>) -> Vec<Sample> {
-    let ends = lock(&all.metrics.certificates);
-    let samples = ends.iter();
-    samples
-        .map(|(identity, end)| sample(Labels::of("identity", identity), *end))
-        .collect()
-}
-
-fn tls_files(all: &Scrape<'_>) -> Vec<Sample> {
-    let files = lock(&all.metrics.tls_files);
-    let samples = files.iter();
-    samples
-        .map(|(identity, ok)| sample(Labels::of("identity", identity), u64::from(*ok)))
-        .collect()
-}
-
-fn keys_read(all: &Scrape<'_>) -> Vec<Sample> {
-    let read = lock(&all.metrics.keys_read);
-    let samples = read.iter();
-    samples
-        .map(|(url, read)| sample(Labels::of("url", url), u64::from(*read)))
-        .collect()
 }
 
 /// A sample for each operation and outcome of calls to the store for which `value` has one.
@@ -363,7 +308,7 @@ fn call_sizes(all: &Scrape<'_>) -> Option<Vec<Sample>> {
         (end, calls)
     });
     let buckets: Vec<(f64, u64)> = buckets.collect();
-    single(SampleValue::Histogram {
+    single(HistogramSample {
         sum: total(&all.stores, |store| store.call_sizes.decisions.get()) as f64,
         count: buckets.iter().map(|(_, calls)| calls).sum(),
         buckets,
@@ -378,48 +323,25 @@ fn reloads(all: &Scrape<'_>) -> Option<Vec<Sample>> {
     ])
 }
 
-/// Certificates of other gateways, for identities that had one at least.
-fn taken(metrics: &Metrics) -> Vec<Sample> {
-    let taken = lock(&metrics.taken);
-    let mut samples = Vec::with_capacity(taken.len());
-    for (identity, count) in taken.iter() {
-        samples.push(sample(Labels::of("identity", identity), *count));
-    }
-    samples
-}
-
 /// The ends of looks, once the store is asked, or a folder for another process's.
 fn lookups(metrics: &Metrics) -> Option<Vec<Sample>> {
-    let count_of = |result: &Lookup| metrics.lookups[*result as usize].get();
-    let is_asked = lock(&metrics.acme_store).is_some();
-    if !is_asked && Lookup::ALL.iter().all(|result| count_of(result) == 0) {
-        return None;
-    }
-    let sample_of = |result: &Lookup| {
-        let labels = Labels::of("result", result.word());
-        sample(labels, count_of(result))
-    };
-    Some(Lookup::ALL.iter().map(sample_of).collect())
-}
-
-/// Is the store there? Nothing where it is not asked.
-fn acme_store(metrics: &Metrics) -> Option<Vec<Sample>> {
-    single(u64::from((*lock(&metrics.acme_store))?))
+    let counts = &metrics.lookups;
+    let is_asked =
+        metrics.acme_store.lock().is_some() || counts.iter().any(|count| count.get() > 0);
+    by_label("result", Lookup::ALL, |result| {
+        counts[result as usize].get()
+    })
+    .filter(|_| is_asked)
 }
 
 /// The ends of orders, for identities that were ordered at least once.
 fn orders(metrics: &Metrics) -> Vec<Sample> {
-    let orders = lock(&metrics.orders);
-    let of_identity = |(identity, ends): (&str, &[u64; OrderResult::ALL.len()])| {
-        let labels = Labels::of("identity", identity);
-        let sample_of = |result: &OrderResult| {
-            let labels = labels.clone().and("result", result.word());
-            sample(labels, ends[*result as usize])
-        };
-        OrderResult::ALL.iter().map(sample_of).collect::<Vec<_>>()
-    };
-    orders
-        .iter()
-        .flat_map(|(identity, ends)| of_identity((identity, ends)))
-        .collect()
+    let orders = metrics.orders.lock();
+    let rows = orders.iter().flat_map(|(identity, ends)| {
+        let identity = Labels::of("identity", identity);
+        rows(&identity, "result", OrderResult::ALL, |end| {
+            Some(ends[end as usize])
+        })
+    });
+    rows.map(|(labels, count)| sample(labels, count)).collect()
 }

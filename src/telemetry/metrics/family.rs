@@ -1,14 +1,16 @@
 //! A metric: its descriptor, and the samples that a scrape sums over all workers.
 
 use super::Metrics;
-use super::instrument::{BucketBounds, HistogramReading};
+use super::instrument::{BucketBounds, Counter as _, HistogramReading, WorkerCounter};
 use super::label::{Label, Labels};
 use super::process::Process;
 use super::store::StoreCells;
 use super::worker_cells::{Family, WorkerCells};
+use parking_lot::Mutex;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Result;
 use std::ops::AddAssign;
@@ -54,12 +56,16 @@ pub(super) enum SampleValue {
     Signed(i64),
     /// A number with a fraction.
     Real(f64),
-    /// Observations by bucket; each bucket has its own count under its upper end.
-    Histogram {
-        sum: f64,
-        count: u64,
-        buckets: Vec<(f64, u64)>,
-    },
+    /// Observations by bucket.
+    Histogram(HistogramSample),
+}
+
+/// Observations by bucket; each bucket has its own count under its upper end.
+#[derive(Debug)]
+pub(super) struct HistogramSample {
+    pub(super) sum: f64,
+    pub(super) count: u64,
+    pub(super) buckets: Vec<(f64, u64)>,
 }
 
 impl Descriptor {
@@ -149,14 +155,9 @@ impl SampleValue {
             (_, Self::Integer(value)) => out.encode_gauge(value),
             (_, Self::Signed(value)) => out.encode_gauge(value),
             (_, Self::Real(value)) => out.encode_gauge(value),
-            (
-                _,
-                Self::Histogram {
-                    sum,
-                    count,
-                    buckets,
-                },
-            ) => out.encode_histogram::<NoLabelSet>(*sum, *count, buckets, None),
+            (_, Self::Histogram(times)) => {
+                out.encode_histogram::<NoLabelSet>(times.sum, times.count, &times.buckets, None)
+            }
         }
     }
 }
@@ -164,6 +165,18 @@ impl SampleValue {
 impl From<u64> for SampleValue {
     fn from(value: u64) -> Self {
         Self::Integer(value)
+    }
+}
+
+impl From<bool> for SampleValue {
+    fn from(value: bool) -> Self {
+        Self::Integer(value.into())
+    }
+}
+
+impl From<HistogramSample> for SampleValue {
+    fn from(value: HistogramSample) -> Self {
+        Self::Histogram(value)
     }
 }
 
@@ -184,11 +197,11 @@ impl From<f64> for SampleValue {
 impl<B: BucketBounds> From<HistogramReading<B>> for SampleValue {
     /// Times in seconds.
     fn from(reading: HistogramReading<B>) -> Self {
-        Self::Histogram {
+        Self::Histogram(HistogramSample {
             sum: reading.seconds(),
             count: reading.count(),
             buckets: reading.buckets().to_vec(),
-        }
+        })
     }
 }
 
@@ -232,4 +245,29 @@ pub(super) fn rows<L: Label, V>(
     let rows =
         values.filter_map(|value| Some((labels.clone().and(label, value.word()), read(*value)?)));
     rows.collect()
+}
+
+/// A row for each of `words` whose count is not zero, by the label of this name beside `labels`.
+pub(super) fn met<W: Into<Cow<'static, str>>>(
+    labels: &Labels,
+    label: &'static str,
+    words: impl IntoIterator<Item = W>,
+    counts: &[WorkerCounter],
+) -> Vec<(Labels, u64)> {
+    let counts = words.into_iter().zip(counts.iter().map(WorkerCounter::get));
+    let met = counts.filter(|(_, count)| *count > 0);
+    met.map(|(word, count)| (labels.clone().and(label, word), count))
+        .collect()
+}
+
+/// A sample for each of the values that are kept by names, in the order of the names.
+pub(super) fn kept<N, V: Copy + Into<SampleValue>>(
+    values: &Mutex<BTreeMap<N, V>>,
+    labels: fn(&N) -> Labels,
+) -> Option<Vec<Sample>> {
+    let values = values.lock();
+    let samples = values
+        .iter()
+        .map(|(name, value)| sample(labels(name), *value));
+    Some(samples.collect())
 }

@@ -19,6 +19,11 @@ pub(in crate::telemetry) trait Label: Copy + Debug + 'static {
     fn word(self) -> &'static str;
 }
 
+/// The words of all values, in the order of their positions.
+pub(super) fn words<L: Label>() -> impl Iterator<Item = &'static str> {
+    L::ALL.iter().map(|value| value.word())
+}
+
 /// All pairs of a value of `A` and a value of `B`.
 pub(super) fn pairs<A: Label, B: Label>() -> impl Iterator<Item = (A, B)> {
     A::ALL.iter().flat_map(|a| B::ALL.iter().map(|b| (*a, *b)))

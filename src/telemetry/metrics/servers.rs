@@ -3,9 +3,8 @@
 use super::Metrics;
 use super::family::{Sample, SampleValue, sample};
 use super::label::{Labels, ProbeResult};
-use super::worker_cells::lock;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 /// The state of a server of an upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,56 +21,38 @@ pub struct ServerReading {
 #[derive(Debug, Default)]
 pub(super) struct ServerTallies {
     states: Mutex<Vec<ServerReading>>,
-    ejections: Mutex<BTreeMap<Labels, u64>>,
-    probes: Mutex<BTreeMap<Labels, u64>>,
+    pub(super) ejections: Mutex<BTreeMap<Labels, u64>>,
+    pub(super) probes: Mutex<BTreeMap<Labels, u64>>,
 }
 
 fn labels(upstream: &str, server: &str) -> Labels {
     Labels::of("upstream", upstream).and("server", server.to_owned())
 }
 
-fn counted(counts: &Mutex<BTreeMap<Labels, u64>>) -> Vec<Sample> {
-    let counts = lock(counts);
-    let all = counts.iter();
-    all.map(|(labels, count)| sample(labels.clone(), *count))
-        .collect()
-}
-
 impl Metrics {
     /// Sets the states of all servers.
     pub fn servers(&self, states: Vec<ServerReading>) {
-        *lock(&self.servers.states) = states;
+        *self.servers.states.lock() = states;
     }
 
     /// Notes that a server was ejected.
     pub fn ejected(&self, upstream: &str, server: &str) {
-        let mut counts = lock(&self.servers.ejections);
+        let mut counts = self.servers.ejections.lock();
         *counts.entry(labels(upstream, server)).or_default() += 1;
     }
 
     /// Notes the end of a probe.
     pub fn probed(&self, upstream: &str, server: &str, result: ProbeResult) {
         let labels = labels(upstream, server).and("result", result.as_str());
-        *lock(&self.servers.probes).entry(labels).or_default() += 1;
+        *self.servers.probes.lock().entry(labels).or_default() += 1;
     }
 
     pub(super) fn server_states(&self) -> Vec<Sample> {
-        let states = lock(&self.servers.states);
-        let all = states.iter();
-        all.map(|one| {
-            sample(
-                labels(&one.upstream, &one.server),
-                SampleValue::Signed(one.state),
-            )
-        })
-        .collect()
-    }
-
-    pub(super) fn ejections(&self) -> Vec<Sample> {
-        counted(&self.servers.ejections)
-    }
-
-    pub(super) fn probes(&self) -> Vec<Sample> {
-        counted(&self.servers.probes)
+        let states = self.servers.states.lock();
+        let samples = states.iter().map(|one| {
+            let state = SampleValue::Signed(one.state);
+            sample(labels(&one.upstream, &one.server), state)
+        });
+        samples.collect()
     }
 }

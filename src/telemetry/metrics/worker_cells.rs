@@ -7,9 +7,10 @@ use super::label::{
     CLASSES, ClientUnnamed, Combination, CostReport, DecidedBy, Decision, EndedBy, Failure, Flow,
     Handshake, Label, Labels, Mode, RefusedHead,
 };
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Combinations of method, status and source that one route counts apart; the others share one status.
 ///
@@ -66,12 +67,12 @@ impl<K: Ord + Clone, C: Default> Family<K, C> {
     /// The cells under `key`. The same key gives the same cells, so a reload continues the counts. A key that is gone
     /// keeps its cells, as a counter never goes back.
     pub(super) fn resolve(&self, key: K) -> Arc<C> {
-        Arc::clone(lock(&self.0).entry(key).or_default())
+        Arc::clone(self.0.lock().entry(key).or_default())
     }
 
     /// A copy of the list, so that the lock is free while the numbers are read.
     pub(super) fn copy(&self) -> BTreeMap<K, Arc<C>> {
-        lock(&self.0).clone()
+        self.0.lock().clone()
     }
 }
 
@@ -86,7 +87,7 @@ impl RouteCells {
     /// The cells of a combination that the worker has not met yet, and the combination that they count: one without a
     /// status when there are too many already.
     pub(super) fn see(&self, wanted: Combination) -> CombinationTimes {
-        let mut seen = lock(&self.0);
+        let mut seen = self.0.lock();
         let key = if seen.len() < COMBINATIONS {
             wanted
         } else {
@@ -102,7 +103,7 @@ impl RouteCells {
 
     /// The times of each combination.
     pub(super) fn read(&self) -> Vec<(Combination, HistogramReading<WaitBuckets>)> {
-        let seen = lock(&self.0).clone();
+        let seen = self.0.lock().clone();
         let times = seen.into_iter();
         times.map(|(seen, times)| (seen, times.read())).collect()
     }
@@ -186,11 +187,6 @@ pub(super) struct ServerCells {
 /// Handshakes of one identity in one version of TLS.
 #[derive(Debug, Default)]
 pub(super) struct HandshakeCells(pub(super) [WorkerCounter; Handshake::ALL.len()]);
-
-/// Locks `mutex`. After a panic elsewhere it still holds a list of cells.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 #[cfg(test)]
 mod tests {
