@@ -258,7 +258,7 @@ fn counted(route: &Route, file: usize, bounds: &Bounds<'_>, found: &mut Findings
             continue;
         };
         for by in limit.by.entries() {
-            let Some(KeyPart::Header { name, .. }) = &by.value else {
+            let Some(name) = by.value.as_ref().and_then(KeyPart::field) else {
                 continue;
             };
             if let Some((other, at)) = bounds.writers.outside(name, file) {
