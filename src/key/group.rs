@@ -85,7 +85,7 @@ impl Group {
     /// Is it a token that shows the members?
     #[must_use]
     pub fn goes_by_token(&self) -> bool {
-        matches!(self.by, KeyPart::Jwt { .. })
+        self.by.claim().is_some()
     }
 
     /// The digest a member is known by.
@@ -215,8 +215,7 @@ impl<'a> Memberships<'a> {
                 // claim it may also mean a list, which is no key.
                 let is_part =
                     |(template, _): (&KeyTemplate, usize)| template.parts.contains(&group.by);
-                let may_be =
-                    matches!(group.by, KeyPart::Jwt { .. }) || !written.is_some_and(is_part);
+                let may_be = group.goes_by_token() || !written.is_some_and(is_part);
                 Ok(may_be && caller.identity.is_told(&group.name))
             }
         }
@@ -255,9 +254,7 @@ impl<'a> Memberships<'a> {
                 keys.truncate(start);
                 match said {
                     PartReading::Unbelieved => return Err(Doubt::Unbelieved(by)),
-                    // Browsers send several cookies of one name that were set for several paths: such cookies count as
-                    // none.
-                    PartReading::Several if !matches!(by, KeyPart::Cookie(_)) => {
+                    PartReading::Several if !by.may_repeat() => {
                         return Err(Doubt::Several(by));
                     }
                     _ => digest,
@@ -265,7 +262,7 @@ impl<'a> Memberships<'a> {
             }
         };
         self.seen.extend(digest.map(|digest| (by, digest)));
-        if let KeyPart::Jwt { claim, .. } = by {
+        if let Some(claim) = by.claim() {
             caller.identity.listed(claim, &mut |entry| {
                 if !entry.is_empty() {
                     self.seen.push((by, Group::digest(entry.as_bytes())));

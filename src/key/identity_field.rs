@@ -1,7 +1,7 @@
 //! Fields that tell servers who a client is, by what the gateway has verified: claims of believed tokens, certificates of
 //! handshakes, and groups whose members have shown something that only they have.
 
-use super::{Caller, Group, KeyPart, Memberships};
+use super::{Caller, Group, Memberships};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -272,19 +272,6 @@ impl IdentityFields {
         let (mut standing, mut room) = (Memberships::default(), Vec::new());
         let mut groups = self.groups.iter();
         groups.find(|group| standing.is_in(group, caller, &mut room, None) == Ok(true))
-    }
-}
-
-impl KeyPart {
-    /// Does a client that shows a member's value of this part prove by it that it is the member? A token and a
-    /// certificate are proofs, and so is a secret. An address, a host or a plain field is none.
-    #[must_use]
-    pub fn is_proof(&self) -> bool {
-        match self {
-            Self::Jwt { .. } | Self::TlsSubject | Self::TlsFingerprint | Self::Cookie(_) => true,
-            Self::Header { secret, .. } | Self::Query { secret, .. } => *secret,
-            Self::Ip(_) | Self::Path(_) | Self::Method | Self::Host | Self::Route => false,
-        }
     }
 }
 

@@ -15,6 +15,7 @@
 //! key_rules          what keys and tokens must be
 //! group              members, by digests of lists, networks and claims
 //! exemption          requests that a limit does not count
+//! source             the sources of keys: a row for each, and what the rooms ask of it
 //! template           writes the key of a request, so that no value imitates another
 //! part               writes one part of it
 //! query              parameters of a query, byte for byte
@@ -50,6 +51,7 @@ mod preflight;
 mod price;
 mod query;
 mod repeat;
+mod source;
 mod template;
 pub mod token;
 
@@ -66,9 +68,8 @@ pub use meter::{Meter, MeterPlace, OnLeave};
 pub use preflight::OTHER_METHODS;
 pub use price::{Price, PriceError};
 pub use repeat::{Content, ContentDigest, IdError, IdField, LONGEST_ID, RepeatId, Sameness};
+pub use source::{InLog, KeyPart, MemberForm, SOURCES, SourceRow, field_name};
 
-use http::HeaderName;
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -99,84 +100,6 @@ pub enum UnknownKey {
     Ip,
     /// The request is refused with 401.
     Refuse,
-}
-
-/// One part of a key.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum KeyPart {
-    /// The client's address, masked.
-    Ip(Mask),
-    /// A request field.
-    Header {
-        /// Its name.
-        name: HeaderName,
-        /// A secret leaves the process as a digest only.
-        secret: bool,
-    },
-    /// A cookie. The value leaves the process as a digest only.
-    Cookie(Arc<str>),
-    /// A parameter of the query.
-    Query {
-        /// Its name, decoded.
-        name: Arc<str>,
-        /// A secret leaves the process as a digest only.
-        secret: bool,
-    },
-    /// The value of a parameter in the route's path.
-    Path(Arc<str>),
-    /// A claim of the request's token, once the token is verified.
-    Jwt {
-        /// Its name, with dots for members of other claims.
-        claim: Arc<str>,
-        /// A secret leaves the process as a digest only.
-        secret: bool,
-    },
-    /// The subject of the client's certificate, with a digest of the authorities that vouch for it.
-    TlsSubject,
-    /// SHA-256 of the client's certificate.
-    TlsFingerprint,
-    /// The method.
-    Method,
-    /// The host that the request is for.
-    Host,
-    /// The name of the route.
-    Route,
-}
-
-/// As the file writes it.
-impl fmt::Display for KeyPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ip(mask) if *mask == Mask::DEFAULT => f.write_str("ip"),
-            Self::Ip(mask) => write!(f, "ip/{},{}", mask.v4, mask.v6),
-            Self::Header { name, .. } => write!(f, "header:{name}"),
-            Self::Cookie(name) => write!(f, "cookie:{name}"),
-            Self::Query { name, .. } => write!(f, "query:{name}"),
-            Self::Path(name) => write!(f, "path:{name}"),
-            Self::Jwt { claim, .. } => write!(f, "jwt:{claim}"),
-            Self::TlsSubject => f.write_str("tls:subject"),
-            Self::TlsFingerprint => f.write_str("tls:fingerprint"),
-            Self::Method => f.write_str("method"),
-            Self::Host => f.write_str("host"),
-            Self::Route => f.write_str("route"),
-        }
-    }
-}
-
-impl KeyPart {
-    /// Can a request lack the part?
-    #[must_use]
-    pub fn can_be_absent(&self) -> bool {
-        matches!(
-            self,
-            Self::Header { .. }
-                | Self::Cookie(_)
-                | Self::Query { .. }
-                | Self::Jwt { .. }
-                | Self::TlsSubject
-                | Self::TlsFingerprint
-        )
-    }
 }
 
 /// The treatment of a request without the key.

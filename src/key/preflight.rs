@@ -5,7 +5,7 @@
 //! counters of their own.
 
 use super::part::{write_address, write_part};
-use super::{Caller, KeyPart, KeyTemplate};
+use super::{Caller, KeyTemplate};
 use http::{HeaderName, Method, header};
 
 /// Fields that ask an upstream for another method than the request's. Browsers write none of them into a preflight.
@@ -45,23 +45,10 @@ impl KeyTemplate {
         out.extend_from_slice(PREFLIGHT);
         for part in &self.parts {
             out.push(b'|');
-            match part {
-                KeyPart::Ip(_)
-                | KeyPart::Route
-                | KeyPart::Path(_)
-                | KeyPart::Method
-                | KeyPart::Host => {
-                    // This part is never absent.
-                    write_part(part, caller, out);
-                }
-                KeyPart::Header { .. }
-                | KeyPart::Cookie(_)
-                | KeyPart::Query { .. }
-                | KeyPart::Jwt { .. }
-                | KeyPart::TlsSubject
-                | KeyPart::TlsFingerprint => {
-                    write_address(caller, out);
-                }
+            if part.can_be_absent() {
+                write_address(caller, out);
+            } else {
+                write_part(part, caller, out);
             }
         }
     }

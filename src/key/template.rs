@@ -77,21 +77,18 @@ impl KeyTemplate {
         caller: &Caller<'_>,
     ) -> Result<MissingKey, Doubt<'k>> {
         let is_skipped = self.missing == MissingKey::Skip;
-        match (reading, part) {
-            (PartReading::Unbelieved, _) => Err(Doubt::Unbelieved(part)),
-            // Browsers send several cookies of one name that were set for several paths. Such a request is not turned
-            // away, and a limit that would hold for it is not skipped.
-            (PartReading::Several, KeyPart::Cookie(_)) if is_skipped => Ok(MissingKey::Ip),
-            (PartReading::Several, KeyPart::Cookie(_)) => Ok(self.missing),
-            (PartReading::Several, _) => Err(Doubt::Several(part)),
-            // The limit holds for a client that the upstream can name, even if this gateway finds no name.
-            (PartReading::One | PartReading::Nothing, _)
-                if is_skipped && is_elsewhere(part, caller) =>
-            {
-                Ok(MissingKey::Ip)
-            }
-            (PartReading::One | PartReading::Nothing, _) => Ok(self.missing),
+        let is_elsewhere = match reading {
+            PartReading::Unbelieved => return Err(Doubt::Unbelieved(part)),
+            PartReading::Several if !part.may_repeat() => return Err(Doubt::Several(part)),
+            // Cookies that differ turn no request away, and a limit that would hold for it is not skipped.
+            PartReading::Several => true,
+            PartReading::One | PartReading::Nothing => is_skipped && is_elsewhere(part, caller),
+        };
+        // The limit holds for a client that the upstream can name, even if this gateway finds no name.
+        if is_skipped && is_elsewhere {
+            return Ok(MissingKey::Ip);
         }
+        Ok(self.missing)
     }
 
     /// Turns a key from elsewhere (a log, for instance), in `out` from `start` on, into the key that counts here. The

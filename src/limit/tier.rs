@@ -3,7 +3,7 @@
 //! one set of numbers would be impossible under the other.
 
 use super::Limit;
-use crate::key::{Caller, Doubt, Group, KeyPart, Memberships};
+use crate::key::{Caller, Doubt, Group, Memberships};
 use std::sync::Arc;
 
 /// A limit's numbers for a group.
@@ -54,6 +54,6 @@ impl Limit {
             .iter()
             .chain(tiers)
             .chain(exempt.map(|group| &group.by));
-        parts.any(|part| matches!(part, KeyPart::Jwt { .. }))
+        parts.any(|part| part.claim().is_some())
     }
 }

@@ -11,7 +11,6 @@ pub use refusal_text::RefusalText;
 use super::error::ProxyError;
 use super::fields;
 use crate::admission::RefusalCause;
-use crate::key::KeyPart;
 use crate::limit::Limit;
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::snapshot::errors::{ErrorBody, ErrorFormats};
@@ -114,12 +113,5 @@ fn challenge(error: &ProxyError) -> Option<String> {
         }
         _ => return None,
     };
-    Some(match part {
-        KeyPart::Cookie(name) => format!("ApiKey cookie=\"{name}\""),
-        KeyPart::Query { name, .. } => format!("ApiKey query=\"{name}\""),
-        KeyPart::Header { name, .. } => format!("ApiKey field=\"{name}\""),
-        KeyPart::Jwt { .. } => "Bearer".to_owned(),
-        KeyPart::TlsSubject | KeyPart::TlsFingerprint => "Certificate".to_owned(),
-        _ => "ApiKey".to_owned(),
-    })
+    Some(part.challenge())
 }

@@ -3,8 +3,8 @@
 use super::policy_side::PolicySide;
 use super::report::{Note, Report};
 use super::request::{LogFormat, LoggedRequest};
-use crate::key::KeyPart;
 use crate::key::client_ip::Trust;
+use crate::key::{InLog, KeyPart};
 use http::HeaderName;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -47,7 +47,12 @@ impl MissingFields {
         let mut expected = Vec::new();
         for side in sides {
             for limit in side.limits() {
-                for part in limit.by.parts.iter().filter(|part| may_be_unsaid(part)) {
+                for part in limit
+                    .by
+                    .parts
+                    .iter()
+                    .filter(|part| part.in_log() != InLog::Always)
+                {
                     let limit = Arc::clone(limit.shown());
                     let want = ExpectedField::Part {
                         limit,
@@ -165,33 +170,20 @@ impl MissingFields {
     }
 }
 
-/// May a log that is complete otherwise lack this part?
-fn may_be_unsaid(part: &KeyPart) -> bool {
-    match part {
-        KeyPart::Header { .. }
-        | KeyPart::Cookie(_)
-        | KeyPart::Query { .. }
-        | KeyPart::Jwt { .. }
-        | KeyPart::TlsSubject
-        | KeyPart::TlsFingerprint
-        | KeyPart::Host => true,
-        KeyPart::Ip(_) | KeyPart::Path(_) | KeyPart::Method | KeyPart::Route => false,
-    }
-}
-
 impl ExpectedField {
     fn is_met(&self, request: &LoggedRequest<'_>) -> bool {
         match self {
             Self::Host => !request.target().host.is_empty(),
             Self::Part { limit, part } => {
                 request.logged_key(limit).is_some()
-                    || match part {
-                        KeyPart::Header { name, .. } => request.fields.contains_key(name),
-                        KeyPart::Cookie(_) => request.fields.contains_key(http::header::COOKIE),
-                        KeyPart::Query { .. } => request.target().query.is_some(),
-                        KeyPart::Host => !request.target().host.is_empty(),
-                        // A replay verifies no token.
-                        _ => false,
+                    || match part.in_log() {
+                        InLog::Field => part
+                            .field()
+                            .is_some_and(|name| request.fields.contains_key(name)),
+                        InLog::Cookies => request.fields.contains_key(http::header::COOKIE),
+                        InLog::Query => request.target().query.is_some(),
+                        InLog::Host => !request.target().host.is_empty(),
+                        InLog::Always | InLog::Never => false,
                     }
             }
         }

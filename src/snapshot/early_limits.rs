@@ -51,14 +51,11 @@ impl Service {
 
     /// Does the value of this part depend on the route, whose servers are told of clients in fields that the request loses?
     fn decides_over(&self, part: &KeyPart) -> bool {
-        match part {
-            KeyPart::Route | KeyPart::Path(_) => true,
-            KeyPart::Header { name, .. } => {
-                let identity = self.identity.as_ref();
-                identity.is_some_and(|identity| identity.claims(name))
-            }
-            _ => false,
-        }
+        let is_claimed = |name| {
+            let identity = self.identity.as_ref();
+            identity.is_some_and(|identity| identity.claims(name))
+        };
+        part.is_of_route() || part.field().is_some_and(is_claimed)
     }
 
     /// Does the limit read its cost or an id in such a field?

@@ -8,7 +8,7 @@ mod translators;
 use super::orders;
 use crate::config::Compiled;
 use crate::config::outline::time_text;
-use crate::key::{KeyPart, MissingKey, UnknownKey, credential};
+use crate::key::{KeyPart, MemberForm, MissingKey, UnknownKey};
 use crate::limit::{Limit, Mode, Rule, Scope};
 use crate::snapshot::Service;
 use crate::store::{Backend, OnDown};
@@ -55,10 +55,8 @@ fn bytes(compiled: &Compiled) -> Option<String> {
     let limits = compiled.outline.limits.iter();
     let mut names: Vec<&str> = limits
         .flat_map(|limit| &limit.by.parts)
-        .filter_map(|part| match part {
-            KeyPart::Header { name, .. } if !credential::is_in(name) => Some(name.as_str()),
-            _ => None,
-        })
+        .filter(|part| !part.is_credential())
+        .filter_map(|part| Some(part.field()?.as_str()))
         .collect();
     names.sort_unstable();
     names.dedup();
@@ -73,9 +71,7 @@ fn bytes(compiled: &Compiled) -> Option<String> {
 /// Groups by a credential: its one spelling is what digests are made of.
 fn digests(compiled: &Compiled) -> Option<String> {
     let mut groups = compiled.outline.groups.iter();
-    let group = groups.find(
-        |group| matches!(&group.by, KeyPart::Header { name, .. } if credential::is_in(name)),
-    )?;
+    let group = groups.find(|group| group.by.is_credential())?;
     Some(format!(
         "members of group {} are looked up with their scheme in small letters and one blank: a digest is that of `bearer TOKEN`",
         group.name
@@ -94,7 +90,7 @@ fn certificates(compiled: &Compiled) -> Vec<String> {
     let groups = groups.map(|group| (format!("group {}", group.name), &group.by));
     let goes_by: Vec<(String, &KeyPart)> = limits
         .chain(groups)
-        .filter(|(_, part)| matches!(part, KeyPart::TlsSubject | KeyPart::TlsFingerprint))
+        .filter(|(_, part)| part.is_of_certificate())
         .collect();
     let offers = compiled.offers.iter().flatten();
     let identities = offers.flat_map(|offer| offer.identities());
@@ -110,7 +106,7 @@ fn certificates(compiled: &Compiled) -> Vec<String> {
             notes.push(format!(
                 "{name} goes by `{part}`, and no identity of a listener has `client`: no request has a certificate"
             ));
-        } else if *part == KeyPart::TlsFingerprint {
+        } else if part.members() == MemberForm::Fingerprint {
             notes.push(format!(
                 "{name} goes by `{part}`: a client whose certificate is renewed starts afresh, by `tls:subject` it would not"
             ));

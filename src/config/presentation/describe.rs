@@ -8,7 +8,7 @@ pub use amount::{amount, rounded_up};
 pub use crate::config::value::show_span;
 
 use crate::config::value::{Quota, show_quota};
-use crate::key::{KeyPart, KeyTemplate, Mask, MissingKey, OnLeave, Sameness, UnknownKey};
+use crate::key::{KeyPart, KeyTemplate, MissingKey, OnLeave, Sameness, UnknownKey};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::{Limit, Mode, OnDown, RefundCondition, ResponsePolicy, Scope, Unit};
 use jiff::Timestamp;
@@ -102,21 +102,7 @@ fn per(by: &KeyTemplate) -> String {
     if by.parts.is_empty() {
         return "for everyone together".into();
     }
-    let parts = by.parts.iter().map(|part| match part {
-        KeyPart::Ip(mask) if *mask == Mask::DEFAULT => "client address".into(),
-        KeyPart::Ip(Mask { v4, v6 }) => format!("client network (/{v4} of IPv4, /{v6} of IPv6)"),
-        KeyPart::Header { name, .. } => name.to_string(),
-        KeyPart::Cookie(name) => format!("cookie {name}"),
-        KeyPart::Query { name, .. } => format!("query parameter {name}"),
-        KeyPart::Path(name) => format!("{{{name}}} of the path"),
-        KeyPart::Jwt { claim, .. } => format!("claim {claim} of a verified token"),
-        KeyPart::TlsSubject => "subject of the client's certificate".into(),
-        KeyPart::TlsFingerprint => "certificate of the client".into(),
-        KeyPart::Method => "method".into(),
-        KeyPart::Host => "host".into(),
-        KeyPart::Route => "route".into(),
-    });
-    let parts: Vec<String> = parts.collect();
+    let parts: Vec<String> = by.parts.iter().map(KeyPart::counted).collect();
     format!("per {}", parts.join(" and "))
 }
 

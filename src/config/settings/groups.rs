@@ -6,7 +6,7 @@ use crate::config::input::side_files::{Reference, SideFiles};
 use crate::config::input::source::{At, Span};
 use crate::config::report::diagnostic::{Code, Details as _, Findings};
 use crate::config::value::{network, quoted};
-use crate::key::{Digest, Group, KeyPart, cookie, credential};
+use crate::key::{Digest, Group, KeyPart, MemberForm, cookie, credential};
 use crate::tls::canonical_subject;
 use ipnet::IpNet;
 use std::collections::HashMap;
@@ -55,7 +55,7 @@ pub(in crate::config) fn read(document: &Document, beside: &mut SideFiles<'_>) -
             .collect();
         let found = &mut *beside.found;
         let group = match by {
-            KeyPart::Ip(_) => {
+            by if by.is_by_address() => {
                 let members = gather(written, &files, one_network, found);
                 warn_of_bits(&members, found);
                 let counted = members.into_keys();
@@ -209,11 +209,8 @@ fn without_comment(line: &[u8]) -> &[u8] {
 /// decoded or claimed value may begin with a blank, and keeps it.
 fn as_listed<'t>(text: &'t [u8], by: Option<&KeyPart>) -> &'t [u8] {
     let trimmed = text.trim_ascii();
-    match by {
-        _ if is_digest(trimmed) => trimmed,
-        Some(
-            KeyPart::Jwt { .. } | KeyPart::Query { .. } | KeyPart::Cookie(_) | KeyPart::Path(_),
-        ) => text,
+    match by.map(KeyPart::members) {
+        Some(MemberForm::Exact | MemberForm::Cookie) if !is_digest(trimmed) => text,
         _ => trimmed,
     }
 }
@@ -266,18 +263,16 @@ fn warn_of_bits(members: &HashMap<IpNet, MemberPlace<'_>>, found: &mut Findings)
 }
 
 fn one_value(text: &[u8], by: &KeyPart) -> Result<Digest, String> {
-    if *by == KeyPart::TlsFingerprint {
+    if by.members() == MemberForm::Fingerprint {
         return fingerprint(text);
     }
     if !is_digest(text) {
         // Hosts are compared in small letters.
-        return Ok(match by {
-            KeyPart::Host => Group::digest(&text.to_ascii_lowercase()),
-            KeyPart::Cookie(_) => Group::digest(&cookie::read(text)),
-            KeyPart::TlsSubject => Group::digest(subject(text)?.as_bytes()),
-            KeyPart::Header { name, .. } if credential::is_in(name) => {
-                Group::digest(&credential::spelled(text))
-            }
+        return Ok(match by.members() {
+            MemberForm::Host => Group::digest(&text.to_ascii_lowercase()),
+            MemberForm::Cookie => Group::digest(&cookie::read(text)),
+            MemberForm::Subject => Group::digest(subject(text)?.as_bytes()),
+            MemberForm::Field if by.is_credential() => Group::digest(&credential::spelled(text)),
             _ => Group::digest(text),
         });
     }
@@ -373,15 +368,11 @@ fn warn_of_say_so(
     found: &mut Findings,
 ) {
     let Some(at) = written.by.at() else { return };
-    let open = match by {
-        KeyPart::Header { secret, .. } | KeyPart::Query { secret, .. } => !secret,
-        _ => false,
-    };
     let mut listed = written.members.entries().iter();
     let mut lines = files.iter().flat_map(|(_, content)| lines(content));
     let all_hashed = listed.all(|at| is_digest(at.value.trim_ascii().as_bytes()))
         && lines.all(|(_, text)| is_digest(text));
-    if !open || all_hashed || !document.server.trust.is_absent() {
+    if !by.is_open() || all_hashed || !document.server.trust.is_absent() {
         return;
     }
     let message = format!("any client that knows the name of a member is in {written}");

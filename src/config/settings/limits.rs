@@ -188,10 +188,7 @@ fn repeated(parts: &[At<Option<KeyPart>>]) -> Option<(&Span, &Span)> {
     let mut seen = HashMap::new();
     parts.iter().find_map(|later| {
         // Two networks of one address are the same part.
-        let part = match later.value.as_ref()? {
-            KeyPart::Ip(_) => None,
-            part => Some(part),
-        };
+        let part = Some(later.value.as_ref()?).filter(|part| !part.is_by_address());
         let earlier = *seen.entry(part).or_insert(later);
         (!std::ptr::eq(earlier, later)).then_some((&earlier.span, &later.span))
     })
@@ -199,14 +196,7 @@ fn repeated(parts: &[At<Option<KeyPart>>]) -> Option<(&Span, &Span)> {
 
 fn missing_choice(name: &str, by: &Span, template: &KeyTemplate, found: &mut Findings) {
     let absent = template.parts.iter().find(|part| part.can_be_absent());
-    let what = match absent {
-        Some(KeyPart::Cookie(name)) => format!("cookie `{name}`"),
-        Some(KeyPart::Query { name, .. }) => format!("query parameter `{name}`"),
-        Some(KeyPart::Header { name, .. }) => format!("header `{name}`"),
-        Some(KeyPart::Jwt { claim, .. }) => format!("claim `{claim}`"),
-        Some(KeyPart::TlsSubject | KeyPart::TlsFingerprint) => "the client's certificate".into(),
-        _ => "something".into(),
-    };
+    let what = absent.map_or_else(|| "something".into(), KeyPart::lacked);
     let message =
         format!("limit `{name}` counts by {what}, but does not say what to do without it");
     found

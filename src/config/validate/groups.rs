@@ -71,7 +71,7 @@ fn of_routes<'a>(groups: &mut NameIndex<'a>, file: WholeFile<'a>, found: &mut Fi
             groups.used(&format!("{route} is for group"), name, file, found);
             let group = all.get(name.value.as_str());
             let by = group.and_then(|group| group.by.at());
-            if let Some(by) = by.filter(|by| matches!(by.value, KeyPart::Path(_))) {
+            if let Some(by) = by.filter(|by| by.value.parameter().is_some()) {
                 found
                     .conflict(format!("{route} is for a group that goes by a part of the path"))
                     .at(&name.span, "asked before any route is known")

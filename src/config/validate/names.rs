@@ -327,7 +327,7 @@ pub(super) fn parameters(document: &Document, found: &mut Findings) {
     for limit in &document.limits {
         let parts = limit.by.at().map_or(&[][..], |by| &by.value[..]);
         for part in parts {
-            if let Some(KeyPart::Path(name)) = &part.value {
+            if let Some(name) = part.value.as_ref().and_then(KeyPart::parameter) {
                 let wanted = wanted.entry(&limit.name.value).or_default();
                 wanted.push((name, &part.span));
             }

@@ -2,7 +2,6 @@
 
 use super::ProblemDetails;
 use crate::admission::RefusalCause;
-use crate::key::KeyPart;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use crate::proxy::error::ProxyError;
@@ -231,12 +230,12 @@ pub(super) fn detail(details: &ProblemDetails<'_, '_>) -> String {
 /// The sentence about a refusal without a wait.
 fn refused(cause: &RefusalCause) -> String {
     match cause {
-        RefusalCause::MissingKey { part, .. } => match part.to_string().strip_prefix("jwt:") {
+        RefusalCause::MissingKey { part, .. } => match part.claim() {
             Some(claim) => format!("The request needs a token with the claim {claim}."),
-            None => format!("The request needs {}.", called(part)),
+            None => format!("The request needs {}.", part.sent()),
         },
         RefusalCause::UnknownKey { part, .. } => {
-            format!("No group contains the value of {}.", called(part))
+            format!("No group contains the value of {}.", part.sent())
         }
         RefusalCause::BadToken { why, .. } => {
             format!("The token of the request is {}.", why.as_str())
@@ -246,7 +245,7 @@ fn refused(cause: &RefusalCause) -> String {
         }
         RefusalCause::AmbiguousKey { part, .. } => format!(
             "The request has {} several times, with different values.",
-            called(part)
+            part.sent()
         ),
         RefusalCause::StoreDown => {
             "Limits cannot be checked at the moment. Try again shortly.".to_owned()
@@ -261,17 +260,6 @@ fn sentence(mut text: String) -> String {
         first.make_ascii_uppercase();
     }
     text + "."
-}
-
-/// The name of a part of a key among clients.
-fn called(part: &KeyPart) -> String {
-    match part {
-        KeyPart::Cookie(name) => format!("the cookie {name}"),
-        KeyPart::Query { name, .. } => format!("the query parameter {name}"),
-        KeyPart::Header { name, .. } => format!("the field {name}"),
-        KeyPart::TlsSubject | KeyPart::TlsFingerprint => "a client certificate".to_owned(),
-        other => format!("its {other}"),
-    }
 }
 
 fn write_quota(out: &mut Vec<u8>, limit: &Limit) {

@@ -3,7 +3,7 @@
 use crate::config::Compiled;
 use crate::config::describe::upstream::most_at_once;
 use crate::config::outline::UpstreamOutline;
-use crate::key::{KeyPart, Mask, MissingKey};
+use crate::key::{KeyPart, MissingKey};
 use crate::limit::{Limit, Rule};
 use crate::listen::dispatch::ConnectionBounds;
 use crate::upstream::server_queue;
@@ -199,7 +199,7 @@ impl<'a> RouteShare<'a> {
             .iter()
             .filter(|limit| limit.exempt.is_none() && bounds_each_client(limit));
         let (alone, over_routes): (Vec<_>, Vec<_>) =
-            bounds.partition(|limit| limit.by.parts.contains(&KeyPart::Route));
+            bounds.partition(|limit| limit.by.parts.iter().any(KeyPart::is_route));
         let alone = alone.into_iter().map(|limit| most_of(limit)).min();
         Self {
             route,
@@ -241,7 +241,7 @@ const MOST_NAMED: usize = 3;
 /// What one client may have by a limit: `5 (in-flight)`.
 fn left_by(limit: &Limit) -> String {
     let (name, most) = (&limit.name, most_of(limit));
-    if limit.by.parts.contains(&KeyPart::Route) {
+    if limit.by.parts.iter().any(KeyPart::is_route) {
         format!("{most} on each route ({name})")
     } else {
         format!("{most} ({name})")
@@ -270,14 +270,9 @@ fn too_many(limit: &Limit, places: u64) -> String {
 fn bounds_each_client(limit: &Limit) -> bool {
     let by = &limit.by;
     let is_known = by.unknown.is_some();
-    let is_of_one_client = |part: &KeyPart| match part {
-        KeyPart::Ip(mask) => mask.v6 <= Mask::DEFAULT.v6,
-        KeyPart::Jwt { .. } | KeyPart::TlsSubject | KeyPart::TlsFingerprint => true,
-        KeyPart::Header { .. } | KeyPart::Cookie(_) | KeyPart::Query { .. } => is_known,
-        KeyPart::Method | KeyPart::Host | KeyPart::Route | KeyPart::Path(_) => false,
-    };
+    let is_of_one_client = |part: &KeyPart| part.is_of_one_client(is_known);
     // A part that a client chooses gives it as many keys as it chooses; those of the name of a route are few.
-    let mut others = by.parts.iter().filter(|part| **part != KeyPart::Route);
+    let mut others = by.parts.iter().filter(|part| !part.is_route());
     limit.mode.decides()
         && matches!(limit.rule, Rule::Concurrency(_))
         && by.parts.iter().any(is_of_one_client)

@@ -8,7 +8,7 @@ use crate::config::document::{Items, Setting};
 use crate::config::presentation::outline::show;
 use crate::config::report::diagnostic::{Code, Details as _};
 use crate::config::value::part;
-use crate::key::{KeyPart, Mask};
+use crate::key::{KeyPart, Mask, MemberForm, SourceRow};
 use toml::de::DeTable;
 
 table! {
@@ -51,15 +51,15 @@ fn by(key: &'static str, fields: &mut Fields<'_>) -> Setting<KeyPart> {
     let by = fields.text(key, part);
     by.and_then(|by, span| {
         let (label, help) = match by {
-            Some(KeyPart::Ip(mask)) if mask != Mask::DEFAULT => (
+            Some(part) if part.mask().is_some_and(|mask| mask != Mask::DEFAULT) => (
                 "a network is written as the member",
                 "write `by = \"ip\"`, and members as `\"198.51.100.0/24\"`",
             ),
-            Some(KeyPart::Method | KeyPart::Route) | None => (
+            Some(part) if part.members() != MemberForm::None => return Some(part),
+            _ => (
                 "tells no clients apart",
                 "write `by = \"header:x-api-key\"`, `by = \"ip\"`, or another part of a request that says who asks",
             ),
-            Some(part) => return Some(part),
         };
         let message = format!("no client is a member of `{}` by this", fields.title());
         fields
@@ -73,6 +73,7 @@ fn by(key: &'static str, fields: &mut Fields<'_>) -> Setting<KeyPart> {
 /// Are the members of a group secrets? Such members are shown by their digests.
 pub(in crate::config) fn are_keys(group: &DeTable<'_>) -> bool {
     let by = group.get("by").and_then(|by| by.get_ref().as_str());
-    let kinds = ["header:", "cookie:", "query:"];
-    by.is_some_and(|by| kinds.iter().any(|kind| by.starts_with(kind)))
+    let kind = by.and_then(|by| Some(by.split_once(':')?.0));
+    kind.and_then(SourceRow::of_kind)
+        .is_some_and(SourceRow::is_stated)
 }

@@ -232,7 +232,7 @@ fn takes_all(route: &Route) -> bool {
 fn by_certificates(document: &Document) -> HashSet<&str> {
     let groups = document.groups.iter().filter(|group| {
         let by = group.by.get();
-        matches!(by, Some(KeyPart::TlsSubject | KeyPart::TlsFingerprint))
+        by.is_some_and(KeyPart::is_of_certificate)
     });
     groups.map(|group| group.name.value.as_str()).collect()
 }

@@ -19,7 +19,7 @@ pub(super) fn unverified(document: &Document, found: &mut Findings) {
         Some((group.to_string(), Some(&at.value), &at.span))
     });
     for (user, part, span) in limits.chain(groups) {
-        let Some(KeyPart::Jwt { claim, .. }) = part else {
+        let Some(claim) = part.and_then(KeyPart::claim) else {
             continue;
         };
         let claim = quoted(claim);

@@ -4,7 +4,7 @@ use super::{Groups, KnownValues, Scene, untiered};
 use crate::config::document::{Limit, Setting, Tier as Written};
 use crate::config::input::span::At;
 use crate::config::report::diagnostic::{Details as _, Diagnostic, Findings};
-use crate::key::{Group, KeyPart, UnknownKey};
+use crate::key::{Group, KeyPart, MemberForm, UnknownKey};
 use crate::limit;
 use crate::limit::tier::Tier;
 use std::sync::Arc;
@@ -104,9 +104,7 @@ pub(super) fn known(
 ) -> Option<KnownValues> {
     let of_part = |part: &KeyPart| -> Vec<Arc<Group>> {
         let same = groups.all.iter().filter(|group| group.by == *part);
-        same.filter(|_| !matches!(part, KeyPart::Ip(_)))
-            .cloned()
-            .collect()
+        same.filter(|_| !part.is_by_address()).cloned().collect()
     };
     let known: Vec<Vec<Arc<Group>>> = parts.iter().map(of_part).collect();
     if known.iter().any(|groups| !groups.is_empty()) {
@@ -118,7 +116,7 @@ pub(super) fn known(
     let by = written.by.at()?;
     let example = parts
         .iter()
-        .find(|part| !matches!(part, KeyPart::Ip(_) | KeyPart::Method | KeyPart::Route));
+        .find(|part| !matches!(part.members(), MemberForm::None | MemberForm::Network));
     let help = match example {
         Some(part) => format!(
             "add a group by that part, as\n[groups.known]\nby = \"{part}\"\nfile = \"keys.txt\"\nor leave `unknown` out"

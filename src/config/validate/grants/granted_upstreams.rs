@@ -1,8 +1,6 @@
 //! Upstreams of other files: an included file leads to them only as its entry of `include` allows, under no host but
 //! those of its own routes, and without the fields by which other files' routes name their clients.
 
-use crate::intake::claimed_fields::{CLAIMED, Claim, USERS};
-use crate::intake::stripped_fields::asks_for_method;
 use crate::config::document::{Document, Limit, Route, Upstream};
 use crate::config::input::grant::Grant;
 use crate::config::input::source::{At, Source};
@@ -10,6 +8,8 @@ use crate::config::report::diagnostic::{Code, Details as _, Findings};
 use crate::config::settings::identity_writers::IdentityWriters;
 use crate::config::validate::names::WholeFile;
 use crate::config::value::quoted;
+use crate::intake::claimed_fields::{CLAIMED, Claim, USERS};
+use crate::intake::stripped_fields::asks_for_method;
 use crate::key::{KeyPart, same_field};
 use crate::proxy::forwarded::is_of_proxies;
 use crate::route::{HostPattern, host_key};
@@ -258,7 +258,7 @@ fn counted(route: &Route, file: usize, bounds: &Bounds<'_>, found: &mut Findings
             continue;
         };
         for by in limit.by.entries() {
-            let Some(KeyPart::Header { name, .. }) = &by.value else {
+            let Some(name) = by.value.as_ref().and_then(KeyPart::field) else {
                 continue;
             };
             if let Some((other, at)) = bounds.writers.outside(name, file) {

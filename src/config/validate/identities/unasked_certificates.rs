@@ -39,7 +39,7 @@ pub(in crate::config::validate) fn note(document: &Document, found: &mut Finding
 }
 
 fn is_of_certificate(part: Option<&KeyPart>) -> bool {
-    matches!(part, Some(KeyPart::TlsSubject | KeyPart::TlsFingerprint))
+    part.is_some_and(KeyPart::is_of_certificate)
 }
 
 fn warn(user: String, span: &Span, label: &str, found: &mut Findings) {

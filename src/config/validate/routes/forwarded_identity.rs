@@ -48,7 +48,7 @@ impl<'a> Facts<'a> {
         let proven = document.groups.iter().filter(is_proven);
         let mut groups_by: HashMap<_, Vec<_>> = HashMap::new();
         for group in &document.groups {
-            if let Some(KeyPart::Header { name, .. }) = group.by.get() {
+            if let Some(name) = group.by.get().and_then(KeyPart::field) {
                 groups_by.entry(name).or_default().push(group);
             }
         }
@@ -185,7 +185,7 @@ fn limit_readers<'a>(limits: &[&'a Limit]) -> HashMap<&'a HeaderName, Vec<LimitR
     for limit in limits {
         let mut seen = HashSet::new();
         for by in limit.by.entries() {
-            if let Some(KeyPart::Header { name, .. }) = &by.value
+            if let Some(name) = by.value.as_ref().and_then(KeyPart::field)
                 && seen.insert(name)
             {
                 readers.entry(name).or_default().push((limit, &by.span));

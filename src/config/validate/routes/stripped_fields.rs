@@ -1,10 +1,10 @@
 //! Fields that the file reads and the gateway drops before: limits that count nothing by them, groups without members,
 //! routes that no request reaches.
 
-use crate::intake::stripped_fields::{FieldTrust, StripCause, why};
 use crate::config::document::{CostSource, Document, GroupTable, Limit};
 use crate::config::input::source::{At, Span};
 use crate::config::report::diagnostic::{Code, Details as _, Diagnostic, Findings};
+use crate::intake::stripped_fields::{FieldTrust, StripCause, why};
 use crate::key::KeyPart;
 use crate::route::Condition;
 use http::HeaderName;
@@ -23,7 +23,7 @@ pub(in crate::config) fn looks_at_method(document: &Document) -> Option<(&Span, 
 
 fn of_limit(limit: &Limit) -> Option<(&Span, &'static str)> {
     let mut parts = limit.by.entries().iter();
-    if let Some(by) = parts.find(|at| at.value == Some(KeyPart::Method)) {
+    if let Some(by) = parts.find(|at| at.value.as_ref().is_some_and(KeyPart::is_method)) {
         return Some((&by.span, "a limit counts by the method"));
     }
     let exempt = limit.exempt.get().and_then(|exempt| exempt.methods.at());
@@ -101,13 +101,10 @@ struct ReadField<'a> {
 
 /// The field that a part of a key is.
 fn header_of(at: &At<Option<KeyPart>>) -> Option<ReadField<'_>> {
-    match &at.value {
-        Some(KeyPart::Header { name, .. }) => Some(ReadField {
-            name,
-            span: &at.span,
-        }),
-        _ => None,
-    }
+    Some(ReadField {
+        name: at.value.as_ref()?.field()?,
+        span: &at.span,
+    })
 }
 
 impl<'a> ReadField<'a> {
@@ -157,7 +154,7 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
         let Some(At { value, span }) = group.by.at() else {
             return;
         };
-        let KeyPart::Header { name, .. } = value else {
+        let Some(name) = value.field() else {
             return;
         };
         let message =

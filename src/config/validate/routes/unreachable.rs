@@ -103,11 +103,11 @@ fn unnamed_parameter(document: &Document, found: &mut Findings) {
         .map(|route| route.path.get().unwrap_or(&any_path));
     let named: HashSet<&str> = paths.flat_map(|path| path.parameters()).collect();
     for group in &document.groups {
-        let Some(KeyPart::Path(name)) = group.by.get() else {
+        let Some(name) = group.by.get().and_then(KeyPart::parameter) else {
             continue;
         };
         if let Some(span) = group.by.span()
-            && !named.contains(&**name)
+            && !named.contains(name)
         {
             let message =
                 format!("{group} goes by `path:{name}`, and no route has `{{{name}}}` in its path");

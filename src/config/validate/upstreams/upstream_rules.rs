@@ -141,38 +141,38 @@ fn unsafe_retries(document: &Document, upstream: &Upstream, found: &mut Findings
 
 /// The key that servers are chosen by needs what limits by the same key need.
 fn hashed(document: &Document, upstream: &Upstream, balance: &At<Balance>, found: &mut Findings) {
-    match &balance.value.key {
-        Some(KeyPart::Path(name)) => {
-            let here = |route: &&crate::config::document::Route| {
-                route.upstream.get() == Some(&upstream.name.value) && !route.path.is_bad()
-            };
-            for route in document.routes.iter().filter(here) {
-                let path = route.path.get();
-                if path.map_or(&**name == "rest", |path| path.has(name)) {
-                    continue;
-                }
-                let message = format!(
-                    "servers of {upstream} are chosen by `path:{name}`, but the path of {route} has no `{{{name}}}`"
-                );
-                found
-                    .error(Code::UnknownParameter, message)
-                    .at(
-                        route.path.span().unwrap_or(&route.place),
-                        format!("no `{{{name}}}`"),
-                    )
-                    .and(&balance.span, "chosen by here")
-                    .help(has_instead(path));
+    let key = balance.value.key.as_ref();
+    if let Some(name) = key.and_then(KeyPart::parameter) {
+        let here = |route: &&crate::config::document::Route| {
+            route.upstream.get() == Some(&upstream.name.value) && !route.path.is_bad()
+        };
+        for route in document.routes.iter().filter(here) {
+            let path = route.path.get();
+            if path.map_or(name == "rest", |path| path.has(name)) {
+                continue;
             }
-        }
-        Some(KeyPart::Jwt { claim, .. }) if document.jwt.is_none() => {
             let message = format!(
-                "servers of {upstream} are chosen by the claim {claim}, and no `[jwt]` names the keys that verify tokens"
+                "servers of {upstream} are chosen by `path:{name}`, but the path of {route} has no `{{{name}}}`"
             );
             found
-                .error(Code::UnverifiedClaim, message)
-                .at(&balance.span, "no token is verified")
-                .help("add `[jwt]` with `keys`, or choose by another part of the request");
+                .error(Code::UnknownParameter, message)
+                .at(
+                    route.path.span().unwrap_or(&route.place),
+                    format!("no `{{{name}}}`"),
+                )
+                .and(&balance.span, "chosen by here")
+                .help(has_instead(path));
         }
-        _ => {}
+    }
+    if let Some(claim) = key.and_then(KeyPart::claim)
+        && document.jwt.is_none()
+    {
+        let message = format!(
+            "servers of {upstream} are chosen by the claim {claim}, and no `[jwt]` names the keys that verify tokens"
+        );
+        found
+            .error(Code::UnverifiedClaim, message)
+            .at(&balance.span, "no token is verified")
+            .help("add `[jwt]` with `keys`, or choose by another part of the request");
     }
 }

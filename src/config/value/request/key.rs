@@ -1,14 +1,14 @@
-//! One part of a key template: `ip`, `ip/24,64`, `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME`, `jwt:CLAIM`,
-//! `tls:subject`, `tls:fingerprint`, `method`, `host`, `route`, `everyone`.
+//! One part of a key template, as the rows of the sources write it (`ip`, `header:NAME`, ...), or `ip/24,64`, or
+//! `everyone`.
 
 use crate::config::report::suggest::nearest;
 use crate::config::value::{Code, ValueError, quoted, with_valid_offers};
-use crate::key::{KeyPart, Mask, is_secret};
+use crate::key::{KeyPart, Mask, SOURCES, SourceRow};
 use http::HeaderName;
-const KNOWN: &str = "`ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME`, `jwt:CLAIM`, `tls:subject`, `tls:fingerprint`, `method`, `host`, `route` or `everyone`";
-const KINDS: [&str; 11] = [
-    "ip", "header", "cookie", "query", "path", "jwt", "tls", "method", "host", "route", "everyone",
-];
+
+pub(in crate::config::value) use crate::key::field_name;
+
+const EVERYONE: &str = "everyone";
 
 /// Reads one part; nothing for `everyone`, which is a key without parts.
 pub(in crate::config) fn part(text: &str) -> Result<Option<KeyPart>, ValueError> {
@@ -17,52 +17,36 @@ pub(in crate::config) fn part(text: &str) -> Result<Option<KeyPart>, ValueError>
 
 fn read(text: &str) -> Result<Option<KeyPart>, ValueError> {
     let wrong = |label: &str| {
+        let forms: Vec<String> = SOURCES
+            .iter()
+            .map(|row| format!("`{}`", row.form))
+            .collect();
         ValueError::new(
             Code::BadKey,
             format!("requests cannot be counted by {}", quoted(text)),
             label,
         )
-        .help(format!("write {KNOWN}"))
+        .help(format!("write {} or `{EVERYONE}`", forms.join(", ")))
     };
     let (kind, rest) = match text.find([':', '/']) {
         Some(at) => (&text[..at], Some(&text[at..])),
         None => (text, None),
     };
-    match (kind, rest) {
-        ("everyone", None) => Ok(None),
-        ("route", None) => Ok(Some(KeyPart::Route)),
-        ("method", None) => Ok(Some(KeyPart::Method)),
-        ("host", None) => Ok(Some(KeyPart::Host)),
-        ("ip", None) => Ok(Some(KeyPart::Ip(Mask::DEFAULT))),
-        ("ip", Some(bits)) => {
+    let word = SOURCES
+        .iter()
+        .find(|row| !row.has_name() && row.form == text);
+    match (word, SourceRow::of_kind(kind), kind, rest) {
+        (Some(row), ..) => Ok((row.read)("")),
+        (_, Some(row), ..) => named_part(row, rest.unwrap_or_default(), wrong).map(Some),
+        (.., EVERYONE, None) => Ok(None),
+        (.., "ip", Some(bits)) => {
             let mask = bits.strip_prefix('/').and_then(mask).ok_or_else(|| {
                 wrong("bits of IPv4 (1 to 32), then of IPv6 (1 to 128)")
                     .help("write `\"ip/24,64\"`: clients of one IPv4 /24 or IPv6 /64 count as one")
             })?;
             Ok(Some(KeyPart::Ip(mask)))
         }
-        ("header", rest) => header(rest, wrong),
-        ("cookie", Some(rest)) if rest.contains('*') => {
-            Err(wrong(NO_PATTERN).help("write `\"cookie:session\"`"))
-        }
-        ("cookie", rest) => named(rest, cookie).ok_or_else(|| {
-            wrong("the name of the cookie is missing").help("write `\"cookie:session\"`")
-        }),
-        ("query", rest) => named(rest, query).ok_or_else(|| {
-            wrong("the name of the parameter is missing")
-                .help("write `\"query:api_key\"`, the name as it is when decoded")
-        }),
-        ("path", rest) => named(rest, path_parameter).ok_or_else(|| {
-            wrong("the name of the path's parameter is missing")
-                .help("write `\"path:id\"` for a route with `path = \"/orders/{id}\"`")
-        }),
-        ("jwt", rest) => named(rest, claim).ok_or_else(|| {
-            wrong("the name of the claim is missing")
-                .help("write `\"jwt:sub\"`, or with dots `\"jwt:realm.tenant\"`")
-        }),
-        ("tls", Some(":subject")) => Ok(Some(KeyPart::TlsSubject)),
-        ("tls", Some(":fingerprint")) => Ok(Some(KeyPart::TlsFingerprint)),
-        ("tls", _) => Err(wrong("no such part of a client's certificate")
+        (.., "tls", _) => Err(wrong("no such part of a client's certificate")
             .help("write `\"tls:subject\"`, which a renewal keeps, or `\"tls:fingerprint\"`")
             .offer(["tls:subject"])),
         _ => Err(unknown(text, kind, rest, wrong)),
@@ -77,7 +61,7 @@ fn unknown(
     wrong: impl Fn(&str) -> ValueError,
 ) -> ValueError {
     let field = HeaderName::from_bytes(text.as_bytes());
-    match nearest(kind, KINDS) {
+    match nearest(kind, SOURCES.iter().map(SourceRow::kind).chain([EVERYONE])) {
         Some(near) => wrong("no such part of a request")
             .help(match near {
                 "header" => "write `\"header:x-api-key\"`, or another field".into(),
@@ -92,43 +76,24 @@ fn unknown(
     }
 }
 
-/// The part whose name stands behind the colon.
-fn named(rest: Option<&str>, read: fn(&str) -> Option<KeyPart>) -> Option<Option<KeyPart>> {
-    let name = rest?.strip_prefix(':')?;
-    read(name).filter(|_| !name.is_empty()).map(Some)
-}
-
-fn cookie(name: &str) -> Option<KeyPart> {
-    field_name(name)?;
-    Some(KeyPart::Cookie(name.into()))
-}
-
-fn query(name: &str) -> Option<KeyPart> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-._~[]:@$!*()".contains(c);
-    name.chars().all(plain).then(|| KeyPart::Query {
-        name: name.into(),
-        secret: is_secret(name),
-    })
-}
-
-fn path_parameter(name: &str) -> Option<KeyPart> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let name = name.trim_matches(['{', '}', '*']);
-    (!name.is_empty() && name.chars().all(plain)).then(|| KeyPart::Path(name.into()))
-}
-
-fn claim(name: &str) -> Option<KeyPart> {
-    let plain = |c: char| c.is_ascii_graphic() && !"\"\\|".contains(c);
-    (name.len() <= 200 && name.chars().all(plain)).then(|| KeyPart::Jwt {
-        claim: name.into(),
-        secret: is_secret(name),
-    })
-}
-
-/// The name of a field. `*` may stand in one (RFC 9110, section 5.6.2), and is meant as a pattern, which no name is.
-pub(in crate::config::value) fn field_name(text: &str) -> Option<HeaderName> {
-    let name = HeaderName::from_bytes(text.as_bytes()).ok();
-    name.filter(|_| !text.contains('*'))
+/// The part whose name stands in `rest` behind a colon.
+fn named_part(
+    row: &SourceRow,
+    rest: &str,
+    wrong: impl Fn(&str) -> ValueError,
+) -> Result<KeyPart, ValueError> {
+    let name = rest.strip_prefix(':').filter(|name| !name.is_empty());
+    let fault = match (row.kind(), name) {
+        ("cookie", _) if rest.contains('*') => NO_PATTERN,
+        ("header", Some(name)) => name_fault(name),
+        _ => row.unnamed,
+    };
+    let part = name.and_then(row.read);
+    let part = part.ok_or_else(|| wrong(fault).help(row.example))?;
+    match part.field().and_then(|name| refused_field(name, wrong)) {
+        Some(error) => Err(error),
+        None => Ok(part),
+    }
 }
 
 /// Words beside a name that no field has.
@@ -162,33 +127,19 @@ pub(in crate::config) fn field(text: &str) -> Result<HeaderName, ValueError> {
     })
 }
 
-fn header(
-    rest: Option<&str>,
-    wrong: impl Fn(&str) -> ValueError,
-) -> Result<Option<KeyPart>, ValueError> {
-    let name = rest
-        .and_then(|rest| rest.strip_prefix(':'))
-        .unwrap_or_default();
-    if name.is_empty() {
-        return Err(wrong("the name of the field is missing").help("write `\"header:x-api-key\"`"));
-    }
-    let name = field_name(name)
-        .ok_or_else(|| wrong(name_fault(name)).help("write `\"header:x-api-key\"`"))?;
-    if name == http::header::HOST {
-        return Err(wrong("HTTP/2 requests have no `host` field").offer(["host"]));
-    }
-    if name == http::header::COOKIE {
-        return Err(wrong("all cookies at once, of which any may change")
-            .help("write `\"cookie:session\"`, or another one"));
-    }
-    if name == http::header::FORWARDED || name.as_str() == "x-forwarded-for" {
-        return Err(
+/// The error of a field that no limit counts by.
+fn refused_field(name: &HeaderName, wrong: impl Fn(&str) -> ValueError) -> Option<ValueError> {
+    let error = match name.as_str() {
+        "host" => wrong("HTTP/2 requests have no `host` field").offer(["host"]),
+        "cookie" => wrong("all cookies at once, of which any may change")
+            .help("write `\"cookie:session\"`, or another one"),
+        "forwarded" | "x-forwarded-for" => {
             wrong("any client can write a new address there with each request")
-                .help("write `\"ip\"` and name the proxies in `[server] trust`"),
-        );
-    }
-    let secret = is_secret(name.as_str());
-    Ok(Some(KeyPart::Header { name, secret }))
+                .help("write `\"ip\"` and name the proxies in `[server] trust`")
+        }
+        _ => return None,
+    };
+    Some(error)
 }
 
 fn mask(bits: &str) -> Option<Mask> {

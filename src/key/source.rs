@@ -1,0 +1,295 @@
+//! The sources of keys, a row each: where the value comes from, what it says of the client, when it is known, how a log
+//! and the file write it, and its words. How a request's value is read and written is in `key/part`.
+//!
+//! ```text
+//! name       reads the name that the file writes behind a source's word
+//! questions  what the rooms ask of a part, answered by its row
+//! ```
+
+mod name;
+mod questions;
+
+pub use name::field_name;
+
+use super::Mask;
+use http::HeaderName;
+use std::sync::Arc;
+
+/// Declares every source once: its part of a key, and its row.
+macro_rules! sources {
+    ($($(#[$doc:meta])* $name:ident $(($($place:tt)*))? $({$($field:tt)*})? = $row:expr;)*) => {
+        /// One part of a key.
+        #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+        pub enum KeyPart {
+            $($(#[$doc])* $name $(($($place)*))? $({$($field)*})?,)*
+        }
+
+        /// The rows of all sources, in the order in which messages list them.
+        pub static SOURCES: &[SourceRow] = &[$($row),*];
+
+        impl KeyPart {
+            fn row(&self) -> &'static SourceRow {
+                match self {
+                    $(Self::$name { .. } => const { &$row },)*
+                }
+            }
+        }
+    };
+}
+
+/// What holds for all parts of one source. In the words, `NAME` stands for the part's name.
+#[derive(Debug)]
+pub struct SourceRow {
+    /// As the file writes it: a word, or a kind and what is named behind the colon.
+    pub form: &'static str,
+    /// Reads the name, which is not empty; a word has none.
+    pub read: fn(&str) -> Option<KeyPart>,
+    /// What is wrong where no name is written; nothing for a word.
+    pub unnamed: &'static str,
+    /// Help for a name that cannot be read.
+    pub example: &'static str,
+    provenance: Provenance,
+    known_at: KnownAt,
+    in_log: InLog,
+    members: MemberForm,
+    /// What a limit counts by.
+    counted: &'static str,
+    /// What a request may lack, in a message about the file.
+    lacked: &'static str,
+    /// What a client should have sent; without a text it is the part as the file writes it.
+    sent: &'static str,
+    /// The challenge of a 401 (RFC 9110, section 11.6.1).
+    challenge: &'static str,
+}
+
+/// Where a value comes from, and so what it says of the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Provenance {
+    /// From what is asked for: every request has it, and it tells no client from another.
+    Target,
+    /// From the connection, or from a trusted proxy.
+    Address,
+    /// From the client, which may leave it out or choose any value.
+    Statement,
+    /// From the client, which proves it; it may leave it out.
+    Proof,
+}
+
+/// The step by which the value is known. What comes behind the head has to be waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KnownAt {
+    Handshake,
+    Head,
+    Route,
+    Token,
+}
+
+/// The part of a logged request in which a replay finds the value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InLog {
+    /// Every line has it.
+    Always,
+    /// A field of the part's name.
+    Field,
+    /// The field `Cookie`.
+    Cookies,
+    /// The query of the target.
+    Query,
+    /// The host.
+    Host,
+    /// No line has it, but for the key that the gateway's own log writes.
+    Never,
+}
+
+/// How a group that goes by the part writes its members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemberForm {
+    /// Not at all: no client is a member by such a part.
+    None,
+    /// As networks.
+    Network,
+    /// As the value, without the blanks around it.
+    Trimmed,
+    /// As the value, with its blanks.
+    Exact,
+    /// As the value of a field; a credential has one spelling.
+    Field,
+    /// As the value of a cookie.
+    Cookie,
+    /// In letters of any size.
+    Host,
+    /// As the subject of a certificate.
+    Subject,
+    /// As the SHA-256 of a certificate, which ends with the certificate.
+    Fingerprint,
+}
+
+/// The row of a source that every line of a log has, and that no group goes by. Its words are its form.
+const fn row(
+    form: &'static str,
+    read: fn(&str) -> Option<KeyPart>,
+    provenance: Provenance,
+    known_at: KnownAt,
+) -> SourceRow {
+    SourceRow {
+        form,
+        read,
+        unnamed: "",
+        example: "",
+        provenance,
+        known_at,
+        in_log: InLog::Always,
+        members: MemberForm::None,
+        counted: form,
+        lacked: "",
+        sent: "",
+        challenge: "ApiKey",
+    }
+}
+
+impl SourceRow {
+    /// Of a source with names: what is wrong without one, and what to write instead.
+    const fn named(mut self, unnamed: &'static str, example: &'static str) -> Self {
+        (self.unnamed, self.example) = (unnamed, example);
+        self
+    }
+
+    /// Where a log has the value, and how groups write it.
+    const fn found(mut self, in_log: InLog, members: MemberForm) -> Self {
+        (self.in_log, self.members) = (in_log, members);
+        self
+    }
+
+    /// What a limit counts by.
+    const fn counted(mut self, counted: &'static str) -> Self {
+        self.counted = counted;
+        self
+    }
+
+    /// What a request may lack, what the client should have sent, and the challenge of a 401.
+    const fn absent(
+        mut self,
+        lacked: &'static str,
+        sent: &'static str,
+        challenge: &'static str,
+    ) -> Self {
+        (self.lacked, self.sent, self.challenge) = (lacked, sent, challenge);
+        self
+    }
+}
+
+sources! {
+    /// The client's address, masked.
+    Ip(Mask) = row("ip", |_| Some(KeyPart::Ip(Mask::DEFAULT)), Provenance::Address, KnownAt::Head)
+        .found(InLog::Always, MemberForm::Network)
+        .counted("client address");
+
+    /// A request field.
+    Header {
+        /// Its name.
+        name: HeaderName,
+        /// A secret leaves the process as a digest only.
+        secret: bool,
+    } = row("header:NAME", name::header, Provenance::Statement, KnownAt::Head)
+        .named("the name of the field is missing", "write `\"header:x-api-key\"`")
+        .found(InLog::Field, MemberForm::Field)
+        .counted("NAME")
+        .absent("header `NAME`", "the field NAME", "ApiKey field=\"NAME\"");
+
+    /// A cookie. The value leaves the process as a digest only.
+    Cookie(Arc<str>) = row("cookie:NAME", name::cookie, Provenance::Statement, KnownAt::Head)
+        .named("the name of the cookie is missing", "write `\"cookie:session\"`")
+        .found(InLog::Cookies, MemberForm::Cookie)
+        .counted("cookie NAME")
+        .absent("cookie `NAME`", "the cookie NAME", "ApiKey cookie=\"NAME\"");
+
+    /// A parameter of the query.
+    Query {
+        /// Its name, decoded.
+        name: Arc<str>,
+        /// A secret leaves the process as a digest only.
+        secret: bool,
+    } = row("query:NAME", name::query, Provenance::Statement, KnownAt::Head)
+        .named(
+            "the name of the parameter is missing",
+            "write `\"query:api_key\"`, the name as it is when decoded",
+        )
+        .found(InLog::Query, MemberForm::Exact)
+        .counted("query parameter NAME")
+        .absent("query parameter `NAME`", "the query parameter NAME", "ApiKey query=\"NAME\"");
+
+    /// The value of a parameter in the route's path.
+    Path(Arc<str>) = row("path:NAME", name::parameter, Provenance::Target, KnownAt::Route)
+        .named(
+            "the name of the path's parameter is missing",
+            "write `\"path:id\"` for a route with `path = \"/orders/{id}\"`",
+        )
+        .found(InLog::Always, MemberForm::Exact)
+        .counted("{NAME} of the path");
+
+    /// A claim of the request's token, once the token is verified.
+    Jwt {
+        /// Its name, with dots for members of other claims.
+        claim: Arc<str>,
+        /// A secret leaves the process as a digest only.
+        secret: bool,
+    } = row("jwt:CLAIM", name::claim, Provenance::Proof, KnownAt::Token)
+        .named(
+            "the name of the claim is missing",
+            "write `\"jwt:sub\"`, or with dots `\"jwt:realm.tenant\"`",
+        )
+        .found(InLog::Never, MemberForm::Exact)
+        .counted("claim NAME of a verified token")
+        .absent("claim `NAME`", "its jwt:NAME", "Bearer");
+
+    /// The subject of the client's certificate, with a digest of the authorities that vouch for it.
+    TlsSubject = row("tls:subject", |_| Some(KeyPart::TlsSubject), Provenance::Proof, KnownAt::Handshake)
+        .found(InLog::Never, MemberForm::Subject)
+        .counted("subject of the client's certificate")
+        .absent("the client's certificate", "a client certificate", "Certificate");
+
+    /// SHA-256 of the client's certificate.
+    TlsFingerprint = row("tls:fingerprint", |_| Some(KeyPart::TlsFingerprint), Provenance::Proof, KnownAt::Handshake)
+        .found(InLog::Never, MemberForm::Fingerprint)
+        .counted("certificate of the client")
+        .absent("the client's certificate", "a client certificate", "Certificate");
+
+    /// The method.
+    Method = row("method", |_| Some(KeyPart::Method), Provenance::Target, KnownAt::Head);
+
+    /// The host that the request is for.
+    Host = row("host", |_| Some(KeyPart::Host), Provenance::Target, KnownAt::Head)
+        .found(InLog::Host, MemberForm::Host);
+
+    /// The name of the route.
+    Route = row("route", |_| Some(KeyPart::Route), Provenance::Target, KnownAt::Route);
+}
+
+impl SourceRow {
+    /// The row of this kind, if names stand behind it.
+    #[must_use]
+    pub fn of_kind(kind: &str) -> Option<&'static Self> {
+        let mut named = SOURCES.iter().filter(|row| row.has_name());
+        named.find(|row| row.kind() == kind)
+    }
+
+    /// The word in front of the colon.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.form
+            .split_once(':')
+            .map_or(self.form, |(kind, _)| kind)
+    }
+
+    /// Does a name stand behind the colon?
+    #[must_use]
+    pub fn has_name(&self) -> bool {
+        !self.unnamed.is_empty()
+    }
+
+    /// Are values of the source stated by clients, and not proved?
+    #[must_use]
+    pub fn is_stated(&self) -> bool {
+        self.provenance == Provenance::Statement
+    }
+}
