@@ -60,21 +60,28 @@ pub struct Exchange {
     worker: Rc<Worker>,
     /// The generation of the snapshot that the request lives under.
     pub local: Rc<WorkerSnapshot>,
+    /// What came.
+    pub arrived: Arrived,
+    /// What route and limits made of it.
+    pub(super) decided: Decided,
+    /// Its way to a server.
+    pub call: ServerCall,
+    outcome: Outcome,
+    _in_flight: InFlight,
+}
+
+/// The request as it arrived. But for the host, which is known a little later, nothing here changes.
+#[derive(Debug)]
+pub struct Arrived {
     began: Timestamp,
     started: Instant,
-    /// The latest time that was read on the request's way.
-    pub(super) seen: Instant,
     method: Method,
     /// The target as it was sent, for the log.
     target: Option<PathAndQuery>,
     version: Version,
     user_agent: Option<HeaderValue>,
-    /// The request speaks gRPC: refusals have the form of gRPC, and either side may be silent by its nature.
-    pub grpc: Option<Box<GrpcCall>>,
     /// The form of refusals for a request without gRPC.
     form: ReplyFormat,
-    /// The facts known of the request's body before it is forwarded.
-    pub content: Content,
     /// The request's id.
     pub id: HeaderValue,
     /// The request's host, once it is known to be valid.
@@ -85,6 +92,13 @@ pub struct Exchange {
     pub tls: Option<Rc<TlsSession>>,
     /// The client's address, after trusted hops.
     pub client: Option<IpAddr>,
+}
+
+/// The decisions about a request.
+#[derive(Debug)]
+pub(super) struct Decided {
+    /// The latest time that was read on the request's way.
+    pub(super) seen: Instant,
     pub(super) route: Option<usize>,
     /// What the verification of its token has yielded, where it is needed again.
     pub(super) token: Option<TokenReading>,
@@ -94,19 +108,36 @@ pub struct Exchange {
     is_planned: bool,
     /// The store's answer.
     admission: Option<Admission>,
+    /// The hold, in microseconds.
     delayed: u64,
+    /// The charges of its limits that may go back.
+    pub(super) reservation: Option<Rc<Reservations>>,
+}
+
+/// The way of a request and its body to a server.
+#[derive(Debug)]
+pub struct ServerCall {
+    /// The request speaks gRPC: refusals have the form of gRPC, and either side may be silent by its nature.
+    pub grpc: Option<Box<GrpcCall>>,
+    /// The facts known of the request's body before it is forwarded.
+    pub content: Content,
     /// What becomes of the rest of the request's body behind an answer of the gateway's own.
     rest: BodyRest,
-    /// That answer ends the connection, since the body is not heard out. In HTTP/2 it ends the stream alone.
-    closes: bool,
     /// The frames of the request's body that have been read before it is forwarded.
     pub(super) prefix: Option<Box<BodyPrefix>>,
     /// The state of the request's body on the way up, if it has one.
     pub upload: Option<Rc<Upload>>,
     /// The way to a server, noted while it is gone: the client may leave at any time.
-    pub(super) call: CallNotes,
+    pub(super) notes: CallNotes,
     /// The time that this server took to answer.
     upstream_time: Option<Duration>,
+}
+
+/// What the client got, and how it ended.
+#[derive(Debug)]
+struct Outcome {
+    /// The gateway's own answer ends the connection, since the body is not heard out. In HTTP/2 it ends the stream alone.
+    closes: bool,
     status: u16,
     source: AnswerSource,
     reason: Reason,
@@ -121,9 +152,6 @@ pub struct Exchange {
     old_client: Option<SocketWatch>,
     /// The request's fields, whose room the fields of the answer may use.
     spare: Option<HeaderMap>,
-    /// The charges of its limits that may go back.
-    pub(super) reservation: Option<Rc<Reservations>>,
-    _in_flight: InFlight,
 }
 
 impl Exchange {
@@ -157,58 +185,66 @@ impl Exchange {
             Box::new_uninit(),
             Self {
                 worker: Rc::clone(worker),
-                began,
-                started,
-                seen: started,
-                method: request.method().clone(),
-                target: logged
-                    .then(|| request.uri().path_and_query().cloned())
-                    .flatten(),
-                version: request.version(),
-                user_agent: logged
-                    .then(|| request.headers().get(header::USER_AGENT).cloned())
-                    .flatten(),
-                grpc: GrpcCall::of(request),
-                content: if request.body().is_end_stream() {
-                    Content::Absent
-                } else {
-                    Content::Unread
+                arrived: Arrived {
+                    began,
+                    started,
+                    method: request.method().clone(),
+                    target: logged
+                        .then(|| request.uri().path_and_query().cloned())
+                        .flatten(),
+                    version: request.version(),
+                    user_agent: logged
+                        .then(|| request.headers().get(header::USER_AGENT).cloned())
+                        .flatten(),
+                    form: if local.snapshot.errors.ask_accept() {
+                        ReplyFormat::preferred(request.headers())
+                    } else {
+                        ReplyFormat::default()
+                    },
+                    id: request_id::of(request.headers(), trusted, began),
+                    host: None,
+                    peer: far,
+                    tls: peer.tls().cloned(),
+                    client,
                 },
-                form: if local.snapshot.errors.ask_accept() {
-                    ReplyFormat::preferred(request.headers())
-                } else {
-                    ReplyFormat::default()
-                },
-                id: request_id::of(request.headers(), trusted, began),
-                host: None,
-                peer: far,
-                tls: peer.tls().cloned(),
-                client,
                 local,
-                route: None,
-                token: None,
-                plan: Plan::default(),
-                is_planned: false,
-                admission: None,
-                delayed: 0,
-                rest: BodyRest::of(request),
-                closes: false,
-                prefix: None,
-                upload: None,
-                call: CallNotes::of(client),
-                upstream_time: None,
-                status: 0,
-                source: AnswerSource::Gateway,
-                reason: Reason::Ok,
-                limit: None,
-                retry_after: None,
-                sent: 0,
-                ending: ExchangeEnd::ClientGone,
-                tunnel_end: None,
-                stalled: peer.watch.stalled(),
-                old_client: (request.version() == Version::HTTP_10).then(|| peer.watch.clone()),
-                spare: None,
-                reservation: None,
+                decided: Decided {
+                    seen: started,
+                    route: None,
+                    token: None,
+                    plan: Plan::default(),
+                    is_planned: false,
+                    admission: None,
+                    delayed: 0,
+                    reservation: None,
+                },
+                call: ServerCall {
+                    grpc: GrpcCall::of(request),
+                    content: if request.body().is_end_stream() {
+                        Content::Absent
+                    } else {
+                        Content::Unread
+                    },
+                    rest: BodyRest::of(request),
+                    prefix: None,
+                    upload: None,
+                    notes: CallNotes::of(client),
+                    upstream_time: None,
+                },
+                outcome: Outcome {
+                    closes: false,
+                    status: 0,
+                    source: AnswerSource::Gateway,
+                    reason: Reason::Ok,
+                    limit: None,
+                    retry_after: None,
+                    sent: 0,
+                    ending: ExchangeEnd::ClientGone,
+                    tunnel_end: None,
+                    stalled: peer.watch.stalled(),
+                    old_client: (request.version() == Version::HTTP_10).then(|| peer.watch.clone()),
+                    spare: None,
+                },
                 _in_flight: worker.metrics.in_flight(),
             },
         )
@@ -217,12 +253,12 @@ impl Exchange {
     /// The version of HTTP that the request came in.
     #[must_use]
     pub fn version(&self) -> Version {
-        self.version
+        self.arrived.version
     }
 
     /// A route recognised the request.
     pub fn matched(&mut self, route: usize) {
-        self.route = Some(route);
+        self.decided.route = Some(route);
     }
 
     /// Keeps what the verification of its token has yielded, where the client is read once more behind its limits.
@@ -237,13 +273,13 @@ impl Exchange {
             || service
                 .upstream
                 .is_some_and(|server| keys[server].is_some());
-        self.token = Some(reading).filter(|_| is_read_again);
+        self.decided.token = Some(reading).filter(|_| is_read_again);
     }
 
     /// The arrival of its head, where it is a call of gRPC.
     #[inline]
     pub(super) fn call_began(&self) -> Option<Instant> {
-        self.grpc.as_ref().map(|_| self.started)
+        self.call.grpc.as_ref().map(|_| self.arrived.started)
     }
 
     /// Fields were dropped for their names, on this number of lines.
@@ -254,8 +290,8 @@ impl Exchange {
     /// No limit is asked, since none that decides applies. Limits in shadow may apply, and would refuse the request for
     /// want of their key.
     pub(super) fn unasked(&mut self) {
-        self.is_planned = true;
-        if !self.plan.keyless().is_empty() {
+        self.decided.is_planned = true;
+        if !self.decided.plan.keyless().is_empty() {
             self.count_keyless();
         }
     }
@@ -263,37 +299,37 @@ impl Exchange {
     /// The limits have been asked.
     pub(super) fn decided(&mut self, admission: Admission, reservation: Option<Rc<Reservations>>) {
         if admission.has_repeat() {
-            self.reason = Reason::Repeat;
+            self.outcome.reason = Reason::Repeat;
         }
-        self.is_planned = true;
-        self.admission = Some(admission);
-        self.reservation = reservation;
+        self.decided.is_planned = true;
+        self.decided.admission = Some(admission);
+        self.decided.reservation = reservation;
         self.count_decisions();
     }
 
     /// The request is held back for `micros`, by the limit that delays it.
     pub fn delayed(&mut self, micros: u64) {
-        self.delayed = micros;
-        self.reason = Reason::LimitDelayed;
-        self.limit = self.delaying().map(|(_, name)| Arc::clone(name));
+        self.decided.delayed = micros;
+        self.outcome.reason = Reason::LimitDelayed;
+        self.outcome.limit = self.delaying().map(|(_, name)| Arc::clone(name));
     }
 
     /// The request was held for `time`: less than its delay where requests in front left, or the hold was cut.
     pub fn held_for(&mut self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        self.delayed = self.delayed.min(micros);
+        self.decided.delayed = self.decided.delayed.min(micros);
     }
 
     /// The upstream has just answered, so long `after` it was asked.
     pub fn answered(&mut self, status: StatusCode, fields: &HeaderMap, after: Duration) {
-        self.upstream_time = Some(after);
-        if let Some(upload) = &self.upload {
+        self.call.upstream_time = Some(after);
+        if let Some(upload) = &self.call.upload {
             upload.answered();
         }
-        self.source = AnswerSource::Upstream;
-        self.status = status.as_u16();
-        if let Some(reservation) = &self.reservation {
-            match &self.grpc {
+        self.outcome.source = AnswerSource::Upstream;
+        self.outcome.status = status.as_u16();
+        if let Some(reservation) = &self.decided.reservation {
+            match &self.call.grpc {
                 None => {
                     let is_error =
                         status.is_server_error() && !self.is_end_of_patience(Some(status));
@@ -306,51 +342,54 @@ impl Exchange {
                 }
             }
         }
-        let others = after + Duration::from_micros(self.delayed);
-        let whole = self.seen.saturating_duration_since(self.started);
+        let others = after + Duration::from_micros(self.decided.delayed);
+        let whole = self
+            .decided
+            .seen
+            .saturating_duration_since(self.arrived.started);
         let ours = whole.saturating_sub(others);
         self.worker.metrics.overhead(ours);
     }
 
     /// The exchange has become a tunnel, which hears of the gateway's end.
     pub fn upgraded(&mut self) -> Drain {
-        self.reason = Reason::Upgraded;
+        self.outcome.reason = Reason::Upgraded;
         self.worker.drain.clone()
     }
 
     /// The listener sends the request on to `https`.
     pub fn redirected(&mut self) {
-        self.reason = Reason::ToHttps;
+        self.outcome.reason = Reason::ToHttps;
     }
 
     /// A certification authority looks whether the host is ours.
     pub(super) fn challenged(&mut self) {
-        self.reason = Reason::AcmeChallenge;
+        self.outcome.reason = Reason::AcmeChallenge;
     }
 
     /// Bytes of the response have been handed on.
     pub fn sent(&mut self, bytes: u64) {
-        self.sent += bytes;
+        self.outcome.sent += bytes;
     }
 
     /// A piece of the upstream's body is handed on.
     pub fn passes(&mut self, piece: &[u8]) {
         self.sent(piece.len() as u64);
-        if let Some(reservation) = &self.reservation {
+        if let Some(reservation) = &self.decided.reservation {
             reservation.passes(piece);
         }
     }
 
     /// Bytes came from the client in a tunnel.
     pub fn received(&mut self, bytes: u64) {
-        let upload = self.upload.get_or_insert_default();
+        let upload = self.call.upload.get_or_insert_default();
         upload.bytes.set(upload.bytes.get() + bytes);
     }
 
     /// The service that the route leads to.
     #[must_use]
     pub fn service(&self) -> Option<&Service> {
-        self.route.map(|route| self.local.service(route))
+        self.decided.route.map(|route| self.local.service(route))
     }
 
     /// The fields by which the route's servers know its client.
@@ -361,13 +400,13 @@ impl Exchange {
 
     /// Leaves the request's fields, which are not read again: the answer's fields use their room.
     pub fn leave(&mut self, fields: HeaderMap) {
-        self.spare = Some(fields);
+        self.outcome.spare = Some(fields);
     }
 
     /// A response is on its way, and its body is still to come.
     pub fn replied(&mut self, status: StatusCode) {
-        self.status = status.as_u16();
-        if let Some(reservation) = &self.reservation {
+        self.outcome.status = status.as_u16();
+        if let Some(reservation) = &self.decided.reservation {
             reservation.commit();
         }
     }
@@ -380,14 +419,14 @@ impl Exchange {
 
     /// The body breaks before it is forwarded.
     pub(super) fn broken(&mut self, failure: UploadFailure) -> ProxyError {
-        let upload = self.upload.get_or_insert_default();
+        let upload = self.call.upload.get_or_insert_default();
         upload.broken.set(Some(failure));
         ProxyError::from(failure)
     }
 
     /// The exchange is over.
     pub fn end(mut self: Box<Self>, ending: ExchangeEnd) {
-        self.ending = ending;
+        self.outcome.ending = ending;
     }
 
     /// The status of a request that has no answer, because no client was there to read it or no gateway to write it.
@@ -406,24 +445,24 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         self.tell_old_client();
-        if self.status == 0 {
-            self.status = self.status_of_nobody();
+        if self.outcome.status == 0 {
+            self.outcome.status = self.status_of_nobody();
         }
-        if self.grpc.is_some() {
+        if self.call.grpc.is_some() {
             self.call_ends();
         }
         let costs = self.settled();
         self.count_break();
         self.count_end();
-        let took = self.started.elapsed();
+        let took = self.arrived.started.elapsed();
         self.count(took);
-        if let Some(call) = &self.grpc {
+        if let Some(call) = &self.call.grpc {
             self.route_metrics().call(call.status);
         }
         if self.worker.access.is_on() {
-            if !self.is_planned {
+            if !self.decided.is_planned {
                 // The store was away, or the client left before it had answered: no limit has counted the request.
-                self.plan = Plan::default();
+                self.decided.plan = Plan::default();
             }
             self.log(took, &costs);
         }

@@ -32,7 +32,7 @@ pub(super) async fn look(
     {
         // The future is boxed: few requests need room for it.
         let first = Box::pin(read(&parts.method, incoming)).await;
-        exchange.prefix = first.map_err(|failure| exchange.broken(failure))?;
+        exchange.call.prefix = first.map_err(|failure| exchange.broken(failure))?;
     }
     Ok(())
 }
@@ -42,8 +42,8 @@ pub(super) async fn look(
 fn may_be_its_end(parts: &Parts, incoming: &Incoming, exchange: &Exchange) -> bool {
     parts.version == Version::HTTP_2
         && !incoming.is_end_stream()
-        && exchange.grpc.is_none()
-        && exchange.prefix.is_none()
+        && exchange.call.grpc.is_none()
+        && exchange.call.prefix.is_none()
         && !parts.headers.contains_key(header::CONTENT_LENGTH)
 }
 

@@ -43,7 +43,7 @@ impl Worker {
         exchange: &mut Exchange,
     ) -> Result<Reply, ProxyError> {
         let local = Rc::clone(&exchange.local);
-        let service = exchange.route.map(|route| local.service(route));
+        let service = exchange.decided.route.map(|route| local.service(route));
         let Some((service, upstream)) = service.and_then(|one| Some((one, one.upstream?))) else {
             // The request has been held to the limits that hold everywhere.
             return Err(ProxyError::NoRoute);
@@ -63,16 +63,16 @@ impl Worker {
         let wait = exchange.sets_out(started, service.timeout, self.pace.idle)?;
         let call = UpstreamCall {
             request: head.map(|()| body),
-            added: AddedLines::new(beside.as_deref(), &exchange.id),
+            added: AddedLines::new(beside.as_deref(), &exchange.arrived.id),
             descriptor,
             purpose: match down {
                 Some(_) => Purpose::Tunnel,
                 None => Purpose::Exchange,
             },
             at: started,
-            reservation: exchange.reservation.clone(),
+            reservation: exchange.decided.reservation.clone(),
             key,
-            notes: &exchange.call,
+            notes: &exchange.call.notes,
             own: server_part(way_back.as_deref(), exchange),
         };
         let sent = {
@@ -102,11 +102,11 @@ impl Worker {
         started: Instant,
         exchange: &mut Exchange,
     ) -> RequestBody {
-        let prefix = exchange.prefix.take();
+        let prefix = exchange.call.prefix.take();
         let (pace, identity) = (exchange.pace(self.pace, peer), exchange.identity());
-        let share = || KeptShare::new(&self.kept, Client::of(exchange.client));
+        let share = || KeptShare::new(&self.kept, Client::of(exchange.arrived.client));
         let (body, upload) = RequestBody::new(prefix, incoming, pace, identity, started, share);
-        exchange.upload = upload;
+        exchange.call.upload = upload;
         body
     }
 
@@ -124,7 +124,7 @@ impl Worker {
         match turn {
             Turn::Tunnel(down) => Reply::Tunnel(upgrade::prepare(answer, down)),
             Turn::Body(start) => {
-                let upload = exchange.upload.clone();
+                let upload = exchange.call.upload.clone();
                 let idle = exchange.own_idle().unwrap_or(self.pace.idle);
                 Reply::Response(turn_round(answer, start, upload, idle, peer))
             }
@@ -208,7 +208,10 @@ fn way_back<'l>(
     fields: &HeaderMap,
     exchange: &Exchange,
 ) -> Option<Box<WayBack<'l>>> {
-    let change = local.service(exchange.route?).host_change.as_ref()?;
+    let change = local
+        .service(exchange.decided.route?)
+        .host_change
+        .as_ref()?;
     Some(WayBack::of(change, target, fields, exchange))
 }
 
@@ -217,7 +220,7 @@ fn way_back<'l>(
 fn server_part<'e>(way_back: Option<&WayBack<'_>>, exchange: &'e Exchange) -> ServerPart<'e> {
     ServerPart {
         own_host: way_back.is_some_and(WayBack::is_to_own_host),
-        grpc: exchange.grpc.as_deref(),
+        grpc: exchange.call.grpc.as_deref(),
     }
 }
 
@@ -235,7 +238,7 @@ impl Came {
     #[inline]
     fn counts(&self, balancer: &Balancer<RequestBody>, exchange: &Exchange) {
         if let Some(is_unavailable) = self.is_unavailable {
-            let call = &exchange.call;
+            let call = &exchange.call.notes;
             if (self.status >= 500 || is_unavailable) && self.is_end_of_patience(exchange) {
                 call.excused(self.status);
             } else {
@@ -259,20 +262,20 @@ impl Came {
         balancer: &Balancer<RequestBody>,
         exchange: &Exchange,
     ) -> ProxyError {
-        let error = upstream_call::blame(error, exchange.upload.as_deref());
+        let error = upstream_call::blame(error, exchange.call.upload.as_deref());
         upstream_call::count_failure(&balancer.metrics, &error);
         let is_clients = exchange.is_break_of_client(&error);
         if let ProxyError::Upstream(error) = &error {
             let fault = error.fault();
             if is_clients {
-                exchange.call.excused(self.status);
+                exchange.call.notes.excused(self.status);
             } else if let (Some(endpoint), Some(asked)) =
-                (exchange.call.endpoint(), exchange.call.asked())
+                (exchange.call.notes.endpoint(), exchange.call.notes.asked())
             {
-                let client = exchange.call.client();
+                let client = exchange.call.notes.client();
                 balancer.invalid(&endpoint, self.status, &fault.to_string(), asked, client);
             }
-            exchange.call.note_fault(&fault);
+            exchange.call.notes.note_fault(&fault);
         }
         error
     }
@@ -291,11 +294,11 @@ fn came(
     let took = now.saturating_duration_since(started);
     let status = answer.response.status().as_u16();
     balancer.metrics.answered(status, took);
-    let is_unavailable = match &mut exchange.grpc {
+    let is_unavailable = match &mut exchange.call.grpc {
         None => Some(false),
         Some(call) => call.answered(answer.response.status(), answer.response.headers()),
     };
-    exchange.seen = now;
+    exchange.decided.seen = now;
     Came {
         took,
         status,
@@ -311,19 +314,19 @@ fn unanswered(
     balancer: &Balancer<RequestBody>,
     exchange: &mut Exchange,
 ) -> ProxyError {
-    exchange.seen = clock::now();
-    let upload = exchange.upload.as_deref();
+    exchange.decided.seen = clock::now();
+    let upload = exchange.call.upload.as_deref();
     let mut error = upstream_call::blame(error, upload);
     if let ProxyError::Upstream(UpstreamError::Timeout(after)) = error {
         // How long a call may take is the client's choice, and nothing that a server has failed.
-        if exchange.is_past_deadline(exchange.seen) {
+        if exchange.is_past_deadline(exchange.decided.seen) {
             return ProxyError::DeadlineExceeded;
         }
-        match (exchange.call.endpoint(), exchange.call.asked()) {
+        match (exchange.call.notes.endpoint(), exchange.call.notes.asked()) {
             (Some(endpoint), Some(asked)) => {
                 let (why, by) = (
                     format!("no answer within {after:?}"),
-                    exchange.call.client(),
+                    exchange.call.notes.client(),
                 );
                 balancer.failed(&endpoint, &why, asked, Some(by));
             }
@@ -335,7 +338,7 @@ fn unanswered(
     if error.status() == StatusCode::BAD_GATEWAY
         && let ProxyError::Upstream(error) = &error
     {
-        exchange.call.note_fault(&error.fault());
+        exchange.call.notes.note_fault(&error.fault());
     }
     error
 }

@@ -49,8 +49,8 @@ impl Worker {
         let began = clock::now();
         let mut counted = exchange.counted_as_held(began);
         let held = self.wait(&places, exchange.call_deadline(), peer).await;
-        exchange.seen = clock::now();
-        let time = exchange.seen.saturating_duration_since(began);
+        exchange.decided.seen = clock::now();
+        let time = exchange.decided.seen.saturating_duration_since(began);
         if places.are_put_off() {
             // The time may exceed the store's delay, since the gateway stood still.
             exchange.delayed(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
@@ -60,7 +60,7 @@ impl Worker {
         drop((counted, permit));
         exchange.held_for(time);
         let used = held?;
-        if let Some(reservation) = &exchange.reservation {
+        if let Some(reservation) = &exchange.decided.reservation {
             reservation.keep_places(used);
         }
         Ok(())

@@ -26,6 +26,7 @@ pub(super) fn write(
         return Ok(());
     };
     let tiers: Vec<_> = exchange
+        .decided
         .plan
         .groups(service)
         .map(|(_, name)| name)

@@ -86,12 +86,12 @@ impl Worker {
             parts,
             connection: GatewayConnection {
                 peer,
-                far: exchange.peer,
+                far: exchange.arrived.peer,
                 challenges: &self.challenges,
             },
             target: Target::default(),
-            client: exchange.client,
-            content: exchange.content,
+            client: exchange.arrived.client,
+            content: exchange.call.content,
             call_began: exchange.call_began(),
         }
     }
@@ -139,16 +139,16 @@ impl Worker {
     fn early_refusal(&self, service: usize, exchange: &mut Exchange) -> Result<(), ProxyError> {
         let local = Rc::clone(&exchange.local);
         let of = local.service(service);
-        let Some((decided, by)) = self.store.refusal(&exchange.plan.checks(of)) else {
+        let Some((decided, by)) = self.store.refusal(&exchange.decided.plan.checks(of)) else {
             return Ok(());
         };
         let admission = Admission {
             decided: Some(Box::new(decided)),
             by,
         };
-        let delay = admission.delay(&exchange.plan, of);
+        let delay = admission.delay(&exchange.decided.plan, of);
         exchange.matched(service);
-        exchange.seen = clock::now();
+        exchange.decided.seen = clock::now();
         exchange.decided(admission, None);
         delay?;
         Ok(())
@@ -162,18 +162,18 @@ impl Worker {
         exchange: &mut Exchange,
     ) -> Result<(), ProxyError> {
         let local = Rc::clone(&exchange.local);
-        let service: Option<&Service> = exchange.route.map(|route| local.service(route));
+        let service: Option<&Service> = exchange.decided.route.map(|route| local.service(route));
         let (Some(service), Some(incoming)) = (service, incoming) else {
             return Ok(());
         };
         let fields = &head.parts.headers;
         let reading = self
             .prefixes
-            .read_ahead(incoming, fields, service, exchange.client);
+            .read_ahead(incoming, fields, service, exchange.arrived.client);
         if let Some(ahead) = reading.await.map_err(|failure| exchange.broken(failure))? {
-            exchange.content = ahead.content;
+            exchange.call.content = ahead.content;
             head.content = ahead.content;
-            exchange.prefix = Some(ahead.prefix);
+            exchange.call.prefix = Some(ahead.prefix);
         }
         Ok(())
     }
@@ -186,7 +186,7 @@ fn misdirected(peer: &Peer, exchange: &mut Exchange) -> ProxyError {
     if peer.is_dismissed() {
         exchange.is_last();
     }
-    match &exchange.tls {
+    match &exchange.arrived.tls {
         Some(session) if session.client.is_some() && session.is_lost() => ProxyError::Dismissed,
         _ => ProxyError::Misdirected,
     }
@@ -195,17 +195,17 @@ fn misdirected(peer: &Peer, exchange: &mut Exchange) -> ProxyError {
 impl Recorder for Exchange {
     #[inline]
     fn plan(&mut self) -> &mut Plan {
-        &mut self.plan
+        &mut self.decided.plan
     }
 
     #[inline]
     fn host(&mut self, host: Option<HeaderValue>) {
-        self.host = host;
+        self.arrived.host = host;
     }
 
     #[inline]
     fn call_deadline(&mut self, deadline: Option<CallDeadline>) {
-        if let Some(call) = &mut self.grpc {
+        if let Some(call) = &mut self.call.grpc {
             call.has_deadline(deadline);
         }
     }
@@ -213,7 +213,7 @@ impl Recorder for Exchange {
     #[cold]
     fn misread(&mut self, names: &[HeaderName]) {
         self.count_misread(names.len() as u64);
-        dropped_names::warn(names, self.client, self.seen);
+        dropped_names::warn(names, self.arrived.client, self.decided.seen);
     }
 
     #[inline]

@@ -19,16 +19,20 @@ pub(super) fn read<R>(
     reader: impl FnOnce(&Caller<'_>, &Token<'_>) -> R,
 ) -> R {
     let token = Token::new(exchange.local.snapshot.tokens.as_deref(), &parts.headers)
-        .knowing(exchange.token.clone());
+        .knowing(exchange.decided.token.clone());
     let caller = CallerFacts {
-        address: exchange.client,
+        address: exchange.arrived.client,
         method: &parts.method,
         fields: &parts.headers,
         host: target.host(),
         path: parts.uri.path(),
         query: parts.uri.query(),
-        content: exchange.content,
-        certificate: exchange.tls.as_deref().and_then(handshake_facts::shown),
+        content: exchange.call.content,
+        certificate: exchange
+            .arrived
+            .tls
+            .as_deref()
+            .and_then(handshake_facts::shown),
     };
     caller.read(service, &token, |caller| reader(caller, &token))
 }

@@ -20,18 +20,19 @@ impl Worker {
         exchange: &mut Exchange,
     ) -> Result<Option<(Tickets, HoldPermit)>, ProxyError> {
         let local = Rc::clone(&exchange.local);
-        let Some(service) = exchange.route.map(|route| local.service(route)) else {
+        let Some(service) = exchange.decided.route.map(|route| local.service(route)) else {
             return Ok(None);
         };
-        if exchange.plan.is_empty() {
+        if exchange.decided.plan.is_empty() {
             exchange.unasked();
             return Ok(None);
         }
-        let admission = admission::ask(&self.store, &exchange.plan, service).await?;
+        let admission = admission::ask(&self.store, &exchange.decided.plan, service).await?;
         let asked = clock::now();
-        exchange.seen = asked;
-        let mut charges = admission.open_charges(&exchange.plan, service, self.queues.exist());
-        let delay = admission.delay(&exchange.plan, service);
+        exchange.decided.seen = asked;
+        let mut charges =
+            admission.open_charges(&exchange.decided.plan, service, self.queues.exist());
+        let delay = admission.delay(&exchange.decided.plan, service);
         if delay.as_ref().is_ok_and(|delay| *delay == 0) && !self.queues.is_any(&charges.places) {
             charges.leave_queues();
         }
@@ -64,7 +65,7 @@ impl Worker {
             return Err(ProxyError::DeadlineExceeded);
         }
         let caps = exchange.local.snapshot.holds;
-        let held = self.holds.enter(Client::of(exchange.client), caps);
+        let held = self.holds.enter(Client::of(exchange.arrived.client), caps);
         Ok((tickets, held.ok_or(ProxyError::TooManyHeld)?))
     }
 }

@@ -52,7 +52,7 @@ impl<'a> WayBack<'a> {
         Box::new(Self {
             change,
             host: target.authority().cloned(),
-            scheme: peer::client_scheme(trust, exchange.peer, fields, target),
+            scheme: peer::client_scheme(trust, exchange.arrived.peer, fields, target),
         })
     }
 

@@ -330,7 +330,7 @@ impl Worker {
             self.hold_to_limits(peer, exchange).await?;
         }
         let local = Rc::clone(&exchange.local);
-        let service = exchange.route.map(|route| local.service(route));
+        let service = exchange.decided.route.map(|route| local.service(route));
         if let Some(own) = service.and_then(|service| service.own.as_ref()) {
             return Ok(answered_by_route(own, parts, exchange));
         }

@@ -108,7 +108,7 @@ pub fn head(
 /// The origin of a request, whose host is `changed` for the server.
 #[inline]
 fn origin<'a>(target: &'a Target, parts: &Parts, changed: bool, exchange: &Exchange) -> Origin<'a> {
-    let far = exchange.peer;
+    let far = exchange.arrived.peer;
     let trust = &exchange.local.snapshot.trust;
     let believed = if far.is_stranger {
         None
@@ -118,7 +118,7 @@ fn origin<'a>(target: &'a Target, parts: &Parts, changed: bool, exchange: &Excha
     let named_scheme = target.scheme().filter(|_| believed.is_some());
     Origin {
         peer: far.address,
-        client: exchange.client,
+        client: exchange.arrived.client,
         believed,
         host: target.authority(),
         scheme: named_scheme.unwrap_or(far.scheme),
@@ -134,7 +134,7 @@ fn origin<'a>(target: &'a Target, parts: &Parts, changed: bool, exchange: &Excha
 #[inline(never)]
 fn warn_of_offer(offer: &HeaderValue, exchange: &Exchange) {
     static OFFERS: Throttles<2> = Throttles::every(Duration::from_secs(60));
-    let client = spelled(exchange.client);
+    let client = spelled(exchange.arrived.client);
     let offer = offer.as_bytes();
     let is_h2c = offer.eq_ignore_ascii_case(b"h2c");
     let Some(more) = OFFERS.pass(usize::from(is_h2c)) else {
@@ -164,7 +164,7 @@ fn name_host(change: &HostChange, fields: &mut HeaderMap) {
 
 /// The certificate that the client has shown, where the upstream gets it.
 fn client_certificate(exchange: &Exchange) -> Option<HeaderValue> {
-    let shown = exchange.tls.as_ref()?.client.as_ref()?;
+    let shown = exchange.arrived.tls.as_ref()?.client.as_ref()?;
     let upstream = exchange.service()?.upstream?;
     let upstream = &exchange.local.snapshot.upstreams[upstream];
     upstream.forward_client_cert.then(|| shown.field().clone())
@@ -204,7 +204,7 @@ fn add_fields(
             }
         }
     }
-    fields.insert(request_id::X_REQUEST_ID, exchange.id.clone());
+    fields.insert(request_id::X_REQUEST_ID, exchange.arrived.id.clone());
     if let Some(prefix) = service.and_then(|service| service.prefix.as_ref()) {
         forwarded::add_prefix(fields, prefix);
     }

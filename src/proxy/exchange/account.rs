@@ -31,7 +31,8 @@ impl Exchange {
     /// # Errors
     /// The cause, at the first call only.
     pub(in crate::proxy) fn lacks_nothing(&mut self) -> Result<(), ProxyError> {
-        self.plan
+        self.decided
+            .plan
             .take_lack()
             .map_or(Ok(()), |cause| Err(cause.into()))
     }
@@ -45,7 +46,7 @@ impl Exchange {
     /// alone, in both directions.
     pub(in crate::proxy) fn pace(&self, allowed: RateBound, peer: &Peer) -> RateBound {
         let own = self.own_idle();
-        peer.has_idle(own, self.version == Version::HTTP_2);
+        peer.has_idle(own, self.arrived.version == Version::HTTP_2);
         let allowed = own.map_or(allowed, |idle| allowed.over(idle));
         if self.is_silent_by_nature() {
             peer.watch.idle_alone();
@@ -57,15 +58,15 @@ impl Exchange {
 
     /// May the client be silent by its nature? A field alone is no proof, since any client can write it.
     pub(in crate::proxy) fn is_silent_by_nature(&self) -> bool {
-        self.grpc.is_some() && self.method == Method::POST
+        self.call.grpc.is_some() && self.arrived.method == Method::POST
     }
 
     /// An answer that broke off in the middle ends in a reset in HTTP/1.0, which has no chunks. Without a length, an
     /// orderly end of the connection would be the end of the body (RFC 9112 section 8).
     pub(super) fn tell_old_client(&self) {
-        if let Some(client) = &self.old_client
-            && self.status != 0
-            && self.ending != ExchangeEnd::Complete
+        if let Some(client) = &self.outcome.old_client
+            && self.outcome.status != 0
+            && self.outcome.ending != ExchangeEnd::Complete
         {
             client.end_in_reset();
         }
@@ -73,20 +74,20 @@ impl Exchange {
 
     /// All of the answer has been handed on, and the client takes it at its own pace: the limits do not wait for that.
     pub(in crate::proxy) fn handed_on(&mut self) {
-        self.call.leave();
-        if let Some(reservation) = &self.reservation {
+        self.call.notes.leave();
+        if let Some(reservation) = &self.decided.reservation {
             reservation.free_slots();
             reservation.over(false);
         }
-        if self.source == AnswerSource::Gateway {
+        if self.outcome.source == AnswerSource::Gateway {
             // The cause of the gateway's answer says more than the client's leaving before it was read.
-            self.ending = ExchangeEnd::Complete;
+            self.outcome.ending = ExchangeEnd::Complete;
         }
     }
 
     /// The trailers of a call's answer are handed on.
     pub(in crate::proxy) fn trailed(&mut self, trailers: &HeaderMap) {
-        if let Some(call) = &mut self.grpc {
+        if let Some(call) = &mut self.call.grpc {
             call.ended(trailers);
             self.call_ends();
         }
@@ -96,21 +97,25 @@ impl Exchange {
     #[cold]
     #[inline(never)]
     pub(super) fn call_ends(&mut self) {
-        let Some(call) = &mut self.grpc else { return };
+        let Some(call) = &mut self.call.grpc else {
+            return;
+        };
         if !call.close() {
             return;
         }
         let (is_error, is_unavailable) = (call.is_server_error(), call.is_unavailable());
         let is_clients = is_error && self.is_end_of_patience(None);
-        if let Some(reservation) = &self.reservation {
+        if let Some(reservation) = &self.decided.reservation {
             reservation.call_ended(is_error && !is_clients);
         }
         if let Some(upstream) = self.service().and_then(|service| service.upstream) {
             let balancer = self.local.balancer(upstream, &self.worker.pools);
             if is_clients {
-                self.call.excused(self.status);
+                self.call.notes.excused(self.outcome.status);
             } else {
-                self.call.answered(balancer, self.status, is_unavailable);
+                self.call
+                    .notes
+                    .answered(balancer, self.outcome.status, is_unavailable);
             }
         }
     }
@@ -125,7 +130,7 @@ impl Exchange {
         };
         let damage = self.broken_upload();
         let is_clients = damage.is_some() || self.is_out_of_time();
-        let call = self.grpc.as_mut()?;
+        let call = self.call.grpc.as_mut()?;
         let (status, message) = match (damage, failure) {
             (Some(Reason::ClientTimeout), _) => (4, "The client sent nothing for too long."),
             // A client that has broken its own upload has taken the answer down with it.
@@ -137,7 +142,7 @@ impl Exchange {
             return None;
         }
         call.status = Some(status);
-        if let Some(reservation) = &self.reservation {
+        if let Some(reservation) = &self.decided.reservation {
             reservation.call_ended(!is_clients);
         }
         Some(reply::grpc::trailers(status, message))
@@ -145,12 +150,12 @@ impl Exchange {
 
     /// The end of the time that the client gives its call, where it gives one.
     pub(in crate::proxy) fn call_deadline(&self) -> Option<Instant> {
-        self.grpc.as_ref()?.ends()
+        self.call.grpc.as_ref()?.ends()
     }
 
     /// Is the time that the client gives its call over at `at`?
     pub(in crate::proxy) fn is_past_deadline(&self, at: Instant) -> bool {
-        self.grpc.as_ref().is_some_and(|call| call.is_over(at))
+        self.call.grpc.as_ref().is_some_and(|call| call.is_over(at))
     }
 
     /// The request sets out at `now`, on a route with this `timeout`, or where bodies may be silent for `idle`. Returns
@@ -166,11 +171,11 @@ impl Exchange {
         idle: Duration,
     ) -> Result<AnswerWait, ProxyError> {
         let idle = self.own_idle().unwrap_or(idle);
-        let wait = AnswerWait::new(now, timeout, idle, self.upload.clone());
-        match &mut self.grpc {
+        let wait = AnswerWait::new(now, timeout, idle, self.call.upload.clone());
+        match &mut self.call.grpc {
             None => Ok(wait),
             Some(call) => {
-                let upload = self.upload.as_ref();
+                let upload = self.call.upload.as_ref();
                 let upload = upload.map(|upload| Rc::clone(upload) as Rc<dyn UploadState>);
                 call.sets_out(now, timeout.written(), upload)?;
                 Ok(wait.of_call(timeout, idle, call.ends()))
@@ -180,7 +185,7 @@ impl Exchange {
 
     /// Counts an answer that broke off in the middle against its upstream.
     pub(super) fn count_break(&self) {
-        match self.ending {
+        match self.outcome.ending {
             ExchangeEnd::Upstream(Failure::Reset) if self.broken_upload().is_some() => {}
             ExchangeEnd::Upstream(failure) => self.count_failure(failure),
             _ => {}
@@ -191,7 +196,7 @@ impl Exchange {
     #[cold]
     pub(in crate::proxy) fn answer_breaks(&self, error: &AnswerError) {
         if self.broken_upload().is_none() {
-            self.call.note_fault(&error.fault());
+            self.call.notes.note_fault(&error.fault());
         }
     }
 
@@ -206,7 +211,7 @@ impl Exchange {
 
     /// The damage that the client has done to its upload, and so to the connection of its answer.
     fn broken_upload(&self) -> Option<Reason> {
-        match self.upload.as_ref()?.broken.get()? {
+        match self.call.upload.as_ref()?.broken.get()? {
             UploadFailure::ClientGone => Some(Reason::ClientGone),
             UploadFailure::Stopped | UploadFailure::TooSlow => Some(Reason::ClientTimeout),
             UploadFailure::Malformed => Some(Reason::BadRequest),
@@ -215,8 +220,8 @@ impl Exchange {
 
     /// The reason in the log.
     pub(super) fn final_reason(&self) -> Reason {
-        match self.ending {
-            ExchangeEnd::Complete if self.call.is_none_left() => match self.reason {
+        match self.outcome.ending {
+            ExchangeEnd::Complete if self.call.notes.is_none_left() => match self.outcome.reason {
                 Reason::Ok
                 | Reason::ConnectFailed
                 | Reason::UpstreamTls
@@ -224,14 +229,16 @@ impl Exchange {
                 | Reason::UpstreamTimeout => Reason::NoneLeft,
                 other => other,
             },
-            ExchangeEnd::Complete => self.reason,
+            ExchangeEnd::Complete => self.outcome.reason,
             // The upload's end took the connection down, and with it the answer.
             ExchangeEnd::Upstream(failure @ Failure::Reset) => {
                 self.broken_upload().unwrap_or(Reason::from(failure))
             }
             ExchangeEnd::Upstream(failure) => Reason::from(failure),
             ExchangeEnd::ClientGone if self.worker.drain.is_over() => Reason::DrainCut,
-            ExchangeEnd::ClientGone if self.stalled.get().is_some() => Reason::ClientStalled,
+            ExchangeEnd::ClientGone if self.outcome.stalled.get().is_some() => {
+                Reason::ClientStalled
+            }
             ExchangeEnd::ClientStalled(_) => Reason::ClientStalled,
             ExchangeEnd::ClientGone => Reason::ClientGone,
         }
@@ -244,10 +251,10 @@ impl Exchange {
         told: &[ResponseCost],
     ) -> Vec<Charge<'a>> {
         let charged = |index, cost| {
-            let admission = self.admission.as_ref();
+            let admission = self.decided.admission.as_ref();
             admission.map_or(cost, |admission| admission.charged_by(index, cost))
         };
-        let keys = self.plan.keys().enumerate();
+        let keys = self.decided.plan.keys().enumerate();
         let mut charges: Vec<_> = keys
             .filter(|(_, (at, ..))| service.limits[*at].mode != Mode::Candidate)
             .map(|(index, (at, key, cost))| Charge {
@@ -268,7 +275,7 @@ impl Exchange {
     /// connection of the answer with it. Without the second, a body that is announced and never sent would be a way to
     /// leave at no cost.
     fn has_left(&self) -> bool {
-        match self.ending {
+        match self.outcome.ending {
             ExchangeEnd::Complete => false,
             ExchangeEnd::ClientGone | ExchangeEnd::ClientStalled(_) => true,
             ExchangeEnd::Upstream(_) => self.broken_upload().is_some(),
@@ -277,7 +284,7 @@ impl Exchange {
 
     /// Settles the costs that the response's body named, and counts them.
     pub(super) fn settled(&self) -> Vec<ResponseCost> {
-        match (&self.reservation, self.route) {
+        match (&self.decided.reservation, self.decided.route) {
             (Some(reservation), Some(route)) => self.settle(reservation, route),
             _ => Vec::new(),
         }
@@ -307,11 +314,11 @@ impl Exchange {
 
     /// Did the request succeed? An answer that says otherwise need not say what it cost.
     fn is_success(&self) -> bool {
-        (200..300).contains(&self.status)
+        (200..300).contains(&self.outcome.status)
     }
 
     pub(super) fn route_metrics(&self) -> &RouteMetrics {
-        match self.route {
+        match self.decided.route {
             Some(route) => &self.local.route(route).metrics,
             None => &self.local.unrouted,
         }
@@ -321,12 +328,22 @@ impl Exchange {
     pub(super) fn count(&self, took: Duration) {
         let worker = &self.worker;
         let metrics = self.route_metrics();
-        metrics.request(&self.method, self.status, self.source, took);
-        worker.metrics.bodies(self.received_bytes(), self.sent);
+        metrics.request(
+            &self.arrived.method,
+            self.outcome.status,
+            self.outcome.source,
+            took,
+        );
+        worker
+            .metrics
+            .bodies(self.received_bytes(), self.outcome.sent);
     }
 
     fn received_bytes(&self) -> u64 {
-        self.upload.as_ref().map_or(0, |upload| upload.bytes.get())
+        self.call
+            .upload
+            .as_ref()
+            .map_or(0, |upload| upload.bytes.get())
     }
 
     /// Writes the request's line of the access log; `costs` are those that the response named.
@@ -336,53 +353,55 @@ impl Exchange {
         let would_refuse = service.map(|service| self.would_refuse(service));
         let charges = service.map(|service| self.charges(service, costs));
         let groups = service.map(|service| self.groups(service));
-        let (endpoint, fault) = (self.call.endpoint(), self.call.fault());
+        let (endpoint, fault) = (self.call.notes.endpoint(), self.call.notes.fault());
         self.worker.access.record(&AccessRecord {
-            ts: self.began.micros(),
-            request_id: self.id.as_bytes(),
-            client: self.client,
-            peer: self.peer.address,
-            method: Some(self.method.as_str()),
-            host: self.host.as_ref().map(HeaderValue::as_bytes),
+            ts: self.arrived.began.micros(),
+            request_id: self.arrived.id.as_bytes(),
+            client: self.arrived.client,
+            peer: self.arrived.peer.address,
+            method: Some(self.arrived.method.as_str()),
+            host: self.arrived.host.as_ref().map(HeaderValue::as_bytes),
             path: Some(
-                self.target
+                self.arrived
+                    .target
                     .as_ref()
                     .map_or("", PathAndQuery::path)
                     .as_bytes(),
             ),
-            proto: Some(self.version),
-            status: self.status,
+            proto: Some(self.arrived.version),
+            status: self.outcome.status,
             reason: self.final_reason(),
             route: service.and_then(Service::route),
-            limit: self.limit.as_deref(),
+            limit: self.outcome.limit.as_deref(),
             window: self.window(),
             would_refuse: &would_refuse.unwrap_or_default(),
             charges: &charges.unwrap_or_default(),
             groups: &groups.unwrap_or_default(),
-            delay: Duration::from_micros(self.delayed),
+            delay: Duration::from_micros(self.decided.delayed),
             duration: took,
             upstream: endpoint.as_ref().map(|endpoint| endpoint.shown()),
-            upstream_time: self.upstream_time,
+            upstream_time: self.call.upstream_time,
             upstream_fault: fault.as_deref(),
-            call: self.call.record(),
+            call: self.call.notes.record(),
             ended_by: self.ended_by(),
             bytes_in: self.received_bytes(),
-            bytes_out: self.sent,
-            user_agent: self.user_agent.as_ref().map(HeaderValue::as_bytes),
-            decided_by: self.admission.as_ref().map(Admission::decider),
-            retry_after: self.retry_after.map(Duration::from_micros),
+            bytes_out: self.outcome.sent,
+            user_agent: self.arrived.user_agent.as_ref().map(HeaderValue::as_bytes),
+            decided_by: self.decided.admission.as_ref().map(Admission::decider),
+            retry_after: self.outcome.retry_after.map(Duration::from_micros),
             remaining: self.remaining(),
-            grpc_status: self.grpc.as_ref().map(|call| call.status),
+            grpc_status: self.call.grpc.as_ref().map(|call| call.status),
             tls: self
+                .arrived
                 .tls
                 .as_deref()
-                .map(|tls| handshake_facts::logged(tls, self.host.as_ref())),
+                .map(|tls| handshake_facts::logged(tls, self.arrived.host.as_ref())),
         });
     }
 
     /// The limits that a group of the client has changed: their names, and the group's.
     pub(super) fn groups<'a>(&'a self, service: &'a Service) -> Vec<(&'a str, &'a str)> {
-        let groups = self.plan.groups(service);
+        let groups = self.decided.plan.groups(service);
         let mut groups: Vec<_> = groups
             .map(|(at, group)| (&*service.limits[at].name, &**group))
             .collect();
@@ -393,16 +412,17 @@ impl Exchange {
     /// The units that the limit with partial grants has granted, if the request has such a limit and asked for any.
     #[must_use]
     pub fn granted(&self) -> Option<u32> {
-        let admission = self.admission.as_ref()?;
-        let granted = admission.granted(&self.plan, self.service()?)?;
+        let admission = self.decided.admission.as_ref()?;
+        let granted = admission.granted(&self.decided.plan, self.service()?)?;
         Some(granted.units()).filter(|units| *units > 0)
     }
 
     /// The units left of the tightest limit, for the log.
     pub(super) fn remaining(&self) -> Option<u64> {
-        self.admission
+        self.decided
+            .admission
             .as_ref()?
-            .remaining(&self.plan, self.service()?)
+            .remaining(&self.decided.plan, self.service()?)
     }
 }
 

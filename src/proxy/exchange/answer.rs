@@ -39,26 +39,26 @@ impl Exchange {
     }
 
     fn note_failure(&mut self, error: &ProxyError) {
-        self.source = AnswerSource::Gateway;
-        self.status = error.status().as_u16();
-        self.reason = error.reason();
+        self.outcome.source = AnswerSource::Gateway;
+        self.outcome.status = error.status().as_u16();
+        self.outcome.reason = error.reason();
         let wait = error.retry_after();
-        self.retry_after = wait.map(|wait| spread(wait, self.local.snapshot.jitter));
-        if let Some(reservation) = &self.reservation {
+        self.outcome.retry_after = wait.map(|wait| spread(wait, self.local.snapshot.jitter));
+        if let Some(reservation) = &self.decided.reservation {
             reservation.failed(error, self.is_break_of_client(error));
         }
         if matches!(error, ProxyError::TooManyHeld | ProxyError::Draining) {
             // The request was charged for a wait that was not waited out, and the charge has gone back.
-            self.delayed = 0;
+            self.decided.delayed = 0;
         }
-        if self.reason == Reason::KeysUnread {
+        if self.outcome.reason == Reason::KeysUnread {
             self.worker.metrics.keys_unread();
         }
         if let Some(limit) = error.limit() {
-            self.limit = Some(Arc::clone(&limit.name));
+            self.outcome.limit = Some(Arc::clone(&limit.name));
         }
         if is_told_in_grpc(error)
-            && let Some(call) = &mut self.grpc
+            && let Some(call) = &mut self.call.grpc
         {
             call.status = Some(error.grpc_status());
         }
@@ -67,35 +67,35 @@ impl Exchange {
     /// Writes an answer field by field, but for those that are stamped on it afterwards.
     #[inline(never)]
     fn unusual(&mut self, error: &ProxyError) -> Response<Bytes> {
-        let mut spare = self.spare.take().unwrap_or_default();
+        let mut spare = self.outcome.spare.take().unwrap_or_default();
         spare.clear();
         let violated = self.violated();
         let told = ProblemDetails {
             error: error.shown(),
             violated: &violated,
-            wait: self.retry_after,
+            wait: self.outcome.retry_after,
             prepared: self.prepared(&violated),
-            request_id: &self.id,
+            request_id: &self.arrived.id,
         };
-        if self.grpc.is_some() && is_told_in_grpc(error) {
+        if self.call.grpc.is_some() && is_told_in_grpc(error) {
             reply::grpc::refusal(&told, spare)
         } else {
-            reply::to(&told, &self.local.snapshot.errors, self.form, spare)
+            reply::to(&told, &self.local.snapshot.errors, self.arrived.form, spare)
         }
     }
 
     /// A refusal with the usual fields, once there was one to learn them from.
     fn usual_refusal(&self, error: &ProxyError, usual: &UsualRefusal) -> Option<Response<Bytes>> {
         let (fields, text) = (usual.fields.get()?, usual.text.get()?);
-        let (service, wait) = (self.service()?, self.retry_after?);
-        let body = text.body(wait, self.id.as_bytes());
+        let (service, wait) = (self.service()?, self.outcome.retry_after?);
+        let body = text.body(wait, self.arrived.id.as_bytes());
         let values = RefusalValues {
-            request_id: &self.id,
+            request_id: &self.arrived.id,
             wait,
             millis: &body.millis,
-            limits: &self.plan.limits(service),
+            limits: &self.decided.plan.limits(service),
             decision: &self.store_decision()?.decision,
-            now: clock::wall_at(self.seen),
+            now: clock::wall_at(self.decided.seen),
         };
         Some(reply::with(error.status(), fields.with(&values), body.text))
     }
@@ -113,21 +113,21 @@ impl Exchange {
         let verdicts = decided.decision.verdicts.iter();
         let refuses = |verdict: &&Verdict| matches!(verdict.outcome, VerdictOutcome::Refuse(_));
         let is_usual = verdicts.filter(refuses).count() == 1
-            && self.grpc.is_none()
-            && self.delayed == 0
-            && self.retry_after.is_some()
+            && self.call.grpc.is_none()
+            && self.decided.delayed == 0
+            && self.outcome.retry_after.is_some()
             && *self.local.snapshot.errors.of_refusal(&limit.name) == ErrorBody::Problem
             && service.response_fields.is_none()
             && decided.is_whole()
-            && self.plan.is_whole(service)
+            && self.decided.plan.is_whole(service)
             && !self.closes();
-        let at = self.plan.positions().nth(by).filter(|_| is_usual)?;
-        Some(&self.local.route(self.route?).refusals[at])
+        let at = self.decided.plan.positions().nth(by).filter(|_| is_usual)?;
+        Some(&self.local.route(self.decided.route?).refusals[at])
     }
 
     /// The gateway's own answer that is no error, in the form that the request's client reads.
     pub(in crate::proxy) fn spoken(&mut self, answer: Response<Bytes>) -> Response<Bytes> {
-        let Some(call) = &mut self.grpc else {
+        let Some(call) = &mut self.call.grpc else {
             return answer;
         };
         let (status, answer) = reply::grpc::of_http(&answer);
@@ -137,14 +137,14 @@ impl Exchange {
 
     /// Puts the gateway's own fields on a response, including responses of the upstream.
     pub fn stamp<T>(&self, answer: &mut Response<T>) {
-        if self.closes() && self.version == Version::HTTP_10 {
+        if self.closes() && self.arrived.version == Version::HTTP_10 {
             // hyper would write `keep-alive` behind `close` for a client that asks for it.
             *answer.version_mut() = Version::HTTP_10;
         }
         let fields = answer.headers_mut();
         let service = self.service();
         if let Some(changes) = service.and_then(|service| service.response_fields.as_ref()) {
-            match self.reason {
+            match self.outcome.reason {
                 // The answer is the upstream's, or the route's own.
                 Reason::Ok | Reason::Repeat | Reason::LimitDelayed | Reason::Upgraded => {
                     changes.apply(fields);
@@ -152,15 +152,15 @@ impl Exchange {
                 _ => changes.complete(fields),
             }
         }
-        fields::set(fields, X_REQUEST_ID, self.id.clone());
+        fields::set(fields, X_REQUEST_ID, self.arrived.id.clone());
         if self.closes() {
             fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
-        if self.delayed > 0
+        if self.decided.delayed > 0
             && let Some((position, _)) = self.delaying()
             && let Some(limit) = service.and_then(|service| service.limits.get(position))
         {
-            fields::delayed(fields, limit.public_name(), self.delayed);
+            fields::delayed(fields, limit.public_name(), self.decided.delayed);
         }
         self.stamp_limits(fields);
     }
@@ -170,7 +170,7 @@ impl Exchange {
     #[inline]
     pub(in crate::proxy) fn let_go(&mut self, incoming: Option<Incoming>) {
         let is_whole = incoming.as_ref().is_some_and(Incoming::is_end_stream);
-        if !is_whole && self.source == AnswerSource::Gateway {
+        if !is_whole && self.outcome.source == AnswerSource::Gateway {
             self.let_go_of_rest(incoming);
         }
     }
@@ -179,18 +179,18 @@ impl Exchange {
     #[cold]
     #[inline(never)]
     fn let_go_of_rest(&mut self, incoming: Option<Incoming>) {
-        let upload = self.upload.as_ref();
+        let upload = self.call.upload.as_ref();
         let is_broken = upload.is_some_and(|upload| upload.broken.get().is_some());
         let rest = incoming.or_else(|| upload?.take_left());
         let Some(rest) = rest.filter(|_| !is_broken) else {
             // A server may still have the rest in hand.
-            self.closes = is_broken || upload.is_some_and(|upload| !upload.done.get());
+            self.outcome.closes = is_broken || upload.is_some_and(|upload| !upload.done.get());
             return;
         };
-        match (self.version, self.rest) {
+        match (self.arrived.version, self.call.rest) {
             // A call of gRPC may be a stream that stays open: its client learns from a reset behind the answer that its
             // messages are not read (RFC 9113, section 8.1).
-            (Version::HTTP_2, BodyRest::Heard | BodyRest::Ends) if self.grpc.is_none() => {
+            (Version::HTTP_2, BodyRest::Heard | BodyRest::Ends) if self.call.grpc.is_none() => {
                 spawn_local(body_rest::hear_stream_out(rest));
             }
             (Version::HTTP_2, _) => {}
@@ -198,18 +198,20 @@ impl Exchange {
                 let drain = self.worker.drain.clone();
                 spawn_local(body_rest::hear_out(rest, drain));
             }
-            (_, BodyRest::Ends | BodyRest::Unasked) => self.closes = true,
+            (_, BodyRest::Ends | BodyRest::Unasked) => self.outcome.closes = true,
         }
     }
 
     /// The answer, the gateway's own, ends the connection.
     pub(in crate::proxy) fn is_last(&mut self) {
-        self.closes = true;
+        self.outcome.closes = true;
     }
 
     /// Does an answer of the gateway's own end the connection? In HTTP/2 it ends a stream only.
     fn closes(&self) -> bool {
-        self.closes && self.source == AnswerSource::Gateway && self.version != Version::HTTP_2
+        self.outcome.closes
+            && self.outcome.source == AnswerSource::Gateway
+            && self.arrived.version != Version::HTTP_2
     }
 
     /// The limits that refuse the request, and the one that is named.
@@ -217,7 +219,7 @@ impl Exchange {
         let (Some(service), Some(decided)) = (self.service(), self.store_decision()) else {
             return Violations::default();
         };
-        let limits = self.plan.limits(service);
+        let limits = self.decided.plan.limits(service);
         let Ruling::Refuse { by, .. } = decided.decision.ruling else {
             return self.outwaited(&limits);
         };
@@ -233,7 +235,7 @@ impl Exchange {
 
     /// The text of refusals by one limit alone, with the numbers that the limit has for most requests.
     fn prepared(&self, violated: &Violations<'_>) -> Option<&RefusalText> {
-        let (route, named) = (self.route?, violated.named?);
+        let (route, named) = (self.decided.route?, violated.named?);
         let handles = self.local.route(route);
         let mut limits = self.local.service(route).limits.iter();
         let at = limits.position(|limit| Arc::ptr_eq(limit, named))?;
@@ -247,10 +249,11 @@ impl Exchange {
 
     /// The limit whose queue has let the request in and would let it go on too late, since the gateway stood still.
     fn outwaited<'a>(&self, limits: &[&'a Arc<Limit>]) -> Violations<'a> {
-        if self.reason != Reason::LimitRefused {
+        if self.outcome.reason != Reason::LimitRefused {
             return Violations::default();
         }
-        let is_it = |limit: &Limit| limit.holds_back() && self.limit.as_ref() == Some(&limit.name);
+        let is_it =
+            |limit: &Limit| limit.holds_back() && self.outcome.limit.as_ref() == Some(&limit.name);
         let named = limits.iter().find(|limit| is_it(limit)).copied();
         Violations {
             named,
@@ -261,27 +264,27 @@ impl Exchange {
     fn stamp_limits(&self, fields: &mut HeaderMap) {
         let style = self.local.snapshot.fields;
         // Where no store counted, no number is better than a guessed one.
-        let (Some(route), Some(decided)) = (self.route, self.store_decision()) else {
+        let (Some(route), Some(decided)) = (self.decided.route, self.store_decision()) else {
             return;
         };
         if style == FieldStyle::None || decided.decision.verdicts.is_empty() {
             return;
         }
         let service = self.local.service(route);
-        let limits = self.plan.limits(service);
-        let now = clock::wall_at(self.seen);
+        let limits = self.decided.plan.limits(service);
+        let now = clock::wall_at(self.decided.seen);
         if !decided.is_whole() {
             return fields::stamp_known(fields, style, &limits, decided, now);
         }
         let decision = &decided.decision;
-        let outwaited = if self.reason == Reason::LimitRefused {
+        let outwaited = if self.outcome.reason == Reason::LimitRefused {
             self.refused_in_queue(&limits, decision)
         } else {
             None
         };
         let decision = outwaited.as_ref().unwrap_or(decision);
         let prepared = &self.local.route(route).policy;
-        if self.plan.is_whole(service) {
+        if self.decided.plan.is_whole(service) {
             fields::stamp(fields, style, &limits, decision, prepared.as_ref(), now);
         } else {
             let deciding = limits.iter().filter(|limit| limit.mode.decides());
@@ -299,7 +302,7 @@ impl Exchange {
         }
         let named = self.outwaited(limits).named?;
         let by = limits.iter().position(|limit| Arc::ptr_eq(limit, named))?;
-        let wait = Wait::Micros(self.retry_after?);
+        let wait = Wait::Micros(self.outcome.retry_after?);
         let mut told = decision.clone();
         told.ruling = Ruling::Refuse { by, wait };
         told.verdicts.get_mut(by)?.remaining = 0;

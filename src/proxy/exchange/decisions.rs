@@ -13,18 +13,18 @@ use tokio::time::Instant;
 impl Exchange {
     /// The store's decision about the request's limits, where a store was asked.
     pub(super) fn store_decision(&self) -> Option<&StoreDecision> {
-        self.admission.as_ref()?.decided.as_deref()
+        self.decided.admission.as_ref()?.decided.as_deref()
     }
 
     /// The limit that delays the request: its position among the service's limits, and its name.
     pub(super) fn delaying(&self) -> Option<(usize, &Arc<str>)> {
         let limits = &self.service()?.limits;
-        let by = match self.admission.as_ref()?.delayed_by() {
-            Some(index) => self.plan.positions().nth(index),
+        let by = match self.decided.admission.as_ref()?.delayed_by() {
+            Some(index) => self.decided.plan.positions().nth(index),
             // The store gave the request no wait, but it stands behind others whose turn passed while the gateway stood
             // still.
-            None if self.delayed > 0 => {
-                let mut positions = self.plan.positions();
+            None if self.decided.delayed > 0 => {
+                let mut positions = self.decided.plan.positions();
                 positions.find(|at| limits[*at].holds_back())
             }
             None => None,
@@ -36,13 +36,13 @@ impl Exchange {
     /// Counts the request as held since `since`, by the limit that delays it, until the returned value is dropped.
     pub(in crate::proxy) fn counted_as_held(&self, since: Instant) -> Option<metrics::HeldRequest> {
         let (position, _) = self.delaying()?;
-        let route = self.local.route(self.route?);
+        let route = self.local.route(self.decided.route?);
         Some(route.limits[position].hold(since.into_std()))
     }
 
     /// Counts each limit's decision.
     pub(super) fn count_decisions(&self) {
-        let (Some(route), Some(admission)) = (self.route, &self.admission) else {
+        let (Some(route), Some(admission)) = (self.decided.route, &self.decided.admission) else {
             return;
         };
         let handles = &self.local.route(route).limits;
@@ -63,11 +63,11 @@ impl Exchange {
             handles[position].decided(decision, admission.decider_of(&limits[position]));
         };
         let mut last: Option<LimitOutcome> = None;
-        for (index, position) in self.plan.positions().enumerate() {
+        for (index, position) in self.decided.plan.positions().enumerate() {
             if !limits[position].mode.decides() {
                 break;
             }
-            let limit = self.plan.limit(index, service);
+            let limit = self.decided.plan.limit(index, service);
             let outcome = limit.and_then(|limit| admission.outcome(index, limit));
             let repeat = admission.is_repeat(index);
             match &mut last {
@@ -95,7 +95,9 @@ impl Exchange {
     /// Counts the limits in shadow of a request whose other limits were asked.
     #[inline(never)]
     fn count_asides(&self, admission: &Admission) {
-        let Some(route) = self.route else { return };
+        let Some(route) = self.decided.route else {
+            return;
+        };
         let handles = &self.local.route(route).limits;
         let limits = &self.local.service(route).limits;
         for (position, decision) in self.asides() {
@@ -105,7 +107,9 @@ impl Exchange {
 
     /// Counts the limits in shadow of a request for which no other limit was asked.
     pub(super) fn count_keyless(&self) {
-        let Some(route) = self.route else { return };
+        let Some(route) = self.decided.route else {
+            return;
+        };
         let handles = &self.local.route(route).limits;
         for (position, decision) in self.asides() {
             handles[position].decided(decision, DecidedBy::Store);
@@ -118,11 +122,11 @@ impl Exchange {
             return Vec::new();
         };
         let mut all: Vec<(usize, Decision)> = Vec::new();
-        for (index, position) in self.plan.positions().enumerate() {
+        for (index, position) in self.decided.plan.positions().enumerate() {
             if service.limits[position].mode.decides() {
                 continue;
             }
-            let admission = self.admission.as_ref();
+            let admission = self.decided.admission.as_ref();
             let decision = match admission.and_then(|admission| admission.aside(index)) {
                 None => Decision::Uncounted,
                 Some(VerdictOutcome::Refuse(_)) => Decision::WouldRefuse,
@@ -137,7 +141,7 @@ impl Exchange {
                 _ => all.push((position, decision)),
             }
         }
-        let keyless = self.plan.keyless().iter();
+        let keyless = self.decided.plan.keyless().iter();
         all.extend(keyless.map(|position| (*position, Decision::WouldRefuse)));
         all
     }
@@ -167,11 +171,11 @@ impl Exchange {
 
     /// The rate of its limit that refused or held the request, where the limit has several.
     pub(super) fn window(&self) -> Option<&str> {
-        let limit = match self.reason {
+        let limit = match self.outcome.reason {
             Reason::LimitRefused => self.violated().named?,
             Reason::LimitDelayed => {
-                let index = self.admission.as_ref()?.delayed_by()?;
-                self.plan.limit(index, self.service()?)?
+                let index = self.decided.admission.as_ref()?.delayed_by()?;
+                self.decided.plan.limit(index, self.service()?)?
             }
             _ => return None,
         };

@@ -12,7 +12,7 @@ use http::StatusCode;
 impl Exchange {
     /// The time that its server owes, where the request has a body.
     fn owed(&self) -> Option<&OwedTime> {
-        self.upload.as_ref().map(|upload| upload.owed())
+        self.call.upload.as_ref().map(|upload| upload.owed())
     }
 
     /// Does the client hold its body back? Or is a time over that the server of a call was told, by the client's doing?
@@ -20,6 +20,7 @@ impl Exchange {
     pub(super) fn is_out_of_time(&self) -> bool {
         self.owed().is_some_and(OwedTime::is_held_back)
             || self
+                .call
                 .grpc
                 .as_ref()
                 .is_some_and(|call| call.is_out_of_time(clock::now()))
@@ -40,7 +41,7 @@ impl Exchange {
     #[cold]
     #[inline(never)]
     pub(in crate::proxy) fn is_end_of_patience(&self, status: Option<StatusCode>) -> bool {
-        let is_impatient = match (&self.grpc, status) {
+        let is_impatient = match (&self.call.grpc, status) {
             (_, Some(StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)) => true,
             (Some(call), _) => call.is_impatient(),
             (None, _) => false,

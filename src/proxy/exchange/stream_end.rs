@@ -10,7 +10,7 @@ use crate::telemetry::metrics::{AnswerSource, EndedBy, Failure, Flow};
 impl Exchange {
     /// The tunnel has ended.
     pub fn tunnel_ended(&mut self, by: Option<EndedBy>) {
-        self.tunnel_end = by;
+        self.outcome.tunnel_end = by;
     }
 
     /// Counts the end of a WebSocket, or of an answer that did not come to its end.
@@ -24,16 +24,16 @@ impl Exchange {
     /// The cause of that end, where there is one.
     #[inline]
     pub(super) fn ended_by(&self) -> Option<EndedBy> {
-        if self.reason == Reason::ClientTimeout {
+        if self.outcome.reason == Reason::ClientTimeout {
             // 408 to a body alone says no more than that it was late.
-            return self.upload.is_some().then(|| self.end_by_upload());
+            return self.call.upload.is_some().then(|| self.end_by_upload());
         }
         self.early_end().map(|(_, by)| by)
     }
 
     #[inline]
     fn early_end(&self) -> Option<(Flow, EndedBy)> {
-        if self.ending == ExchangeEnd::Complete && self.reason != Reason::Upgraded {
+        if self.outcome.ending == ExchangeEnd::Complete && self.outcome.reason != Reason::Upgraded {
             return None;
         }
         self.end_of_flow()
@@ -42,15 +42,18 @@ impl Exchange {
     #[cold]
     #[inline(never)]
     fn end_of_flow(&self) -> Option<(Flow, EndedBy)> {
-        if self.reason == Reason::Upgraded {
-            let by = self.tunnel_end.unwrap_or_else(|| self.end_by_client());
+        if self.outcome.reason == Reason::Upgraded {
+            let by = self
+                .outcome
+                .tunnel_end
+                .unwrap_or_else(|| self.end_by_client());
             return Some((Flow::Tunnel, by));
         }
-        if self.source != AnswerSource::Upstream {
+        if self.outcome.source != AnswerSource::Upstream {
             // No server has answered: the reason is enough.
             return None;
         }
-        let by = match self.ending {
+        let by = match self.outcome.ending {
             ExchangeEnd::Complete => return None,
             ExchangeEnd::ClientGone => self.end_by_client(),
             ExchangeEnd::ClientStalled(how) => end_of_late(how),
@@ -63,9 +66,9 @@ impl Exchange {
 
     /// The client's connection has ended, or was ended.
     fn end_by_client(&self) -> EndedBy {
-        match self.stalled.get() {
+        match self.outcome.stalled.get() {
             _ if self.worker.drain.is_over() => EndedBy::Drain,
-            _ if self.tls.as_ref().is_some_and(|tls| tls.is_lost()) => EndedBy::Certificate,
+            _ if self.arrived.tls.as_ref().is_some_and(|tls| tls.is_lost()) => EndedBy::Certificate,
             Some(how) => end_of_late(how),
             None => EndedBy::Client,
         }
@@ -73,7 +76,7 @@ impl Exchange {
 
     /// The server's connection has ended: by the server, or since the client's upload broke.
     fn end_by_upload(&self) -> EndedBy {
-        let upload = self.upload.as_ref();
+        let upload = self.call.upload.as_ref();
         match upload.and_then(|upload| upload.broken.get()) {
             None => EndedBy::Server,
             Some(UploadFailure::TooSlow) => EndedBy::MinRate,
