@@ -1,11 +1,11 @@
 //! Every reason for which the gateway answers itself, and the one place that turns causes into status codes.
 
-use super::body_failure::UploadFailure;
 use crate::admission::RefusalCause;
 use crate::intake::IntakeError;
 use crate::intake::head::BadRequest;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
+use crate::proxy::bodies::body_failure::UploadFailure;
 use crate::telemetry::access_log::Reason;
 use crate::upstream::ConnectError;
 use crate::upstream::failure::UpstreamError;

@@ -1,9 +1,10 @@
 //! A worker's half of a snapshot: handles and pools resolved once, so that a request looks nothing up.
 
-use super::fields::{self, RefusalFields};
-use super::reply::RefusalText;
-use super::request_body::RequestBody;
 use crate::limit::{Limit, Mode};
+use crate::proxy::answer::fields;
+use crate::proxy::answer::fields::RefusalFields;
+use crate::proxy::answer::reply::RefusalText;
+use crate::proxy::bodies::request_body::RequestBody;
 use crate::snapshot::{Service, Snapshot};
 use crate::telemetry::metrics::{self, LimitMetrics, NO_ROUTE, RouteMetrics, WorkerMetrics};
 use crate::upstream::balance::Balancer;

@@ -1,18 +1,19 @@
 //! The account of what its limits did to a request: for its answer, the metrics and the log.
 
-use super::{Exchange, ExchangeEnd};
 use crate::admission::Admission;
 use crate::limit::Limit;
 use crate::limit::Mode;
 use crate::listen::Peer;
 use crate::listen::minimum_rate::RateBound;
-use crate::proxy::answer_wait::AnswerWait;
-use crate::proxy::body_failure::UploadFailure;
+use crate::proxy::answer::reply;
+use crate::proxy::bodies::body_failure::UploadFailure;
 use crate::proxy::error::ProxyError;
-use crate::proxy::handshake_facts;
-use crate::proxy::reply;
-use crate::proxy::reservation::Reservations;
-use crate::proxy::response_cost::ResponseCost;
+use crate::proxy::exchange::Exchange;
+use crate::proxy::exchange::ExchangeEnd;
+use crate::proxy::limits::reservation::Reservations;
+use crate::proxy::limits::response_cost::ResponseCost;
+use crate::proxy::request::handshake_facts;
+use crate::proxy::server::answer_wait::AnswerWait;
 use crate::snapshot::{AnswerTimeout, Service};
 use crate::telemetry::access_log::{AccessRecord, Charge, Reason};
 use crate::telemetry::metrics::{AnswerSource, Failure, RouteMetrics};

@@ -1,15 +1,21 @@
 //! The gateway's own answer to an exchange, and its fields on every answer.
 
-use super::Exchange;
 use crate::admission::RefusalCause;
 use crate::clock;
 use crate::limit::Limit;
 use crate::limit::verdict::{Decision, Ruling, Verdict, VerdictOutcome, Wait};
-use crate::proxy::body_rest::{self, BodyRest};
+use crate::proxy::answer::fields;
+use crate::proxy::answer::fields::RefusalFields;
+use crate::proxy::answer::fields::RefusalValues;
+use crate::proxy::answer::reply;
+use crate::proxy::answer::reply::ProblemDetails;
+use crate::proxy::answer::reply::RefusalText;
+use crate::proxy::answer::reply::Violations;
+use crate::proxy::bodies::body_rest;
+use crate::proxy::bodies::body_rest::BodyRest;
 use crate::proxy::error::ProxyError;
-use crate::proxy::fields::{self, RefusalFields, RefusalValues};
-use crate::proxy::reply::{self, ProblemDetails, RefusalText, Violations};
-use crate::proxy::request_id::X_REQUEST_ID;
+use crate::proxy::exchange::Exchange;
+use crate::proxy::request::request_id::X_REQUEST_ID;
 use crate::proxy::worker_snapshot::UsualRefusal;
 use crate::snapshot::FieldStyle;
 use crate::snapshot::errors::ErrorBody;

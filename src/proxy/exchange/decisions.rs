@@ -1,8 +1,8 @@
 //! The decisions of a request's limits, each limit's own: counted, and kept apart for the log.
 
-use super::Exchange;
 use crate::admission::Admission;
 use crate::limit::verdict::VerdictOutcome;
+use crate::proxy::exchange::Exchange;
 use crate::snapshot::Service;
 use crate::store::StoreDecision;
 use crate::telemetry::access_log::Reason;

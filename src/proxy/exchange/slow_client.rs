@@ -1,9 +1,9 @@
 //! Failures of servers that a client can bring about by holding its body back: they give no charge back and eject
 //! nobody.
 
-use super::Exchange;
 use crate::clock;
 use crate::proxy::error::ProxyError;
+use crate::proxy::exchange::Exchange;
 use crate::telemetry::metrics::Failure;
 use crate::upstream::failure::UpstreamError;
 use crate::upstream::owed_time::{OwedTime, UploadState as _};

@@ -1,9 +1,10 @@
 //! The cause of the end of a WebSocket, or of an answer before its end: the client, its server, silence, slowness, the
 //! gateway's stop.
 
-use super::{Exchange, ExchangeEnd};
 use crate::listen::minimum_rate::Lateness;
-use crate::proxy::body_failure::UploadFailure;
+use crate::proxy::bodies::body_failure::UploadFailure;
+use crate::proxy::exchange::Exchange;
+use crate::proxy::exchange::ExchangeEnd;
 use crate::telemetry::access_log::Reason;
 use crate::telemetry::metrics::{AnswerSource, EndedBy, Failure, Flow};
 

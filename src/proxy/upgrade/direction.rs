@@ -1,6 +1,6 @@
 //! One direction of a tunnel: bytes pass from one side to the other as they come, and with them their end.
 
-use super::frame_tracker::FrameTracker;
+use crate::proxy::upgrade::frame_tracker::FrameTracker;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;

@@ -3,11 +3,12 @@
 //! The leaving of one side frees what was held, whatever the other side does: a reset ends both sides at once, an end or the
 //! closing frame leaves the other side a moment for its last bytes.
 
-use super::direction::{Direction, SideFault};
-use super::frame_tracker;
-use super::lookout::Lookout;
 use crate::clock;
 use crate::descriptors::departure::{Departure, SecondDescriptor};
+use crate::proxy::upgrade::direction::Direction;
+use crate::proxy::upgrade::direction::SideFault;
+use crate::proxy::upgrade::frame_tracker;
+use crate::proxy::upgrade::lookout::Lookout;
 use crate::telemetry::metrics::EndedBy;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};

@@ -11,7 +11,7 @@ use crate::config::value::quoted;
 use crate::intake::claimed_fields::{CLAIMED, Claim, USERS};
 use crate::intake::stripped_fields::asks_for_method;
 use crate::key::{KeyPart, same_field};
-use crate::proxy::forwarded::is_of_proxies;
+use crate::proxy::server::forwarded::is_of_proxies;
 use crate::route::{HostPattern, host_key};
 use http::{HeaderName, header};
 use std::collections::{BTreeMap, HashMap, HashSet};

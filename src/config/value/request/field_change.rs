@@ -4,7 +4,7 @@ use super::key::{field_name, name_fault};
 use crate::config::value::servers::server::named_host;
 use crate::config::value::{Code, ValueError, quoted};
 use crate::key::is_secret;
-use crate::proxy::hop;
+use crate::proxy::server::hop;
 use http::{HeaderName, HeaderValue, header};
 
 /// The messages whose fields are changed.

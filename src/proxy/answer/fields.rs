@@ -1,0 +1,231 @@
+//! The fields about limits on a response: the draft's, the older ones, and the time to come back.
+//!
+//! `RateLimit` and `RateLimit-Policy` follow draft-ietf-httpapi-ratelimit-headers-11: lists of strings. `q` is what the
+//! limit holds, `w` the seconds in which that much comes back, `r` the units left of it, `t` the seconds until all units
+//! are there again. A limit on
+//! what is in flight has the unit `concurrent-requests` and no times. It stands in none of the older fields, which are
+//! about rates.
+
+mod merge;
+mod refusal_fields;
+
+pub use refusal_fields::{RefusalFields, RefusalValues};
+
+use crate::clock::Timestamp;
+use crate::limit::Limit;
+use crate::limit::verdict::{Decision, Ruling, Verdict};
+use crate::proxy::answer::header_value;
+use crate::proxy::answer::header_value::number;
+use crate::proxy::answer::header_value::usual_number;
+use crate::snapshot::FieldStyle;
+use crate::store::StoreDecision;
+use bytes::BytesMut;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use merge::UpstreamFields;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+/// The fields that a page of another origin may read, where the upstream lets it read any at all.
+const EXPOSED: &str = "RateLimit, RateLimit-Policy, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, retry-after-ms, Server-Timing, X-Request-Id";
+
+/// The `RateLimit-Policy` of these limits, computed when the file is read.
+#[must_use]
+pub fn policy<'a>(limits: impl Iterator<Item = &'a Arc<Limit>>) -> Option<HeaderValue> {
+    let mut text = BytesMut::new();
+    for limit in limits {
+        let separator = if text.is_empty() { "" } else { ", " };
+        let (name, quota) = (limit.policy_name(), limit.quota);
+        let _ = write!(text, "{separator}\"{name}\";q={quota}");
+        let _ = if has_window(limit) {
+            write!(text, ";w={}", seconds(limit.refill))
+        } else {
+            write!(text, ";qu=\"concurrent-requests\"")
+        };
+    }
+    let value = HeaderValue::from_maybe_shared(text.freeze()).ok();
+    value.filter(|value| !value.is_empty())
+}
+
+/// Writes the fields of the limits. `policy` is the prepared field for exactly these limits, `now` the wall clock.
+pub fn stamp(
+    fields: &mut HeaderMap,
+    style: FieldStyle,
+    limits: &[&Arc<Limit>],
+    decision: &Decision,
+    policy: Option<&HeaderValue>,
+    now: Timestamp,
+) {
+    // The names are searched before our fields are added. A pass over them is cheap, since most differ in length;
+    // looking up fields that most responses lack would cost more.
+    let (mut is_exposed, mut theirs) = (false, UpstreamFields::default());
+    for name in fields.keys() {
+        match name.as_str().len() {
+            9 => theirs.standard |= *name == RATELIMIT,
+            16 => theirs.standard |= *name == RATELIMIT_POLICY,
+            21 => theirs.legacy |= *name == X_REMAINING,
+            27 => is_exposed |= *name == header::ACCESS_CONTROL_ALLOW_ORIGIN,
+            _ => {}
+        }
+    }
+    if matches!(style, FieldStyle::Both | FieldStyle::Standard) {
+        if let Some(policy) = policy {
+            merge::lead(fields, RATELIMIT_POLICY, policy.clone(), theirs);
+        }
+        if let Some(value) = standing(limits, &decision.verdicts) {
+            merge::lead(fields, RATELIMIT, value, theirs);
+        }
+    }
+    if matches!(style, FieldStyle::Both | FieldStyle::Legacy)
+        && let Some((limit, verdict)) = told_of(limits, decision)
+        && !(theirs.legacy && merge::is_tighter(fields, limit, verdict.remaining))
+    {
+        set(fields, X_LIMIT, usual_number(limit.quota));
+        set(fields, X_REMAINING, usual_number(shown(limit, verdict)));
+        set(fields, X_RESET, usual_number(reset_at(verdict, now)));
+    }
+    if is_exposed && style != FieldStyle::None {
+        merge::expose(fields, EXPOSED);
+    }
+}
+
+/// Writes the numbers that are known where no store counted some of the limits. Those limits get no number, since none
+/// is better than a guessed one.
+#[cold]
+pub fn stamp_known(
+    fields: &mut HeaderMap,
+    style: FieldStyle,
+    limits: &[&Arc<Limit>],
+    decided: &StoreDecision,
+    now: Timestamp,
+) {
+    let mut ruling = decided.decision.ruling;
+    if let Ruling::Refuse { by, .. } = &mut ruling {
+        let is_known = |limit: &&&Arc<Limit>| decided.is_known(limit);
+        *by = match limits.get(*by).filter(is_known) {
+            Some(_) => limits.iter().take(*by).filter(is_known).count(),
+            // The limit that refuses is none of those with numbers.
+            None => usize::MAX,
+        };
+    }
+    let verdicts = limits.iter().zip(&decided.decision.verdicts);
+    let known = verdicts.filter(|(limit, _)| decided.is_known(limit));
+    let (limits, verdicts): (Vec<_>, _) = known.map(|(limit, verdict)| (*limit, *verdict)).unzip();
+    let decision = Decision {
+        verdicts,
+        ruling,
+        at: decided.decision.at,
+    };
+    let policy = policy(limits.iter().copied());
+    stamp(fields, style, &limits, &decision, policy.as_ref(), now);
+}
+
+/// Writes the time to come back. `Retry-After` has whole seconds, rounded up and never 0, since every client obeys it;
+/// the milliseconds are for clients that read them.
+pub fn retry_after(fields: &mut HeaderMap, micros: u64) {
+    set(fields, header::RETRY_AFTER, usual_number(seconds(micros)));
+    set(fields, RETRY_AFTER_MS, number(millis(micros)));
+}
+
+/// The milliseconds of a wait, rounded up and never 0, for programs.
+pub(in crate::proxy) fn millis(micros: u64) -> u64 {
+    micros.div_ceil(1000).max(1)
+}
+
+/// The second of the wall clock at which all units are there again.
+fn reset_at(verdict: &Verdict, now: Timestamp) -> u64 {
+    now.plus(verdict.reset).micros().div_ceil(1_000_000)
+}
+
+/// Writes the length of the response's delay (Server-Timing, milliseconds).
+#[cold]
+#[inline(never)]
+pub fn delayed(fields: &mut HeaderMap, limit: &str, micros: u64) {
+    let millis = micros.div_ceil(1000);
+    if let Ok(value) = HeaderValue::try_from(format!("limit;desc=\"{limit}\";dur={millis}")) {
+        fields.append(SERVER_TIMING, value);
+    }
+}
+
+/// Writes one field. The insertion stays one function: copied to each of a refusal's ten places, it would take a tenth
+/// of a small instruction cache.
+#[inline(never)]
+pub(in crate::proxy) fn set(fields: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
+    fields.insert(name, value);
+}
+
+fn standing(limits: &[&Arc<Limit>], verdicts: &[Verdict]) -> Option<HeaderValue> {
+    let write = |text: &mut BytesMut| {
+        let mut digits = itoa::Buffer::new();
+        for (limit, verdict) in limits.iter().zip(verdicts) {
+            let (left, reset) = (shown(limit, verdict), seconds(verdict.reset));
+            text.extend_from_slice(if text.is_empty() { b"\"" } else { b", \"" });
+            text.extend_from_slice(limit.policy_name().as_bytes());
+            text.extend_from_slice(b"\";r=");
+            text.extend_from_slice(digits.format(left).as_bytes());
+            if has_window(limit) {
+                text.extend_from_slice(b";t=");
+                text.extend_from_slice(digits.format(reset).as_bytes());
+            }
+        }
+    };
+    header_value::written(write).filter(|value| !value.is_empty())
+}
+
+/// The one limit in the older fields, which have room for one. On a refusal it is the named limit, so that the fields
+/// agree with `Retry-After`, else the tightest. A limit without a window is in none of them: where it refuses, nor is
+/// another.
+fn told_of<'a>(
+    limits: &[&'a Arc<Limit>],
+    decision: &'a Decision,
+) -> Option<(&'a Arc<Limit>, &'a Verdict)> {
+    match decision.ruling {
+        Ruling::Refuse { by, .. } => {
+            let limit = limits.get(by).filter(|limit| has_window(limit))?;
+            Some((*limit, decision.verdicts.get(by)?))
+        }
+        _ => tightest(limits, &decision.verdicts),
+    }
+}
+
+/// The limit with the smallest part left of its quota. Among equals the first in the file is taken.
+fn tightest<'a>(
+    limits: &[&'a Arc<Limit>],
+    verdicts: &'a [Verdict],
+) -> Option<(&'a Arc<Limit>, &'a Verdict)> {
+    let all = limits.iter().copied().zip(verdicts);
+    let timed = all.filter(|(limit, _)| has_window(limit));
+    timed.reduce(|best, next| {
+        // The fractions left / capacity are compared without dividing.
+        let left = |of: (&Arc<Limit>, &Verdict), by: &Arc<Limit>| {
+            u128::from(of.1.remaining) * u128::from(by.quota)
+        };
+        let (theirs, ours) = (left(next, best.0), left(best, next.0));
+        if (theirs, next.0.place) < (ours, best.0.place) {
+            next
+        } else {
+            best
+        }
+    })
+}
+
+/// Does the limit count units in a time? A limit on what is in flight does not.
+fn has_window(limit: &Limit) -> bool {
+    limit.rule.holds().is_none()
+}
+
+/// The units left of the quota, and never more.
+fn shown(limit: &Limit, verdict: &Verdict) -> u64 {
+    verdict.remaining.min(limit.quota)
+}
+
+/// Whole seconds, rounded up, at least one.
+pub(in crate::proxy) fn seconds(micros: u64) -> u64 {
+    micros.div_ceil(1_000_000).max(1)
+}

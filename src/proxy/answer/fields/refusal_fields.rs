@@ -1,0 +1,267 @@
+//! The fields of a limit's refusals, learnt from the first of them: later ones differ in a few values only.
+//!
+//! To copy ten fields and to write over their values, one after another, takes a quarter of the instructions that it takes
+//! to hash their names and to insert them.
+
+use crate::clock::Timestamp;
+use crate::limit::Limit;
+use crate::limit::verdict::Decision;
+use crate::proxy::answer::fields::RATELIMIT;
+use crate::proxy::answer::fields::RETRY_AFTER_MS;
+use crate::proxy::answer::fields::X_LIMIT;
+use crate::proxy::answer::fields::X_REMAINING;
+use crate::proxy::answer::fields::X_RESET;
+use crate::proxy::answer::fields::seconds;
+use crate::proxy::answer::fields::shown;
+use crate::proxy::answer::fields::standing;
+use crate::proxy::answer::fields::told_of;
+use crate::proxy::answer::header_value::usual_number;
+use crate::proxy::request::request_id::X_REQUEST_ID;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// The values of `RateLimit` that are remembered, one for each second of a minute: a power of two.
+const REMEMBERED: usize = 64;
+
+/// The facts in which two refusals differ, when one limit of a route refuses alone and all its limits apply.
+#[derive(Debug, Clone, Copy)]
+pub struct RefusalValues<'a, 'l> {
+    /// The request's id.
+    pub request_id: &'a HeaderValue,
+    /// The time after which the client may come back, in microseconds.
+    pub wait: u64,
+    /// The same in milliseconds.
+    pub millis: &'a HeaderValue,
+    /// The limits that apply.
+    pub limits: &'a [&'l Arc<Limit>],
+    /// The store's answer.
+    pub decision: &'a Decision,
+    /// The wall clock.
+    pub now: Timestamp,
+}
+
+/// The fields of a refusal, without the values that each has of its own.
+#[derive(Debug)]
+pub struct RefusalFields {
+    pattern: HeaderMap,
+    /// What is written over each value, in the order of the fields.
+    values: Box<[FieldSource]>,
+    /// Values of `RateLimit`, each at the place of its second, where one limit applies: most refusals leave nothing, so
+    /// that they differ in the second of their reset alone.
+    standings: RefCell<Vec<RateLimitValue>>,
+}
+
+/// A value of `RateLimit`, and the numbers in it.
+#[derive(Debug, Clone)]
+struct RateLimitValue {
+    left: u64,
+    reset: u64,
+    value: HeaderValue,
+}
+
+/// Where a field's value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FieldSource {
+    Pattern,
+    RetryAfter,
+    RetryAfterMillis,
+    RequestId,
+    Standing,
+    Quota,
+    Remaining,
+    Reset,
+}
+
+impl FieldSource {
+    fn of(name: &HeaderName) -> Self {
+        match name {
+            name if *name == header::RETRY_AFTER => Self::RetryAfter,
+            name if *name == RETRY_AFTER_MS => Self::RetryAfterMillis,
+            name if *name == X_REQUEST_ID => Self::RequestId,
+            name if *name == RATELIMIT => Self::Standing,
+            name if *name == X_LIMIT => Self::Quota,
+            name if *name == X_REMAINING => Self::Remaining,
+            name if *name == X_RESET => Self::Reset,
+            _ => Self::Pattern,
+        }
+    }
+}
+
+impl RefusalFields {
+    /// The fields of refusals like the one that has `fields`, each of them once.
+    #[must_use]
+    pub fn like(fields: &HeaderMap) -> Self {
+        let mut pattern = fields.clone();
+        let values: Box<[_]> = fields.keys().map(FieldSource::of).collect();
+        for (source, value) in values.iter().zip(pattern.values_mut()) {
+            if *source != FieldSource::Pattern {
+                // A value that is kept would keep the whole block that it was cut from.
+                *value = HeaderValue::from_static("");
+            }
+        }
+        Self {
+            pattern,
+            values,
+            standings: RefCell::default(),
+        }
+    }
+
+    /// The fields of one refusal.
+    #[must_use]
+    pub fn with(&self, of: &RefusalValues<'_, '_>) -> HeaderMap {
+        let mut fields = self.pattern.clone();
+        let told = told_of(of.limits, of.decision);
+        for (source, value) in self.values.iter().zip(fields.values_mut()) {
+            let written = match source {
+                FieldSource::Pattern => None,
+                FieldSource::RequestId => Some(of.request_id.clone()),
+                FieldSource::RetryAfter => Some(usual_number(seconds(of.wait))),
+                FieldSource::RetryAfterMillis => Some(of.millis.clone()),
+                FieldSource::Standing => self.standing(of),
+                FieldSource::Quota => told.map(|(limit, _)| usual_number(limit.quota)),
+                FieldSource::Remaining => {
+                    told.map(|(limit, verdict)| usual_number(shown(limit, verdict)))
+                }
+                FieldSource::Reset => {
+                    told.map(|(_, verdict)| usual_number(super::reset_at(verdict, of.now)))
+                }
+            };
+            if let Some(written) = written {
+                *value = written;
+            }
+        }
+        fields
+    }
+
+    /// The value of `RateLimit`.
+    fn standing(&self, of: &RefusalValues<'_, '_>) -> Option<HeaderValue> {
+        let written = || standing(of.limits, &of.decision.verdicts);
+        let ([limit], [verdict]) = (of.limits, &of.decision.verdicts[..]) else {
+            return written();
+        };
+        let (left, reset) = (shown(limit, verdict), seconds(verdict.reset));
+        let mut standings = self.standings.borrow_mut();
+        if standings.is_empty() {
+            let value = HeaderValue::from_static("");
+            let none = RateLimitValue { left, reset, value };
+            standings.resize(REMEMBERED, none);
+        }
+        let last = standings.len() - 1;
+        let held = &mut standings[usize::try_from(reset).unwrap_or(0) & last];
+        if (held.left, held.reset) != (left, reset) || held.value.is_empty() {
+            // A value of its own: one that is cut from a block would keep all of it.
+            let value = Bytes::copy_from_slice(written()?.as_bytes());
+            let value = HeaderValue::from_maybe_shared(value).ok()?;
+            *held = RateLimitValue { left, reset, value };
+        }
+        Some(held.value.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::{KeyTemplate, MissingKey};
+    use crate::limit::fixed_window::FixedWindow;
+    use crate::limit::rate::Rate;
+    use crate::limit::verdict::{Verdict, VerdictOutcome, Wait};
+    use crate::limit::{Policy, Rule};
+    use crate::proxy::answer::fields::millis;
+    use crate::proxy::answer::fields::policy;
+    use crate::proxy::answer::fields::retry_after;
+    use crate::proxy::answer::fields::set;
+    use crate::proxy::answer::fields::stamp;
+    use crate::proxy::answer::header_value::number;
+    use crate::snapshot::FieldStyle;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use std::num::{NonZeroU32, NonZeroU64};
+
+    fn limit(number: usize, count: u32) -> Arc<Limit> {
+        let by = KeyTemplate {
+            parts: Vec::new(),
+            missing: MissingKey::Shared,
+            unknown: None,
+        };
+        let rate = Rate {
+            count: NonZeroU32::new(count).unwrap(),
+            period: NonZeroU64::new(60_000_000).unwrap(),
+        };
+        let rule = Rule::FixedWindow(FixedWindow::new(rate));
+        let policy = Policy::new(format!("limit-{number}").as_str().into(), by, rate);
+        Arc::new(Limit::new(policy, rule))
+    }
+
+    /// One refusal: its wait, its id, and each limit's units and time. The limit that refuses is the same in all.
+    fn refusal(by: usize, limits: usize) -> impl Strategy<Value = (u64, String, Decision)> {
+        // Nothing left is usual, and some resets share a place where values are remembered.
+        let left = prop_oneof![Just(0), 0_u64..2_000];
+        let reset = prop_oneof![
+            0_u64..2_000_000,
+            64_000_000_u64..66_000_000,
+            0_u64..90_000_000
+        ];
+        let verdicts = vec((left, reset), limits);
+        (1_u64..90_000_000, "[a-z0-9-]{1,36}", verdicts).prop_map(move |(wait, id, numbers)| {
+            let verdicts = numbers.into_iter().enumerate();
+            let verdicts = verdicts.map(|(at, (remaining, reset))| {
+                let outcome = if at == by {
+                    VerdictOutcome::Refuse(Wait::Micros(wait))
+                } else {
+                    VerdictOutcome::Admit { delay: 0 }
+                };
+                Verdict {
+                    outcome,
+                    remaining,
+                    reset,
+                }
+            });
+            let decision = Decision::of(Timestamp::from_micros(0), verdicts.collect());
+            (wait, id, decision)
+        })
+    }
+
+    fn several_refusals() -> impl Strategy<Value = (Vec<u32>, Vec<(u64, String, Decision)>)> {
+        (vec(1_u32..1_000, 1..4), any::<prop::sample::Index>()).prop_flat_map(|(quotas, by)| {
+            let (by, count) = (by.index(quotas.len()), quotas.len());
+            (Just(quotas), vec(refusal(by, count), 2..12))
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_later_refusal_has_the_fields_that_it_would_have_as_the_first(
+            (quotas, refusals) in several_refusals(),
+            style in prop::sample::select(vec![FieldStyle::Both, FieldStyle::Standard, FieldStyle::Legacy, FieldStyle::None]),
+            now in 0_u64..2_000_000_000_000_000,
+        ) {
+            let limits: Vec<_> = quotas.iter().enumerate().map(|(number, count)| limit(number, *count)).collect();
+            let (limits, now) = (limits.iter().collect::<Vec<_>>(), Timestamp::from_micros(now));
+            let policy = policy(limits.iter().copied());
+            let written = |(wait, id, decision): &(u64, String, Decision)| {
+                let mut fields = HeaderMap::new();
+                set(&mut fields, header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+                retry_after(&mut fields, *wait);
+                set(&mut fields, X_REQUEST_ID, HeaderValue::try_from(id).unwrap());
+                stamp(&mut fields, style, &limits, decision, policy.as_ref(), now);
+                fields
+            };
+            let learnt = RefusalFields::like(&written(&refusals[0]));
+            for refusal @ (wait, id, decision) in &refusals[1..] {
+                let values = RefusalValues {
+                    request_id: &HeaderValue::try_from(id).unwrap(),
+                    wait: *wait,
+                    millis: &number(millis(*wait)),
+                    limits: &limits,
+                    decision,
+                    now,
+                };
+                let found: Vec<_> = learnt.with(&values).into_iter().collect();
+                let expected: Vec<_> = written(refusal).into_iter().collect();
+                prop_assert_eq!(found, expected);
+            }
+        }
+    }
+}

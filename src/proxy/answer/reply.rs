@@ -1,0 +1,117 @@
+//! Every answer the gateway itself writes: status, fields, and a body that says why.
+
+mod format;
+pub mod grpc;
+mod problem;
+mod refusal_text;
+
+pub use format::ReplyFormat;
+pub use refusal_text::RefusalText;
+
+use crate::admission::RefusalCause;
+use crate::limit::Limit;
+use crate::limit::verdict::INLINE_LIMITS;
+use crate::proxy::answer::fields;
+use crate::proxy::error::ProxyError;
+use crate::snapshot::errors::{ErrorBody, ErrorFormats};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+/// The most fields of a refusal, with those that are stamped on it afterwards.
+const FIELDS: usize = 12;
+
+/// The limits in a refusal's body: the one that is named, and all that refused.
+#[derive(Debug, Default)]
+pub struct Violations<'a> {
+    /// The limit with the longest wait.
+    pub named: Option<&'a Arc<Limit>>,
+    /// All limits that refused.
+    pub all: SmallVec<[&'a str; INLINE_LIMITS]>,
+}
+
+/// The facts that an answer reports.
+#[derive(Debug, Clone, Copy)]
+pub struct ProblemDetails<'a, 'l> {
+    /// The cause of the gateway's own answer.
+    pub error: &'a ProxyError,
+    /// The limits that refused.
+    pub violated: &'a Violations<'l>,
+    /// The time after which the client may come back, in microseconds, where it is known.
+    pub wait: Option<u64>,
+    /// The text of the refusal, where one limit refuses alone and with its own numbers.
+    pub prepared: Option<&'a RefusalText>,
+    /// The request's id.
+    pub request_id: &'a HeaderValue,
+}
+
+/// The answer. Its fields use the room of `spare`, which has no fields; `preferred` is the form that the client would
+/// rather have, where the file asks for it.
+#[must_use]
+pub fn to(
+    details: &ProblemDetails<'_, '_>,
+    looks: &ErrorFormats,
+    preferred: ReplyFormat,
+    spare: HeaderMap,
+) -> Response<Bytes> {
+    let body = match details.error {
+        ProxyError::Refused(RefusalCause::Limited { limit, .. }) => looks.of_refusal(&limit.name),
+        _ => &looks.everywhere,
+    };
+    let (kind, text) = format::written(details, body, preferred);
+    let mut response = Response::new(text);
+    *response.status_mut() = details.error.status();
+    let fields = response.headers_mut();
+    *fields = spare;
+    fields.reserve(FIELDS);
+    fields::set(fields, header::CONTENT_TYPE, kind);
+    fields::set(fields, header::CACHE_CONTROL, NO_STORE);
+    if *body == ErrorBody::ByAccept {
+        fields.insert(header::VARY, HeaderValue::from_name(header::ACCEPT));
+    }
+    if let Some(wait) = details.wait {
+        fields::retry_after(fields, wait);
+    }
+    if details.error.status() == StatusCode::UNAUTHORIZED
+        && let Some(Ok(value)) = challenge(details.error).map(HeaderValue::try_from)
+    {
+        // A 401 names a way to authenticate (RFC 9110, section 15.5.2).
+        fields.insert(header::WWW_AUTHENTICATE, value);
+    }
+    response
+}
+
+/// An answer whose fields and body are written already.
+#[must_use]
+pub fn with(status: StatusCode, fields: HeaderMap, body: Bytes) -> Response<Bytes> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = fields;
+    response
+}
+
+/// The answer to `OPTIONS *` and to a request that may not travel further (RFC 9110, section 7.6.2).
+#[must_use]
+pub fn empty() -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+/// The challenge, which names the place where the request should have named its client. Names are checked to need no
+/// escapes.
+fn challenge(error: &ProxyError) -> Option<String> {
+    let part = match error {
+        ProxyError::Refused(
+            RefusalCause::MissingKey { part, .. } | RefusalCause::UnknownKey { part, .. },
+        ) => part,
+        // The form of RFC 6750, section 3.1.
+        ProxyError::Refused(RefusalCause::BadToken { .. }) => {
+            return Some("Bearer error=\"invalid_token\"".to_owned());
+        }
+        _ => return None,
+    };
+    Some(part.challenge())
+}

@@ -1,0 +1,142 @@
+//! The gateway's own answers to calls of gRPC: status 200 and one head without a body, which has what trailers would
+//! have ("Trailers-Only" in the page "gRPC over HTTP2").
+
+use crate::proxy::answer::fields;
+use crate::proxy::answer::reply::FIELDS;
+use crate::proxy::answer::reply::NO_STORE;
+use crate::proxy::answer::reply::ProblemDetails;
+use crate::proxy::answer::reply::problem;
+use crate::proxy::request::grpc::GRPC_MESSAGE;
+use crate::proxy::request::grpc::GRPC_STATUS;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use std::fmt::Write as _;
+
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+/// The field by which a server tells clients when to try again, in milliseconds (proposal A6 of gRPC).
+const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+/// The wait from which on a client is not asked to come back by itself, in microseconds.
+const LONG: u64 = 60_000_000;
+/// The most bytes of a text of the file that become a message.
+const LONGEST: usize = 1024;
+
+/// The answer to an error.
+#[cold]
+#[inline(never)]
+#[must_use]
+pub fn refusal(details: &ProblemDetails<'_, '_>, spare: HeaderMap) -> Response<Bytes> {
+    let status = details.error.grpc_status();
+    let mut response = trailers_only(status, &problem::detail(details), spare);
+    if let Some(wait) = details.wait {
+        let fields = response.headers_mut();
+        fields::retry_after(fields, wait);
+        if wait < LONG {
+            fields.insert(PUSHBACK, HeaderValue::from(fields::millis(wait)));
+        }
+    }
+    response
+}
+
+/// The form in gRPC of an answer of HTTP that a route or a listener has of its own, and the status in it. A client would
+/// make the same status of the answer itself, but for 429, which is a limit's.
+#[cold]
+#[inline(never)]
+#[must_use]
+pub fn of_http(answer: &Response<Bytes>) -> (u16, Response<Bytes>) {
+    let status = match answer.status() {
+        StatusCode::BAD_REQUEST => 13,
+        StatusCode::UNAUTHORIZED => 16,
+        StatusCode::FORBIDDEN => 7,
+        StatusCode::NOT_FOUND => 12,
+        StatusCode::TOO_MANY_REQUESTS => 8,
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => 14,
+        StatusCode::GATEWAY_TIMEOUT => 4,
+        _ => 2,
+    };
+    let text = std::str::from_utf8(answer.body())
+        .unwrap_or_default()
+        .trim();
+    let there = answer.headers().get(header::LOCATION);
+    let message = match there.and_then(|there| there.to_str().ok()) {
+        Some(there) => format!("The gateway leads to {there} ({}).", answer.status()),
+        None if text.is_empty() || text.len() > LONGEST => {
+            format!("The gateway answers {}.", answer.status())
+        }
+        None => text.to_owned(),
+    };
+    (status, trailers_only(status, &message, HeaderMap::new()))
+}
+
+/// The trailers of an answer that has begun and comes to no end.
+#[must_use]
+pub fn trailers(status: u16, message: &str) -> HeaderMap {
+    let mut fields = HeaderMap::with_capacity(2);
+    write_status(&mut fields, status, message);
+    fields
+}
+
+fn trailers_only(status: u16, message: &str, spare: HeaderMap) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    let fields = response.headers_mut();
+    *fields = spare;
+    fields.reserve(FIELDS);
+    fields.insert(header::CONTENT_TYPE, GRPC);
+    fields.insert(header::CACHE_CONTROL, NO_STORE);
+    write_status(fields, status, message);
+    response
+}
+
+fn write_status(fields: &mut HeaderMap, status: u16, message: &str) {
+    fields.insert(GRPC_STATUS, HeaderValue::from(status));
+    if let Ok(message) = HeaderValue::try_from(encoded(message)) {
+        fields.insert(GRPC_MESSAGE, message);
+    }
+}
+
+/// A message as it stands in a field: bytes that are not printable ASCII, and `%`, are percent-encoded.
+fn encoded(message: &str) -> String {
+    let mut text = String::with_capacity(message.len());
+    for byte in message.bytes() {
+        match byte {
+            b'%' | ..b' ' | b'\x7f'.. => {
+                // Writing to a text does not fail.
+                let _ = write!(text, "%{byte:02X}");
+            }
+            byte => text.push(char::from(byte)),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_encoded_as_grpc_has_it() {
+        for (message, written) in [
+            ("The limit \"a\" refuses.", "The limit \"a\" refuses."),
+            ("100 %", "100 %25"),
+            ("größer\n", "gr%C3%B6%C3%9Fer%0A"),
+            ("\u{7f}~ ", "%7F~ "),
+            ("", ""),
+        ] {
+            assert_eq!(encoded(message), written);
+        }
+    }
+
+    #[test]
+    fn an_answer_of_http_has_a_form_in_grpc() {
+        let answer = |status: u16, body: &'static str| {
+            let mut answer = Response::new(Bytes::from_static(body.as_bytes()));
+            *answer.status_mut() = StatusCode::from_u16(status).unwrap();
+            let (status, response) = of_http(&answer);
+            assert!(response.body().is_empty());
+            let message = response.headers()[GRPC_MESSAGE].to_str().unwrap();
+            (status, message.to_owned())
+        };
+        assert_eq!(answer(503, "back at six\n"), (14, "back at six".to_owned()));
+        let gone = (2, "The gateway answers 410 Gone.".to_owned());
+        assert_eq!(answer(410, ""), gone);
+    }
+}

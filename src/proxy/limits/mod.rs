@@ -1,0 +1,24 @@
+//! A request held to its limits.
+//!
+//! In: a plan. Out: the request may go on, now or after a wait, with the charges that its end may change.
+//!
+//! ```text
+//! limit_check         all limits in one question. Else 429, 503, then 400, 401
+//! reservation         charges that are not final: they come back or are settled
+//! held_slots          slots of requests in flight, free at the request's end
+//! hold                a leaky bucket's wait. Else 429, 499, 503
+//! wait_queue          requests that wait, all workers together; those behind a leaver move up
+//! wait_queue/queue    one queue
+//! wait_queue/tickets  the places of one request in all its queues
+//! wait_queue/leak     late requests go on in turn, at the rate
+//! response_cost       costs that the response states
+//! json_probe          one number in JSON that passes by
+//! ```
+
+pub(super) mod held_slots;
+pub mod hold;
+pub(super) mod json_probe;
+pub(super) mod limit_check;
+pub(super) mod reservation;
+pub(super) mod response_cost;
+pub mod wait_queue;

@@ -1,0 +1,155 @@
+//! The costs of requests that their responses name: in a field, or in a body that passes by.
+
+use crate::key::{Meter, MeterPlace, PriceError};
+use crate::limit::Limit;
+use crate::proxy::limits::json_probe::EventProbe;
+use crate::proxy::limits::json_probe::JsonProbe;
+use crate::store::Reservation;
+use crate::telemetry::log::Throttle;
+use crate::telemetry::metrics::{CostReport, LimitMetrics};
+use http::{HeaderMap, header};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Spaces the warnings about fields that are no number: every response may have one.
+static NONSENSE: Throttle = Throttle::every(Duration::from_secs(10));
+
+/// A body that is read as it passes, for the charge that waits for a number in it.
+#[derive(Debug)]
+pub(in crate::proxy) struct BodyMeter {
+    pub(in crate::proxy) charge: Reservation,
+    pub(in crate::proxy) text: BodyFormat,
+}
+
+/// A body in which a member is looked for.
+#[derive(Debug)]
+pub(in crate::proxy) enum BodyFormat {
+    Json(JsonProbe),
+    EventProbe(EventProbe),
+}
+
+/// The cost that a response named to one limit.
+#[derive(Debug)]
+pub(in crate::proxy) struct ResponseCost {
+    /// The limit.
+    pub(in crate::proxy) limit: Arc<Limit>,
+    /// Did the response name a number?
+    pub(in crate::proxy) told: CostReport,
+    /// The true number, where the response named one.
+    pub(in crate::proxy) units: Option<u32>,
+}
+
+impl ResponseCost {
+    /// The cost of `limit` in the response's head.
+    pub(in crate::proxy) fn in_head(limit: &Arc<Limit>, meter: &Meter, fields: &HeaderMap) -> Self {
+        match meter.of(fields) {
+            Ok(units) => Self::of(limit, units),
+            Err(wrong) => {
+                warn(limit, meter, wrong);
+                Self::unreadable(limit)
+            }
+        }
+    }
+
+    /// The response named these units, or none.
+    fn of(limit: &Arc<Limit>, units: Option<u32>) -> Self {
+        let told = match units {
+            Some(_) => CostReport::Number,
+            None => CostReport::Nothing,
+        };
+        let limit = Arc::clone(limit);
+        Self { limit, told, units }
+    }
+
+    /// Warns where so many answers in a row had no number that the place is probably wrong.
+    pub(in crate::proxy) fn warn_of_silence(&self, metrics: &LimitMetrics) {
+        let said = match self.told {
+            CostReport::Number => true,
+            CostReport::Nothing | CostReport::Unreadable => false,
+            // It might have come.
+            CostReport::Left => return,
+        };
+        let meter = self.limit.meter.as_ref().filter(|one| one.tells_silence);
+        let (Some(silent), Some(meter)) = (metrics.cost_said(said), meter) else {
+            return;
+        };
+        let (name, place) = (&self.limit.name, meter.name());
+        let place = match meter.place {
+            MeterPlace::Header(_) => format!("in the field `{place}`"),
+            MeterPlace::Json(_) => format!("in the member `{place}` of JSON"),
+        };
+        tracing::warn!(
+            "cost-never-said: {silent} answers in a row had no number {place}, which limit {name} is to be charged by: each was charged its estimate; is the name right?"
+        );
+    }
+
+    /// A cost in whose place the response has something other than a number.
+    pub(in crate::proxy) fn unreadable(limit: &Arc<Limit>) -> Self {
+        Self {
+            told: CostReport::Unreadable,
+            ..Self::of(limit, None)
+        }
+    }
+}
+
+/// Warns of a value that is no number: the charge stays at its estimate.
+fn warn(limit: &Limit, meter: &Meter, wrong: PriceError) {
+    if let Some(more) = NONSENSE.pass() {
+        let (what, name) = (wrong.as_str(), &limit.name);
+        let place = meter.name();
+        tracing::warn!("{place} of a response is {what}; limit {name} stays at its estimate{more}");
+    }
+}
+
+impl BodyFormat {
+    /// The format of a response's body, in which the member at `names` is looked for. Nothing where the body cannot be
+    /// read: it is encoded, or neither JSON nor a stream of events.
+    pub(in crate::proxy) fn of(names: &Arc<[Box<str>]>, fields: &HeaderMap) -> Option<Self> {
+        let encoded = fields
+            .get_all(header::CONTENT_ENCODING)
+            .iter()
+            .any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"));
+        let kind = fields.get(header::CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        let kind = kind.to_ascii_lowercase();
+        let member = JsonProbe::at(names);
+        match &*kind {
+            _ if encoded => None,
+            "text/event-stream" => Some(Self::EventProbe(EventProbe::with(member))),
+            "application/x-ndjson" | "application/jsonl" => Some(Self::Json(member.in_lines())),
+            "application/json" => Some(Self::Json(member)),
+            other if other.ends_with("+json") => Some(Self::Json(member)),
+            _ => None,
+        }
+    }
+}
+
+impl BodyMeter {
+    /// A piece of the body passes.
+    pub(in crate::proxy) fn read(&mut self, bytes: &[u8]) {
+        match &mut self.text {
+            BodyFormat::Json(member) => member.read(bytes),
+            BodyFormat::EventProbe(events) => events.read(bytes),
+        }
+    }
+
+    /// The body is over: the cost that it named for its charge.
+    #[must_use]
+    pub(in crate::proxy) fn end(&self) -> ResponseCost {
+        let limit = &self.charge.limit;
+        let member = match &self.text {
+            BodyFormat::Json(member) => member,
+            BodyFormat::EventProbe(events) => events.member(),
+        };
+        let meter = limit.meter.as_ref();
+        if member.found().is_none() && member.is_odd() {
+            if let Some(meter) = meter {
+                warn(limit, meter, PriceError::Malformed);
+            }
+            return ResponseCost::unreadable(limit);
+        }
+        let most = meter.map_or(u32::MAX, |meter| meter.max);
+        ResponseCost::of(limit, member.found().map(|units| units.min(most)))
+    }
+}

@@ -1,0 +1,53 @@
+//! The answer to a certification authority that looks for a text at a host, to see whether the host is ours (RFC 8555,
+//! section 8.3).
+
+use crate::client::Client;
+use crate::intake::challenge_token;
+use crate::proxy::answer::static_reply;
+use crate::proxy::request::intake_stops::GatewayHead;
+use crate::route::host_key;
+use crate::snapshot::StaticReply;
+use crate::tls::AuthorityChallenges;
+use bytes::Bytes;
+use http::{HeaderValue, Method, Response, StatusCode, header};
+use std::sync::Arc;
+
+/// The text that a request looks for, where a challenge is open for the request's host, here or at another gateway. A
+/// request for anything else goes on as others do. A look elsewhere is on the account of the request's client.
+pub(in crate::proxy) async fn text(
+    challenges: &AuthorityChallenges,
+    head: &GatewayHead<'_>,
+) -> Option<Arc<str>> {
+    let token = challenge_token(&head.parts.method, head.parts.uri.path())?;
+    let host = host_key(head.target.host());
+    let asker = Client::of(head.client);
+    challenges.text_anywhere(&host, token, asker).await
+}
+
+/// The answer that has this text.
+pub(in crate::proxy) fn answer(text: &str, method: &Method) -> Response<Bytes> {
+    let own = StaticReply::Respond {
+        status: StatusCode::OK,
+        body: Bytes::copy_from_slice(text.as_bytes()),
+        content_type: Some(HeaderValue::from_static("application/octet-stream")),
+    };
+    let mut answer = static_reply::answer(&own, method, &http::Uri::default());
+    let fresh = HeaderValue::from_static("no-store");
+    answer.headers_mut().insert(header::CACHE_CONTROL, fresh);
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn head_gets_the_fields_alone() {
+        let whole = answer("token.digest", &Method::GET);
+        assert_eq!(whole.body(), "token.digest");
+        assert_eq!(whole.headers()["content-type"], "application/octet-stream");
+        let fields = answer("token.digest", &Method::HEAD);
+        assert!(fields.body().is_empty());
+        assert_eq!(fields.headers()["content-length"], "12");
+    }
+}

@@ -1,0 +1,50 @@
+//! Answers to requests that are not forwarded.
+
+use crate::proxy::Reply;
+use crate::proxy::answer::reply;
+use crate::proxy::answer::static_reply;
+use crate::proxy::bodies::body::Body;
+use crate::proxy::exchange::Exchange;
+use crate::proxy::request::authority_challenge;
+use crate::snapshot::StaticReply;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderValue, Response, StatusCode, header};
+
+/// The gateway's own answer to `OPTIONS *`, and to a request that may travel no further.
+#[cold]
+#[inline(never)]
+pub(in crate::proxy) fn reply_here() -> Reply {
+    Reply::Response(reply::empty().map(Body::own))
+}
+
+/// The answer to an authority that looks whether a host is ours.
+#[cold]
+#[inline(never)]
+pub(in crate::proxy) fn challenged(text: &str, parts: &Parts, exchange: &mut Exchange) -> Reply {
+    exchange.challenged();
+    Reply::Response(authority_challenge::answer(text, &parts.method).map(Body::own))
+}
+
+/// The answer of a listener that sends its requests on to `https` (RFC 9110 section 15.4.9: with the same method and
+/// body), for which `there` is the address.
+#[cold]
+#[inline(never)]
+pub(in crate::proxy) fn redirected(there: HeaderValue, exchange: &mut Exchange) -> Reply {
+    let mut answer = Response::new(Bytes::new());
+    *answer.status_mut() = StatusCode::PERMANENT_REDIRECT;
+    answer.headers_mut().insert(header::LOCATION, there);
+    exchange.redirected();
+    Reply::Response(exchange.spoken(answer).map(Body::own))
+}
+
+/// The answer of a route that has no upstream.
+#[inline(never)]
+pub(in crate::proxy) fn answered_by_route(
+    own: &StaticReply,
+    parts: &Parts,
+    exchange: &mut Exchange,
+) -> Reply {
+    let answer = static_reply::answer(own, &parts.method, &parts.uri);
+    Reply::Response(exchange.spoken(answer).map(Body::own))
+}

@@ -1,0 +1,266 @@
+//! Calls of gRPC: what tells a request as one, and what is known of it on its way.
+//!
+//! The form of calls and answers is that of the page "gRPC over HTTP2" (PROTOCOL-HTTP2 of the gRPC project).
+
+mod timeout;
+
+use crate::intake::grpc_call::{CallDeadline, has_type};
+use crate::proxy::error::ProxyError;
+use crate::upstream::failure::UpstreamError;
+use crate::upstream::owed_time::UploadState;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Version};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The field, most times among trailers, with the status of a call.
+pub const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+/// The field with the message of a call that failed, percent-encoded.
+pub const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+
+/// The status of a call that the client has given too little time.
+const DEADLINE_EXCEEDED: u16 = 4;
+/// The status of a call whose service is unavailable.
+const UNAVAILABLE: u16 = 14;
+/// The status that clients take for one that they cannot read.
+const UNKNOWN: u16 = 2;
+/// The statuses that are a server's errors: unknown, deadline exceeded, internal, unavailable, data loss.
+const SERVER_ERRORS: [u16; 5] = [UNKNOWN, DEADLINE_EXCEEDED, 13, UNAVAILABLE, 15];
+
+/// Of a time that a server is told the last part, one of so many, is as good as its end: servers keep a little of it
+/// for themselves. A body needs no more on its way where its client does not hold it back.
+const LAST_PART: u32 = 10;
+
+/// A request that is a call of gRPC.
+#[derive(Debug, Default)]
+pub struct GrpcCall {
+    /// The status that the client gets, as far as it is known.
+    pub status: Option<u16>,
+    /// The time that the client gives the call.
+    deadline: Option<CallDeadline>,
+    /// The time that the route has written for the head of an answer, and its end.
+    route_time: Option<(Duration, Instant)>,
+    /// The call's messages on their way to a server.
+    upload: Option<Rc<dyn UploadState>>,
+    /// The answer has begun, and its status comes with its end.
+    is_open: bool,
+}
+
+impl GrpcCall {
+    /// The call that `request` is: HTTP/2, with a content type of gRPC. Another version of HTTP has no trailers that
+    /// clients of gRPC could read.
+    #[inline]
+    #[must_use]
+    pub fn of<B>(request: &Request<B>) -> Option<Box<Self>> {
+        (request.version() == Version::HTTP_2 && has_type(request.headers())).then(Box::default)
+    }
+
+    /// The client gives the call this time.
+    #[cold]
+    pub fn has_deadline(&mut self, deadline: Option<CallDeadline>) {
+        self.deadline = deadline;
+    }
+
+    /// Is the time that the client gives over at `at`?
+    #[must_use]
+    pub fn is_over(&self, at: Instant) -> bool {
+        self.deadline
+            .is_some_and(|deadline| deadline.has_passed(at))
+    }
+
+    /// The end of the time that the client gives.
+    #[must_use]
+    pub fn ends(&self) -> Option<Instant> {
+        self.deadline.map(|deadline| deadline.at)
+    }
+
+    /// The call sets out at `now` with its messages, and its route has written `allowed` for the head of an answer, or
+    /// nothing.
+    ///
+    /// # Errors
+    /// When the time that the client gives is over.
+    #[cold]
+    pub fn sets_out(
+        &mut self,
+        now: Instant,
+        allowed: Option<Duration>,
+        upload: Option<Rc<dyn UploadState>>,
+    ) -> Result<(), ProxyError> {
+        self.upload = upload;
+        self.route_time = allowed.map(|allowed| (allowed, now + allowed));
+        if self.is_over(now) {
+            return Err(ProxyError::DeadlineExceeded);
+        }
+        Ok(())
+    }
+
+    /// Prepares the call to go out at `now`: over HTTP/2 alone, with the time that is left for it.
+    ///
+    /// # Errors
+    /// When the connection is not of HTTP/2, which alone carries gRPC.
+    #[cold]
+    pub fn goes_out(
+        &self,
+        fields: Option<&mut HeaderMap>,
+        is_http2: bool,
+        now: Instant,
+    ) -> Result<(), UpstreamError> {
+        if !is_http2 {
+            return Err(UpstreamError::NoHttp2);
+        }
+        if let (Some(deadline), Some(fields)) = (self.deadline, fields) {
+            let route_ends = self.route_time.map(|(_, ends)| ends);
+            deadline.write(fields, route_ends, now);
+        }
+        Ok(())
+    }
+
+    /// The head of the answer has come. Returns the failure that it tells: whether the service is unavailable; nothing
+    /// where only the answer's end tells it.
+    #[cold]
+    pub fn answered(&mut self, status: StatusCode, fields: &HeaderMap) -> Option<bool> {
+        self.status = fields.get(GRPC_STATUS).map(read_status);
+        self.is_open = self.status.is_none() && status == StatusCode::OK;
+        (!self.is_open).then(|| self.is_unavailable())
+    }
+
+    /// Does only the end of the answer tell the call's status?
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// The trailers of the answer have come.
+    #[cold]
+    pub fn ended(&mut self, trailers: &HeaderMap) {
+        if let Some(status) = trailers.get(GRPC_STATUS) {
+            self.status = Some(read_status(status));
+        }
+    }
+
+    /// No more of the answer comes. True if its status was still to come.
+    pub fn close(&mut self) -> bool {
+        std::mem::take(&mut self.is_open)
+    }
+
+    /// Does the status say that the service is unavailable?
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        self.status == Some(UNAVAILABLE)
+    }
+
+    /// Is the status a server's error?
+    #[must_use]
+    pub fn is_server_error(&self) -> bool {
+        self.status.is_some_and(is_server_error)
+    }
+
+    /// Does the status say that a time is over, or that the service is unavailable?
+    #[must_use]
+    pub fn is_impatient(&self) -> bool {
+        matches!(self.status, Some(DEADLINE_EXCEEDED | UNAVAILABLE))
+    }
+
+    /// Is a time that the server was told over at `now`, by the client's doing? The server then ends the call by
+    /// itself, with whatever status or reset, and has not failed: else a client with short deadlines would be served
+    /// for nothing.
+    #[cold]
+    #[must_use]
+    pub fn is_out_of_time(&self, now: Instant) -> bool {
+        let Some(deadline) = self.deadline else {
+            return false;
+        };
+        deadline.has_nearly_passed(now) || self.is_used_up(now)
+    }
+
+    /// Is the route's time over at `now`, and did the client use it up, so that the server had it in part alone?
+    fn is_used_up(&self, now: Instant) -> bool {
+        let Some((allowed, ends)) = self.route_time else {
+            return false;
+        };
+        let Some(upload) = &self.upload else {
+            return false;
+        };
+        let most = allowed - allowed / LAST_PART;
+        let owes = upload.owed().since();
+        ends <= now + allowed / LAST_PART && owes.is_none_or(|since| now < since + most)
+    }
+}
+
+/// Is the status a server's error, for limits with `refund = ["5xx"]`?
+#[must_use]
+pub fn is_server_error(status: u16) -> bool {
+    SERVER_ERRORS.contains(&status)
+}
+
+/// The status in a field, as clients understand it.
+fn read_status(value: &HeaderValue) -> u16 {
+    let text = value.to_str().ok();
+    text.and_then(|text| text.parse().ok()).unwrap_or(UNKNOWN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::owed_time::OwedTime;
+
+    /// A call that began at `began` with this `grpc-timeout`.
+    fn call(timeout: &'static str, began: Instant) -> GrpcCall {
+        let mut call = GrpcCall::default();
+        let mut fields = HeaderMap::new();
+        fields.insert("grpc-timeout", HeaderValue::from_static(timeout));
+        call.has_deadline(CallDeadline::read(&fields, began).unwrap());
+        call
+    }
+
+    #[derive(Debug)]
+    struct Messages(OwedTime);
+
+    impl UploadState for Messages {
+        fn owed(&self) -> &OwedTime {
+            &self.0
+        }
+    }
+
+    #[test]
+    fn a_deadline_of_the_client_is_no_error_of_the_server() {
+        let (began, second) = (Instant::now(), Duration::from_secs(1));
+        assert!(!GrpcCall::default().is_out_of_time(began + second));
+        let mut call = call("1S", began);
+        assert!(!call.is_out_of_time(began + second / 2));
+        assert!(call.is_out_of_time(began + second));
+        // A timer is not exact, and some servers keep a little time for themselves.
+        assert!(call.is_out_of_time(began + second * 95 / 100));
+        for (status, is_error) in [(0, false), (2, true), (4, true), (5, false), (14, true)] {
+            call.status = Some(status);
+            assert_eq!(call.is_server_error(), is_error, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_the_client_has_used_up_is_no_error_of_the_server() {
+        let (began, second) = (Instant::now(), Duration::from_secs(1));
+        let mut call = call("60S", began);
+        for (owes_from, is_clients) in [(20, false), (150, true), (800, true)] {
+            let owes_from = began + Duration::from_millis(owes_from);
+            let messages = Rc::new(Messages(OwedTime::from(owes_from)));
+            call.sets_out(began, Some(second), Some(messages)).unwrap();
+            assert_eq!(call.is_out_of_time(began + second), is_clients);
+            assert!(!call.is_out_of_time(began + second * 8 / 10), "not over");
+        }
+        // The call has no messages that its client could hold back.
+        call.sets_out(began, Some(second), None).unwrap();
+        assert!(!call.is_out_of_time(began + second));
+    }
+
+    #[test]
+    fn only_http2_has_calls() {
+        let mut request = Request::post("/a.B/C")
+            .header("content-type", "application/grpc")
+            .body(())
+            .unwrap();
+        assert!(GrpcCall::of(&request).is_none());
+        *request.version_mut() = Version::HTTP_2;
+        assert!(GrpcCall::of(&request).is_some());
+    }
+}

@@ -1,0 +1,231 @@
+//! A request's intake: the walk from its head to its plan, what the gateway waits for at its stops, and what the exchange
+//! keeps of it.
+
+use crate::admission::{Admission, Plan};
+use crate::clock;
+use crate::descriptors::DescriptorReserve;
+use crate::intake::grpc_call::CallDeadline;
+use crate::intake::head::Target;
+use crate::intake::peer::ConnectionPeer;
+use crate::intake::{
+    ConnectionFacts, EarlyAnswer, HeadFacts, IntakeError, Recorder, Stop, Walk, dropped_names,
+};
+use crate::key::ShownCertificate;
+use crate::key::token::TokenReading;
+use crate::listen::Peer;
+use crate::proxy::Reply;
+use crate::proxy::Worker;
+use crate::proxy::error::ProxyError;
+use crate::proxy::exchange::Exchange;
+use crate::proxy::request::authority_challenge;
+use crate::proxy::request::early_reply::challenged;
+use crate::proxy::request::early_reply::redirected;
+use crate::proxy::request::early_reply::reply_here;
+use crate::proxy::request::handshake_facts;
+use crate::snapshot::Service;
+use crate::tls::AuthorityChallenges;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue};
+use hyper::body::Incoming;
+use std::borrow::Cow;
+use std::rc::Rc;
+
+/// A head as the gateway has it.
+pub(in crate::proxy) type GatewayHead<'a> = HeadFacts<'a, GatewayConnection<'a>>;
+
+/// The connection of a request at the gateway.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::proxy) struct GatewayConnection<'a> {
+    peer: &'a Peer,
+    far: ConnectionPeer,
+    challenges: &'a AuthorityChallenges,
+}
+
+impl ConnectionFacts for GatewayConnection<'_> {
+    #[inline]
+    fn peer(&self) -> ConnectionPeer {
+        self.far
+    }
+
+    #[inline]
+    fn redirects(&self) -> bool {
+        self.peer.redirects
+    }
+
+    #[inline]
+    fn may_serve<'h>(&self, host: impl FnOnce() -> Cow<'h, str>) -> bool {
+        self.peer.may_serve(host)
+    }
+
+    #[inline]
+    fn certificate(&self) -> Option<ShownCertificate<'_>> {
+        handshake_facts::shown(self.peer.tls()?)
+    }
+
+    #[inline]
+    fn may_have_texts(&self) -> bool {
+        self.challenges.has_texts()
+    }
+}
+
+/// The end of an intake.
+pub(in crate::proxy) enum Intake<'a> {
+    /// The request is answered already.
+    Answered(Reply),
+    /// Its limits are planned. It has an open file for a server's connection, if it may need one.
+    Planned(Option<DescriptorReserve<'a>>),
+}
+
+impl Worker {
+    /// What the walk of a request reads.
+    #[inline]
+    pub(in crate::proxy) fn head<'a>(
+        &'a self,
+        parts: &'a mut Parts,
+        peer: &'a Peer,
+        exchange: &Exchange,
+    ) -> GatewayHead<'a> {
+        HeadFacts {
+            parts,
+            connection: GatewayConnection {
+                peer,
+                far: exchange.arrived.peer,
+                challenges: &self.challenges,
+            },
+            target: Target::default(),
+            client: exchange.arrived.client,
+            content: exchange.call.content,
+            call_began: exchange.call_began(),
+        }
+    }
+
+    /// Walks a request to its plan, which stands in the exchange.
+    pub(in crate::proxy) async fn take_in(
+        &self,
+        head: &mut GatewayHead<'_>,
+        incoming: &mut Option<Incoming>,
+        exchange: &mut Exchange,
+    ) -> Result<Intake<'_>, ProxyError> {
+        let (local, mut walk) = (Rc::clone(&exchange.local), Walk::of_head());
+        let mut reserve = None;
+        loop {
+            match walk.go_on(&local.snapshot, head, exchange) {
+                Ok(Stop::Planned) => return Ok(Intake::Planned(reserve)),
+                Ok(Stop::OpenFile) => reserve = Some(self.open_file()?),
+                Ok(Stop::EarlyQuestion(service)) => self.early_refusal(service, exchange)?,
+                // The futures are boxed: no other request needs room for them.
+                Ok(Stop::BodyBeginning) => {
+                    Box::pin(self.read_ahead(head, incoming, exchange)).await?;
+                }
+                Ok(Stop::ChallengeText) => {
+                    let text = authority_challenge::text(&self.challenges, head);
+                    if let Some(text) = Box::pin(text).await {
+                        return Ok(Intake::Answered(challenged(&text, head.parts, exchange)));
+                    }
+                }
+                Ok(Stop::Answer(EarlyAnswer::Here)) => return Ok(Intake::Answered(reply_here())),
+                Ok(Stop::Answer(EarlyAnswer::Redirect(there))) => {
+                    return Ok(Intake::Answered(redirected(there, exchange)));
+                }
+                Err(IntakeError::Misdirected) => {
+                    return Err(misdirected(head.connection.peer, exchange));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The refusal of a request before its token is verified, by the limits that are planned. A forged token would else
+    /// cost a signature, however often limits have refused its client. Nothing is charged, and no store is called.
+    #[cold]
+    #[inline(never)]
+    fn early_refusal(&self, service: usize, exchange: &mut Exchange) -> Result<(), ProxyError> {
+        let local = Rc::clone(&exchange.local);
+        let of = local.service(service);
+        let Some((decided, by)) = self.store.refusal(&exchange.decided.plan.checks(of)) else {
+            return Ok(());
+        };
+        let admission = Admission {
+            decided: Some(Box::new(decided)),
+            by,
+        };
+        let delay = admission.delay(&exchange.decided.plan, of);
+        exchange.matched(service);
+        exchange.decided.seen = clock::now();
+        exchange.decided(admission, None);
+        delay?;
+        Ok(())
+    }
+
+    /// Reads the beginning of the body, where a limit tells repeats by it.
+    async fn read_ahead(
+        &self,
+        head: &mut GatewayHead<'_>,
+        incoming: &mut Option<Incoming>,
+        exchange: &mut Exchange,
+    ) -> Result<(), ProxyError> {
+        let local = Rc::clone(&exchange.local);
+        let service: Option<&Service> = exchange.decided.route.map(|route| local.service(route));
+        let (Some(service), Some(incoming)) = (service, incoming) else {
+            return Ok(());
+        };
+        let fields = &head.parts.headers;
+        let reading = self
+            .prefixes
+            .read_ahead(incoming, fields, service, exchange.arrived.client);
+        if let Some(ahead) = reading.await.map_err(|failure| exchange.broken(failure))? {
+            exchange.call.content = ahead.content;
+            head.content = ahead.content;
+            exchange.call.prefix = Some(ahead.prefix);
+        }
+        Ok(())
+    }
+}
+
+/// The cause for which a connection may not serve a request. It is the connection's last one where its client is not
+/// believed any more.
+#[cold]
+fn misdirected(peer: &Peer, exchange: &mut Exchange) -> ProxyError {
+    if peer.is_dismissed() {
+        exchange.is_last();
+    }
+    match &exchange.arrived.tls {
+        Some(session) if session.client.is_some() && session.is_lost() => ProxyError::Dismissed,
+        _ => ProxyError::Misdirected,
+    }
+}
+
+impl Recorder for Exchange {
+    #[inline]
+    fn plan(&mut self) -> &mut Plan {
+        &mut self.decided.plan
+    }
+
+    #[inline]
+    fn host(&mut self, host: Option<HeaderValue>) {
+        self.arrived.host = host;
+    }
+
+    #[inline]
+    fn call_deadline(&mut self, deadline: Option<CallDeadline>) {
+        if let Some(call) = &mut self.call.grpc {
+            call.has_deadline(deadline);
+        }
+    }
+
+    #[cold]
+    fn misread(&mut self, names: &[HeaderName]) {
+        self.count_misread(names.len() as u64);
+        dropped_names::warn(names, self.arrived.client, self.decided.seen);
+    }
+
+    #[inline]
+    fn routed(&mut self, service: usize) {
+        self.matched(service);
+    }
+
+    #[cold]
+    fn token(&mut self, reading: TokenReading) {
+        self.keep_token(reading);
+    }
+}

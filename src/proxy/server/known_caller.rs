@@ -1,0 +1,38 @@
+//! The client of a request whose route is known, for what reads it again behind its limits: the choice of a server, and
+//! the fields that tell servers who it is.
+
+use crate::intake::caller::CallerFacts;
+use crate::intake::head::Target;
+use crate::key::Caller;
+use crate::key::token::Token;
+use crate::proxy::exchange::Exchange;
+use crate::proxy::request::handshake_facts;
+use crate::snapshot::Service;
+use http::request::Parts;
+
+/// What `reader` makes of the client. Its token is not verified again where its limits have had it verified.
+pub(in crate::proxy) fn read<R>(
+    service: &Service,
+    target: &Target,
+    parts: &Parts,
+    exchange: &Exchange,
+    reader: impl FnOnce(&Caller<'_>, &Token<'_>) -> R,
+) -> R {
+    let token = Token::new(exchange.local.snapshot.tokens.as_deref(), &parts.headers)
+        .knowing(exchange.decided.token.clone());
+    let caller = CallerFacts {
+        address: exchange.arrived.client,
+        method: &parts.method,
+        fields: &parts.headers,
+        host: target.host(),
+        path: parts.uri.path(),
+        query: parts.uri.query(),
+        content: exchange.call.content,
+        certificate: exchange
+            .arrived
+            .tls
+            .as_deref()
+            .and_then(handshake_facts::shown),
+    };
+    caller.read(service, &token, |caller| reader(caller, &token))
+}

@@ -1,0 +1,27 @@
+//! The key that the server of a request is chosen by: read as the keys of limits are.
+
+use crate::intake::head::Target;
+use crate::key::{KeyOutcome, KeyTemplate};
+use crate::proxy::exchange::Exchange;
+use crate::proxy::server::known_caller;
+use crate::snapshot::Service;
+use crate::upstream::rendezvous;
+use http::request::Parts;
+
+/// The hash of the request's key; nothing where the request has none, or several.
+#[inline(never)]
+pub(in crate::proxy) fn of(
+    template: &KeyTemplate,
+    service: &Service,
+    target: &Target,
+    parts: &Parts,
+    exchange: &Exchange,
+) -> Option<u64> {
+    known_caller::read(service, target, parts, exchange, |caller, _| {
+        let mut key = Vec::with_capacity(64);
+        match template.write(caller, &mut key) {
+            KeyOutcome::Key => Some(rendezvous::hash(&key)),
+            _ => None,
+        }
+    })
+}

@@ -1,0 +1,235 @@
+//! The head of a request on its way upstream: hop-by-hop fields removed first, ours added afterwards.
+
+use crate::client::spelled;
+use crate::intake::head::{BadRequest, Target};
+use crate::listen::{ForwardedFields, Peer};
+use crate::proxy::error::ProxyError;
+use crate::proxy::exchange::Exchange;
+use crate::proxy::request::request_id;
+use crate::proxy::server::forwarded;
+use crate::proxy::server::forwarded::BelievedFields;
+use crate::proxy::server::forwarded::Origin;
+use crate::proxy::server::forwarded::hops;
+use crate::proxy::server::forwarded::lines;
+use crate::proxy::server::hop;
+use crate::proxy::server::identity_fields;
+use crate::route::Template;
+use crate::snapshot::HostChange;
+use crate::telemetry::excerpt;
+use crate::telemetry::log::Throttles;
+use crate::upstream::ServerHost;
+use bytes::Bytes;
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header};
+use std::mem;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The number of fields that the gateway adds.
+const OURS: usize = 9;
+
+/// The field for the certificate of a client (RFC 9440 section 2.2).
+const CLIENT_CERT: HeaderName = HeaderName::from_static("client-cert");
+/// The field for those between it and its authority (RFC 9440 section 2.3).
+const CLIENT_CERT_CHAIN: HeaderName = HeaderName::from_static("client-cert-chain");
+
+/// Most bytes of an offer that the log has.
+const MOST_TOLD: usize = 64;
+
+/// The usual growth of a path that is rewritten.
+const ROOM: usize = 64;
+
+/// A head to send.
+#[derive(Debug)]
+pub struct OnwardHead {
+    /// The request without its body, in origin form, with hop-by-hop fields removed.
+    pub request: Request<()>,
+    /// Our fields, which are written behind the request's as bytes; nothing where they are among them.
+    pub beside: Option<Rc<ForwardedFields>>,
+}
+
+/// The head to send: hop-by-hop fields are removed, and ours added.
+///
+/// # Errors
+/// When the request has come through this gateway too often.
+pub fn head(
+    target: &Target,
+    parts: &mut Parts,
+    websocket: bool,
+    peer: &Peer,
+    exchange: &Exchange,
+) -> Result<OnwardHead, ProxyError> {
+    let service = exchange.service();
+    let host = service.and_then(|service| service.host_change.as_ref());
+    let origin = origin(target, parts, host.is_some(), exchange);
+    let fields = &mut parts.headers;
+    let has_ours = lines::has_ours(fields, &origin);
+    if has_ours && hops::is_loop(fields) {
+        return Err(ProxyError::Loop);
+    }
+    if let Some(offer) = hop::strip_request(fields)
+        && !websocket
+    {
+        warn_of_offer(&offer, exchange);
+    }
+    // What is written before can be named in `Connection`, and goes with it.
+    if let Some(service) = service.filter(|service| service.identity.is_some()) {
+        identity_fields::write(service, target, parts, exchange)?;
+    }
+    let fields = &mut parts.headers;
+    let certificate = client_certificate(exchange);
+    let is_usual = !has_ours
+        && !websocket
+        && certificate.is_none()
+        && exchange.granted().is_none()
+        && service.is_none_or(|service| service.request_fields.is_none());
+    let mut introduced = peer.forwarded_fields.borrow_mut();
+    let beside = is_usual
+        .then(|| lines::prepared(&origin, &mut introduced))
+        .flatten();
+    if beside.is_none() {
+        if let Some(certificate) = certificate {
+            // The chain would belong to another certificate.
+            fields.remove(CLIENT_CERT_CHAIN);
+            fields.insert(CLIENT_CERT, certificate);
+        }
+        add_fields(fields, websocket, &origin, &mut introduced, exchange);
+    } else if let Some(prefix) = service.and_then(|service| service.prefix.as_ref()) {
+        fields.insert(forwarded::X_FORWARDED_PREFIX, prefix.clone());
+    }
+    if let Some(host) = host {
+        name_host(host, fields);
+    }
+    if let Some(rewrite) = service.and_then(|service| service.rewrite.as_ref()) {
+        parts.uri = rewritten(&parts.uri, rewrite)?;
+    }
+    let mut request = Request::new(());
+    *request.method_mut() = mem::take(&mut parts.method);
+    *request.uri_mut() = mem::take(&mut parts.uri);
+    *request.headers_mut() = mem::take(&mut parts.headers);
+    Ok(OnwardHead { request, beside })
+}
+
+/// The origin of a request, whose host is `changed` for the server.
+#[inline]
+fn origin<'a>(target: &'a Target, parts: &Parts, changed: bool, exchange: &Exchange) -> Origin<'a> {
+    let far = exchange.arrived.peer;
+    let trust = &exchange.local.snapshot.trust;
+    let believed = if far.is_stranger {
+        None
+    } else {
+        BelievedFields::of(trust, far.address, &parts.headers)
+    };
+    let named_scheme = target.scheme().filter(|_| believed.is_some());
+    Origin {
+        peer: far.address,
+        client: exchange.arrived.client,
+        believed,
+        host: target.authority(),
+        scheme: named_scheme.unwrap_or(far.scheme),
+        version: parts.version,
+        // Another host is written in any case.
+        is_host_own: !changed && target.own_authority().is_some(),
+    }
+}
+
+/// Tells, once a minute, of an upgrade that a client has offered in vain. Most clients that offer HTTP/2 so go on
+/// without.
+#[cold]
+#[inline(never)]
+fn warn_of_offer(offer: &HeaderValue, exchange: &Exchange) {
+    static OFFERS: Throttles<2> = Throttles::every(Duration::from_secs(60));
+    let client = spelled(exchange.arrived.client);
+    let offer = offer.as_bytes();
+    let is_h2c = offer.eq_ignore_ascii_case(b"h2c");
+    let Some(more) = OFFERS.pass(usize::from(is_h2c)) else {
+        return;
+    };
+    if is_h2c {
+        tracing::info!(
+            "{client} offers the upgrade `h2c`: the offer was taken away, and the request went on over HTTP/1.1{more}"
+        );
+    } else {
+        let offer = excerpt(offer, MOST_TOLD);
+        tracing::warn!(
+            "{client} offers the upgrade `{offer}`: the offer was taken away, and the request went on as an ordinary one; \
+             of upgrades, a WebSocket alone passes, by GET over HTTP/1.1{more}"
+        );
+    }
+}
+
+/// Names the host that all servers are asked for. Each server's own host is named when the server is known.
+#[cold]
+#[inline(never)]
+fn name_host(change: &HostChange, fields: &mut HeaderMap) {
+    if let ServerHost::Text(host) = &change.host {
+        fields.insert(header::HOST, host.clone());
+    }
+}
+
+/// The certificate that the client has shown, where the upstream gets it.
+fn client_certificate(exchange: &Exchange) -> Option<HeaderValue> {
+    let shown = exchange.arrived.tls.as_ref()?.client.as_ref()?;
+    let upstream = exchange.service()?.upstream?;
+    let upstream = &exchange.local.snapshot.upstreams[upstream];
+    upstream.forward_client_cert.then(|| shown.field().clone())
+}
+
+/// Adds our fields one by one, where the request has such fields itself, or its upstream gets others.
+#[cold]
+#[inline(never)]
+fn add_fields(
+    fields: &mut HeaderMap,
+    websocket: bool,
+    origin: &Origin<'_>,
+    introduced: &mut Option<Rc<ForwardedFields>>,
+    exchange: &Exchange,
+) {
+    // The room for our fields is reserved at once; growing field by field would move all of them twice.
+    fields.reserve(OURS);
+    if websocket {
+        hop::mark_websocket(fields);
+    }
+    forwarded::announce(fields, origin, introduced);
+    hops::add_via(fields, origin.version);
+    if let Some(granted) = exchange.granted() {
+        fields.insert(hop::GRANTED, HeaderValue::from(granted));
+    }
+    let service = exchange.service();
+    match origin.host {
+        Some(host) if origin.is_host_own => drop(fields.insert(header::HOST, host.clone())),
+        Some(_) => {}
+        // HTTP/1.0 may name no host, HTTP/1.1 must (RFC 9112, section 3.2): the upstream's own host takes its place.
+        None => {
+            let upstream = service.and_then(|service| service.upstream);
+            let upstream = upstream.map(|upstream| &exchange.local.snapshot.upstreams[upstream]);
+            let own = upstream.and_then(|upstream| upstream.servers.first());
+            if let Some(Ok(own)) = own.map(|own| HeaderValue::try_from(own.url.authority())) {
+                fields.insert(header::HOST, own);
+            }
+        }
+    }
+    fields.insert(request_id::X_REQUEST_ID, exchange.arrived.id.clone());
+    if let Some(prefix) = service.and_then(|service| service.prefix.as_ref()) {
+        forwarded::add_prefix(fields, prefix);
+    }
+    if let Some(changes) = service.and_then(|service| service.request_fields.as_ref()) {
+        changes.apply(fields);
+    }
+}
+
+/// The target that replaces `uri`, a path in forwarded form; its query stays.
+fn rewritten(uri: &Uri, rewrite: &Template) -> Result<Uri, ProxyError> {
+    let mut text = String::with_capacity(uri.path().len() + ROOM);
+    rewrite.fill(uri.path(), &mut text);
+    if let Some(query) = uri.query() {
+        text.push('?');
+        text.push_str(query);
+    }
+    // The path that was read and the template in the file are both checked: the result can be too long at worst.
+    let target = PathAndQuery::from_maybe_shared(Bytes::from(text));
+    target
+        .map(Uri::from)
+        .map_err(|_| BadRequest::UriTooLong.into())
+}
