@@ -1,7 +1,7 @@
 //! One part of a key template: `ip`, `ip/24,64`, `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME`, `jwt:CLAIM`,
 //! `tls:subject`, `tls:fingerprint`, `method`, `host`, `route`, `everyone`.
 
-use crate::config::report::suggest::nearest;
+use crate::config::report::nearest;
 use crate::config::value::{Code, ValueError, quoted, with_valid_offers};
 use crate::key::{KeyPart, Mask, is_secret};
 use http::HeaderName;
