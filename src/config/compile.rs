@@ -1,8 +1,8 @@
 //! A document without errors → Boot and Snapshot. Every possible error has been found before.
 
 use super::document::{self, ClientCert, CounterStore, Document, List, ServerTable, Words as _};
-use super::input::source::At;
-use super::presentation::outline::{Boot, Outline, RouteOutline, UpstreamOutline};
+use super::input::At;
+use super::presentation::{Boot, Outline, RouteOutline, UpstreamOutline};
 use super::settings::groups::Groups;
 use super::settings::identities::ReadIdentities;
 use super::settings::identity_writers::IdentityWriters;

@@ -7,17 +7,30 @@
 //!
 //! ```text
 //! text            the text before its tables are read: other files, variables, secrets
-//! keys            how a key is declared and read
+//! vocabulary      the declaration of a key: name, form, default, meaning, example
+//! table           `table!`: a table of the file, a block for each key
+//! form            the forms of values: reader, message, schema
+//! words           types whose values are words of the file
+//! fields          the keys of one table, each read once by name and type
+//! written_value   what a written value is called in messages
+//! unknown_table   unknown tables, and the name that was meant
+//! misplaced       keys in a table that does not have them
 //! tables          the tables, a block for each of their keys
 //! warning_filter  `ignore_warnings`
 //! ```
 
-pub(in crate::config) mod keys;
+mod fields;
+mod form;
+mod misplaced;
+mod table;
 mod tables;
 mod text;
+mod unknown_table;
+pub mod vocabulary;
 mod warning_filter;
+mod words;
+mod written_value;
 
-pub(super) use keys::words::Words;
 pub(super) use tables::acme::{AcmeTable, IN_STORE};
 pub(super) use tables::group::{GROUPS, GroupTable, are_keys};
 pub(super) use tables::jwt::{JWT, Jwt, KeyFile};
@@ -33,21 +46,28 @@ pub(super) use tables::upstream::{ServerEntry, UPSTREAMS, Upstream, UpstreamTls}
 pub(super) use text::include::gather;
 pub(super) use text::variables::{LoneValues, Variables};
 pub(super) use warning_filter::{WarningFilter, apply as ignore, ignores};
+pub(super) use words::Words;
 
-use super::input::side_files::SideFiles;
-use super::input::source::{At, Source, Span};
+use super::input::{At, SideFiles, Source, Span};
 use super::presentation::written::Written;
-use super::report::diagnostic::{Code, Diagnostic, Findings};
-use super::secrets::masking::Numbering;
-use crate::config::document::keys::vocabulary::Default::Words as InWords;
-use crate::config::document::keys::vocabulary::{Compare, Key, Table, ValueShape};
-use keys::fields::Fields;
-use keys::table::Section as _;
+use super::report::{Code, Diagnostic, Findings};
+use super::secrets::Numbering;
+use fields::{Fields, WITHOUT_QUOTES, Zero};
+use form::{
+    Form, any, as_written, bytes_in_a_second, count, custom, empty_list, filled_texts,
+    filled_word_list, flag, inner_table, number, text, text_as, texts, texts_as, time, time_or_off,
+    time_within, whole, word, word_list,
+};
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use table::{Section, table};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
+use vocabulary::Default::Words as InWords;
+use vocabulary::{Compare, Emptiness, Key, Table, ValueShape};
+use words::words;
+use written_value::{describe, one_or_all, type_error};
 
 /// A key of a table, as written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -413,8 +433,8 @@ impl TopReader<'_> {
         if let Some(vocabulary) = table_named(name) {
             return self.section(vocabulary, &span, value);
         }
-        let meant = keys::unknown_table::meant(name, value.get_ref());
-        keys::unknown_table::note(name, &span, value.get_ref(), meant, self.found);
+        let meant = unknown_table::meant(name, value.get_ref());
+        unknown_table::note(name, &span, value.get_ref(), meant, self.found);
         if let Some(meant) = meant {
             self.misnamed(meant, &span, value);
         }
@@ -449,9 +469,7 @@ impl TopReader<'_> {
         let DeValue::Table(table) = value.get_ref() else {
             document.lost.insert((name, None));
             let value = value.get_ref();
-            return keys::unknown_table::note_other_type(
-                vocabulary, name, value, &span, self.found,
-            );
+            return unknown_table::note_other_type(vocabulary, name, value, &span, self.found);
         };
         if vocabulary.named {
             return self.entries(vocabulary, table);
@@ -483,13 +501,13 @@ impl TopReader<'_> {
                 let is_key = vocabulary.key(&at.value).is_some();
                 // The keys of a table without a name stand here. They are one mistake, however many keys there are.
                 if !is_key || !std::mem::replace(&mut nameless, true) {
-                    keys::unknown_table::note_misplaced(vocabulary, &at, entry.get_ref(), found);
+                    unknown_table::note_misplaced(vocabulary, &at, entry.get_ref(), found);
                 }
                 let name = (!is_key).then_some(at.value);
                 document.lost.insert((vocabulary.name, name));
                 continue;
             };
-            keys::unknown_table::check_name(vocabulary, &at, found);
+            unknown_table::check_name(vocabulary, &at, found);
             let place = heading(self.source, &entry.span(), &at.span);
             let mut fields = Fields::new(vocabulary, at, place, fields, found);
             match vocabulary.name {

@@ -2,7 +2,7 @@
 //! With `UPDATE` set the reports are written instead.
 
 use super::document::TABLES;
-use super::document::keys::vocabulary::{Default, Key, ValueShape};
+use super::document::vocabulary::{Default, Key, ValueShape};
 use super::report::render::Colour;
 use super::{Code, parse};
 use std::collections::BTreeSet;

@@ -1,7 +1,7 @@
 //! The entry for a fuzzer: any bytes as a file. The target stands in `fuzz/`; `tests/fuzzing` calls the entry with
 //! mutations of its own.
 
-use super::input::source::Source;
+use super::input::Source;
 use super::report::render::Colour;
 use super::{Files, compile, text};
 

@@ -6,7 +6,7 @@ mod reference;
 mod schema;
 
 use super::document::TABLES;
-use super::report::diagnostic::Code;
+use super::report::Code;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 

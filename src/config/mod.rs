@@ -43,7 +43,7 @@ mod fixtures;
 #[cfg(test)]
 mod generated;
 
-pub use document::keys::vocabulary;
+pub use document::vocabulary;
 pub use input::{files, source};
 pub use presentation::{describe, diff, leases, outline};
 pub use report::{diagnostic, pages, render, suggest};

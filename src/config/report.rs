@@ -16,9 +16,10 @@ pub mod pages;
 pub mod render;
 pub mod suggest;
 
-use super::input::files::Files;
-use super::input::source::Source;
-use crate::config::report::diagnostic::{Code, Diagnostic, Severity};
+pub(in crate::config) use diagnostic::{Code, Details, Diagnostic, Findings, Label, Severity};
+pub(in crate::config) use suggest::{all_of, nearest, one_of};
+
+use super::input::{Files, Source};
 use std::sync::Arc;
 
 /// The mistakes of one file.

@@ -45,9 +45,8 @@ pub(super) use routes::rewrites::{redirected, template};
 pub(super) use routes::stripped_fields::looks_at_method;
 
 use super::document::{Document, List};
-use super::input::source;
-use super::input::source::{At, Span};
-use super::report::diagnostic::{Code, Details as _, Findings};
+use super::input::{At, Span, source};
+use super::report::{Code, Details as _, Findings};
 use super::settings::groups::Groups;
 use super::settings::limits;
 use super::value::quoted;
@@ -176,11 +175,9 @@ fn server(document: &Document, source: &source::Source, found: &mut Findings) {
 fn host_bits(network: IpNet, span: &Span, found: &mut Findings) {
     if network.addr() != network.network() {
         let (whole, one) = (network.trunc(), network.addr());
+        let message = format!("{network} is more than one address");
         found
-            .warning(
-                Code::HostBits,
-                format!("{network} is more than one address"),
-            )
+            .warning(Code::HostBits, message)
             .at(span, format!("all of {whole}"))
             .help(format!(
                 "write `\"{whole}\"` for the network, or `\"{one}\"` for the address alone"
@@ -189,8 +186,12 @@ fn host_bits(network: IpNet, span: &Span, found: &mut Findings) {
 }
 
 /// An entry that a list has twice is an error: one of the two was probably meant to be another.
-fn repeated<T: Eq + Hash>(list: &List<T>, message: impl Fn(&T) -> String, found: &mut Findings) {
-    for (first, second) in pairs(list.entries()) {
+fn repeated<'a, T: Eq + Hash + 'a>(
+    list: impl IntoIterator<Item = &'a At<T>>,
+    message: impl Fn(&T) -> String,
+    found: &mut Findings,
+) {
+    for (first, second) in pairs(list) {
         found
             .error(Code::Duplicate, message(&second.value))
             .at(&second.span, "the second time")

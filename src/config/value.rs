@@ -51,8 +51,8 @@ pub(super) use servers::server::{server, server_host};
 pub(super) use store::{server_name, store};
 pub(super) use tls::{pem_pair, pem_path, served_name};
 
-use super::input::span::Span;
-use super::report::diagnostic::{Code, Details as _, Diagnostic};
+use super::input::Span;
+use super::report::{Code, Details as _, Diagnostic};
 
 /// The mistake in a written value.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,10 +1,8 @@
 //! `ignore_warnings`: the warnings of a table that a check no longer reports.
 
-use super::keys::written_value::{one_or_all, type_error};
-use super::{IGNORE_WARNINGS, TABLES};
-use crate::config::input::source::{At, Span};
-use crate::config::input::span::Spans;
-use crate::config::report::diagnostic::{Code, Details as _, Diagnostic, Findings, Severity};
+use super::{IGNORE_WARNINGS, TABLES, one_or_all, type_error};
+use crate::config::input::{At, Span, Spans};
+use crate::config::report::{Code, Details as _, Diagnostic, Findings, Severity};
 use crate::config::value::quoted;
 use std::collections::HashMap;
 use toml::Spanned;

@@ -1,9 +1,8 @@
 //! The reference page, docs/configuration.md, made from the vocabulary.
 
-use crate::config::document::keys::vocabulary::{Default, Key, Table, ValueShape};
+use crate::config::document::vocabulary::{Default, Key, Table, ValueShape};
 use crate::config::document::{IGNORE_WARNINGS, INCLUDE, TABLES};
-use crate::config::report::diagnostic::Code;
-use crate::config::report::suggest::one_of;
+use crate::config::report::{Code, one_of};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\

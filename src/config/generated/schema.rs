@@ -1,6 +1,6 @@
 //! JSON Schema 2020-12 for editors, made from the vocabulary.
 
-use crate::config::document::keys::vocabulary::{Default, Key, Table, ValueShape};
+use crate::config::document::vocabulary::{Default, Key, Table, ValueShape};
 use crate::config::document::{IGNORE_WARNINGS, INCLUDE, TABLES};
 use serde_json::{Map, Value, json};
 

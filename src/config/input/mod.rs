@@ -26,3 +26,9 @@ pub(in crate::config) mod set;
 pub(in crate::config) mod side_files;
 pub mod source;
 pub(in crate::config) mod span;
+
+pub(in crate::config) use environment::EnvironmentFiles;
+pub(in crate::config) use files::Files;
+pub(in crate::config) use side_files::{Reference, SideFiles};
+pub(in crate::config) use source::{Excerpt, Source};
+pub(in crate::config) use span::{At, Span, Spans};

@@ -1,8 +1,7 @@
 //! `tollgate run --to HOST:PORT --limit 10/s`: a gateway without a file.
 
 use super::source::Source;
-use crate::config::report::Report;
-use crate::config::report::diagnostic::{Code, Diagnostic};
+use crate::config::report::{Code, Diagnostic, Report};
 use crate::config::value::ValueError;
 use crate::config::{Compiled, parse, value};
 use std::borrow::Cow;

@@ -4,8 +4,8 @@
 use super::files::Files;
 use super::grant::refusal::unread;
 use super::source::{Source, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Diagnostic, Findings};
-use crate::config::secrets::secret::SecretLocation;
+use crate::config::report::{Code, Details as _, Diagnostic, Findings};
+use crate::config::secrets::SecretLocation;
 use std::io;
 
 /// The reader of the files that a configuration file names.

@@ -5,6 +5,7 @@ use super::files::Files;
 use super::files::fence::{AllowedPaths, Fence, real};
 use super::grant::Grant;
 use super::set::Set;
+use crate::config::secrets::redaction;
 use crate::telemetry::printable_in_place;
 use std::collections::BTreeSet;
 use std::env::VarError;
@@ -327,9 +328,7 @@ impl Source {
             let part = |part: &SourcePart| {
                 let text = &self.text[part.span.clone()];
                 // A return at the end of a line is not shown as a control character.
-                printable_in_place(
-                    crate::config::secrets::redaction::starred(text).replace("\r\n", " \n"),
-                )
+                printable_in_place(redaction::starred(text).replace("\r\n", " \n"))
             };
             let parts: Vec<String> = self.parts.iter().map(part).collect();
             parts.join("\n")
@@ -340,9 +339,7 @@ impl Source {
     fn hidden(&self) -> &[Span] {
         self.hidden.get_or_init(|| {
             let each = self.parts.iter().flat_map(|part| {
-                let found =
-                    crate::config::secrets::redaction::hidden(&self.text[part.span.clone()])
-                        .into_iter();
+                let found = redaction::hidden(&self.text[part.span.clone()]).into_iter();
                 found.map(move |one| part.span.start + one.start..part.span.start + one.end)
             });
             each.collect()

@@ -236,7 +236,7 @@ mod tests {
             "[limits.l]\n{limit}\n[upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = \"l\"\n"
         );
         let compiled = parse("gateway.toml", &text)
-            .map_err(|report| report.human(crate::config::report::render::Colour::Off));
+            .map_err(|report| report.human(crate::config::render::Colour::Off));
         super::limit(&compiled.unwrap().outline.limits[0], true)
     }
 

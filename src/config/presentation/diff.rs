@@ -15,9 +15,9 @@ pub(crate) use taken_away::COMPARED;
 pub use taken_away::taken_away;
 
 use super::outline::{Boot, RouteOutline, ShownValue, TokenOutline, UpstreamOutline, list};
-use crate::config::document::keys::vocabulary::{Compare, Table};
+use crate::config::document::vocabulary::{Compare, Table};
 use crate::config::document::{JWT, ROUTES, TABLES, UPSTREAMS};
-use crate::config::secrets::masking::{Numbering, Secrets};
+use crate::config::secrets::{Numbering, Secrets};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;

@@ -26,3 +26,8 @@ pub mod leases;
 pub mod outline;
 pub(in crate::config) mod print;
 pub(in crate::config) mod written;
+
+pub(in crate::config) use outline::{
+    Boot, IdentityOutline, LimitOutline, Outline, RouteOutline, ShownValue, TokenOutline,
+    UpstreamOutline, list, show, show_list, show_time, time_text,
+};

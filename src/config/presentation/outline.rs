@@ -1,7 +1,7 @@
 //! A compiled file in a form that can be compared with another. `--diff` and a reload compare outlines.
 
 use super::written::Written;
-use crate::config::secrets::masking::Secrets;
+use crate::config::secrets::Secrets;
 use crate::config::value::show_span;
 use crate::key::client_ip::Field;
 use crate::key::{Group, IdentityFields, KeyPart};

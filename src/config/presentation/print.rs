@@ -4,17 +4,12 @@
 mod toml;
 
 use super::outline::Outline;
-use crate::config::document::keys::vocabulary::{Default, Table, ValueShape};
+use crate::config::document::vocabulary::{Default, Table, ValueShape};
 use crate::config::document::{IGNORE_WARNINGS, TABLES};
-use crate::config::input::environment::EnvironmentFiles;
-use crate::config::input::files::Files;
-use crate::config::input::source::Source;
-use crate::config::report::Report;
-use crate::config::report::diagnostic::{Findings, Label};
-use crate::config::secrets::masking::Numbering;
-use crate::config::secrets::redaction;
-use crate::config::secrets::secret::SecretLocation;
-use crate::config::{Compiled, document, read};
+use crate::config::input::{EnvironmentFiles, Files, Source};
+use crate::config::report::{Findings, Label, Report};
+use crate::config::secrets::{Numbering, SecretLocation, redaction};
+use crate::config::{Compiled, document, load_in, parse, read, value};
 use crate::limit::{Limit, Mode};
 use crate::store;
 use crate::telemetry::{shown_url, without_queries};
@@ -37,7 +32,7 @@ struct PrintedLine {
 /// # Errors
 /// The mistakes of the file.
 pub fn print(path: &Path, environment: &EnvironmentFiles) -> Result<(String, Compiled), Report> {
-    let compiled = crate::config::load_in(path, environment)?;
+    let compiled = load_in(path, environment)?;
     let mut files = Files::default();
     let (name, text) = read(path, &mut files)?;
     let mut source = Source::new(name, text).in_environment(environment);
@@ -91,7 +86,7 @@ fn text_of(lines: &[PrintedLine]) -> String {
 fn without_conflicts(mut lines: Vec<PrintedLine>) -> Vec<PrintedLine> {
     loop {
         let text = text_of(&lines);
-        let report = match crate::config::parse("resolved", &text) {
+        let report = match parse("resolved", &text) {
             Ok(compiled) => compiled.report(),
             Err(report) => report,
         };
@@ -249,9 +244,17 @@ impl Printer<'_> {
             (Some(ValueShape::File | ValueShape::Files | ValueShape::FolderOr(_)), value) => {
                 self.paths(value, offset)
             }
-            (Some(ValueShape::KeyFiles(inner)), value) => self.key_files(inner, value, offset),
-            (Some(ValueShape::Servers(inner)), value) => self.servers(inner, value),
-            (Some(ValueShape::Listeners(inner)), value) => self.listeners(inner, value, offset),
+            (Some(ValueShape::KeyFiles(inner)), value) => {
+                self.entries(inner, value, &|this, path| this.paths(path, offset))
+            }
+            (Some(ValueShape::Servers(inner)), value) => {
+                self.entries(inner, value, &|_, place| toml::value(place))
+            }
+            (Some(ValueShape::Listeners(inner)), value) => {
+                self.entries(inner, value, &|this, address| {
+                    this.listening(address, offset)
+                })
+            }
             (Some(ValueShape::ListenAddress), value) => self.listening(value, offset),
             (
                 Some(
@@ -275,42 +278,21 @@ impl Printer<'_> {
         }
     }
 
-    /// Servers, each a text or a table.
-    fn servers(&mut self, table: &Table, value: &DeValue<'_>) -> String {
+    /// Entries of a list or one alone, each a table or a value that `plain` shows.
+    fn entries(
+        &mut self,
+        table: &Table,
+        value: &DeValue<'_>,
+        plain: &dyn Fn(&Self, &DeValue<'_>) -> String,
+    ) -> String {
         match value {
             DeValue::Table(inner) => self.inside(table, inner),
             DeValue::Array(items) => {
                 let items = items.iter();
-                let items = items.map(|item| self.servers(table, item.get_ref()));
+                let items = items.map(|item| self.entries(table, item.get_ref(), plain));
                 format!("[{}]", items.collect::<Vec<_>>().join(", "))
             }
-            place => toml::value(place),
-        }
-    }
-
-    /// Files with keys, each a path or a table.
-    fn key_files(&mut self, table: &Table, value: &DeValue<'_>, offset: usize) -> String {
-        match value {
-            DeValue::Table(inner) => self.inside(table, inner),
-            DeValue::Array(items) => {
-                let items = items.iter();
-                let items = items.map(|item| self.key_files(table, item.get_ref(), offset));
-                format!("[{}]", items.collect::<Vec<_>>().join(", "))
-            }
-            path => self.paths(path, offset),
-        }
-    }
-
-    /// Listeners, each an address or a table.
-    fn listeners(&mut self, table: &Table, value: &DeValue<'_>, offset: usize) -> String {
-        match value {
-            DeValue::Table(inner) => self.inside(table, inner),
-            DeValue::Array(items) => {
-                let items = items.iter();
-                let items = items.map(|item| self.listeners(table, item.get_ref(), offset));
-                format!("[{}]", items.collect::<Vec<_>>().join(", "))
-            }
-            address => self.listening(address, offset),
+            value => plain(self, value),
         }
     }
 
@@ -384,7 +366,7 @@ impl Printer<'_> {
 
     /// The address of a store with stars for its password.
     fn without_password(&mut self, url: &str) -> String {
-        let secret = match crate::config::value::store(url) {
+        let secret = match value::store(url) {
             Ok(store::Backend::Redis(target)) => target.password,
             _ => None,
         };

@@ -1,6 +1,6 @@
 //! Diagnostics: the code, the message, the places and the help of a mistake.
 
-use crate::config::input::span::Span;
+use crate::config::input::Span;
 use std::borrow::BorrowMut;
 use std::fmt;
 use std::ops::{Deref, DerefMut};

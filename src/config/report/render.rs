@@ -5,7 +5,7 @@ mod sarif;
 
 use super::Report;
 use super::diagnostic::{Diagnostic, Label, Severity};
-use crate::config::input::source::{Excerpt, Source, Span};
+use crate::config::input::{Excerpt, Source, Span};
 use crate::telemetry::printable;
 use annotate_snippets::{AnnotationKind, Level, Origin, Padding, Renderer, Snippet};
 use serde_json::{Map, Value};

@@ -1,6 +1,6 @@
 //! Masking: stars for the secrets of a file in every text about it that is shown.
 
-use crate::config::report::diagnostic::Diagnostic;
+use crate::config::report::Diagnostic;
 use crate::config::value;
 use crate::route::Template;
 use std::borrow::Cow;

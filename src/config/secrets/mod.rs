@@ -11,3 +11,6 @@
 pub mod masking;
 pub(in crate::config) mod redaction;
 pub(in crate::config) mod secret;
+
+pub(in crate::config) use masking::{Numbering, Secrets, query_of};
+pub(in crate::config) use secret::SecretLocation;

@@ -1,9 +1,8 @@
 //! Places of secrets: `{ file = "..." }` and `{ env = "..." }` instead of a text.
 
-use crate::config::input::files::Files;
 use crate::config::input::grant::refusal::{unasked, unread};
-use crate::config::input::source::{Source, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Diagnostic};
+use crate::config::input::{Files, Source, Span};
+use crate::config::report::{Code, Details as _, Diagnostic};
 use std::env::VarError;
 use std::fmt;
 use std::io;

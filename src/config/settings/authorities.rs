@@ -1,21 +1,16 @@
 //! `[acme.NAME]` as written → authorities that are ready to be asked: their files and secrets are read from their places.
 
+use super::client_tls::believed;
+use super::store::secret;
 use crate::acme::{Authority, ChallengeKind, ExternalAccount, SealingKey, Storage};
-use crate::config::document::{AcmeTable, Document, IN_STORE, SecretSource, Setting};
-use crate::config::input::side_files::{Reference, SideFiles};
-use crate::config::input::source::At;
-use crate::config::report::diagnostic::{Code, Details as _};
-use crate::config::secrets::masking::{Numbering, query_of};
-use crate::config::value::quoted;
-use crate::store::Secret;
-use crate::tls::{ClientTls, Mistake, PemFiles};
+use crate::config::document::{AcmeTable, Document, IN_STORE};
+use crate::config::input::SideFiles;
+use crate::config::report::{Code, Details as _};
+use crate::config::secrets::{Numbering, query_of};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// The largest file of certificates.
-const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The authorities of a file, without those that have a mistake.
 #[derive(Default)]
@@ -125,17 +120,7 @@ fn sealing_key(
     beside: &mut SideFiles<'_>,
 ) -> Option<SealingKey> {
     let written = table.secret.at()?;
-    let text = match &written.value {
-        SecretSource::Literal(secret) => secret.clone(),
-        SecretSource::Elsewhere(place) => {
-            let at = Reference {
-                span: &written.span,
-                failure: &format!("no secret in {place}"),
-                label: "the place of the secret",
-            };
-            Secret::new(&beside.secret(place, at)?)
-        }
-    };
+    let text = secret("secret", "secret", written, beside)?;
     let text = text.expose().trim();
     secrets.push(text.to_owned());
     // A file that `--print` has shown is read all the same.
@@ -143,12 +128,10 @@ fn sealing_key(
     let hidden = || SealingKey::read(&"0".repeat(64)).filter(|_| is_hidden);
     let key = SealingKey::read(text).or_else(hidden);
     if key.is_none() {
+        let message = format!("the secret of {table} is not one of 64 hexadecimal digits");
         beside
             .found
-            .error(
-                Code::AcmeNeedsSecret,
-                format!("the secret of {table} is not one of 64 hexadecimal digits"),
-            )
+            .error(Code::AcmeNeedsSecret, message)
             .at(
                 &written.span,
                 "it seals keys, so that it must be as long and as random as they are",
@@ -165,28 +148,16 @@ fn external(
 ) -> Option<ExternalAccount> {
     let written = table.eab.get()?;
     let (id, key) = (written.id.get()?, written.key.at()?);
-    let text = match &key.value {
-        SecretSource::Literal(secret) => secret.clone(),
-        SecretSource::Elsewhere(place) => {
-            let at = Reference {
-                span: &key.span,
-                failure: &format!("no key of the external account in {place}"),
-                label: "the place of the key",
-            };
-            Secret::new(&beside.secret(place, at)?)
-        }
-    };
+    let text = secret("key of the external account", "key", key, beside)?;
     secrets.push(text.expose().trim().to_owned());
     // A file that `--print` has shown is read all the same.
     let is_hidden = Numbering::is_stars(text.expose());
     let bytes = base64url(text.expose().trim()).or(is_hidden.then(Vec::new));
     let Some(bytes) = bytes else {
+        let message = "the key of the external account is not written in base64url";
         beside
             .found
-            .error(
-                Code::BadUrl,
-                "the key of the external account is not written in base64url",
-            )
+            .error(Code::BadUrl, message)
             .at(&key.span, "letters, digits, `-` and `_` belong there")
             .help("copy the key as the authority gives it out");
         return None;
@@ -195,43 +166,6 @@ fn external(
         id: id.clone(),
         key: bytes,
     })
-}
-
-/// What a server must show that the gateway itself asks: a certificate of an authority in the file `ca`, or else of one of the
-/// system's. `label` says whose authorities they are.
-pub(in crate::config) fn believed(
-    ca: &Setting<String>,
-    label: &str,
-    beside: &mut SideFiles<'_>,
-) -> Option<ClientTls> {
-    let Some(ca) = ca.at() else {
-        // The system's authorities are read when a connection is made: a check needs none.
-        return (!ca.is_bad()).then(ClientTls::of_system);
-    };
-    let at = Reference {
-        span: &ca.span,
-        failure: &format!("cannot read {}", quoted(&ca.value)),
-        label,
-    };
-    let pem = beside.bytes(&ca.value, MOST_BYTES, at)?;
-    let made = ClientTls::new(PemFiles {
-        ca: Some(&pem),
-        ..PemFiles::default()
-    });
-    made.map_err(|mistakes| note(&mistakes, ca, beside)).ok()
-}
-
-fn note(mistakes: &[Mistake], ca: &At<String>, beside: &mut SideFiles<'_>) {
-    let why = mistakes.iter().find_map(|mistake| match mistake {
-        Mistake::Ca(why) => Some(why.as_str()),
-        _ => None,
-    });
-    let why = why.unwrap_or("it has no usable certificate");
-    let message = format!("{} is of no use for TLS: {why}", quoted(&ca.value));
-    beside
-        .found
-        .error(Code::BadCertificate, message)
-        .at(&ca.span, "in this file");
 }
 
 /// The bytes of a text in base64url (RFC 4648, section 5), with or without padding.

@@ -2,10 +2,9 @@
 
 use super::authorities::Authorities;
 use crate::config::document::{Admin, Document, ListenEntry, ListenerTls};
-use crate::config::input::side_files::SideFiles;
-use crate::config::input::source::{Source, Span};
-use crate::config::presentation::outline::Boot;
-use crate::config::secrets::masking::{Secrets, query_of};
+use crate::config::input::{SideFiles, Source, Span};
+use crate::config::presentation::Boot;
+use crate::config::secrets::{Secrets, query_of};
 use crate::listen::keep_alive::KeepAlive;
 use crate::listen::listener::{ListenAddress, Listener};
 use crate::{admin, listen, store, telemetry};

@@ -1,7 +1,7 @@
 //! The bodies of the gateway's own answers: `[response] body`, and the file that it may name.
 
 use crate::config::document::{Document, Setting};
-use crate::config::input::side_files::{Reference, SideFiles};
+use crate::config::input::{Reference, SideFiles};
 use crate::config::value::ErrorText;
 use crate::snapshot::errors::{ErrorBody, ErrorFormats, Page};
 use std::sync::Arc;

@@ -2,9 +2,8 @@
 //! shows a member that may be a secret.
 
 use crate::config::document::{Document, GroupTable};
-use crate::config::input::side_files::{Reference, SideFiles};
-use crate::config::input::source::{At, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::input::{At, Reference, SideFiles, Span};
+use crate::config::report::{Code, Details as _, Findings};
 use crate::config::value::{network, quoted};
 use crate::key::{Digest, Group, KeyPart, MemberForm, cookie, credential};
 use crate::tls::canonical_subject;

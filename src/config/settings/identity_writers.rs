@@ -2,7 +2,7 @@
 //! included files that lead to upstreams of other files.
 
 use crate::config::document::{Document, Route};
-use crate::config::input::source::{At, Source};
+use crate::config::input::{At, Source};
 use crate::key::{FieldWriters, IdentityField, IdentityPiece, same_field};
 use http::HeaderName;
 use std::collections::HashMap;

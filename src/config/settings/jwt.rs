@@ -8,10 +8,9 @@ pub use published::PublishedKeys;
 
 use crate::config::document;
 use crate::config::document::{Document, Jwt as Written, KeyFile};
-use crate::config::input::side_files::{Reference, SideFiles};
-use crate::config::input::source::At;
-use crate::config::presentation::outline::TokenOutline;
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::input::{At, Reference, SideFiles};
+use crate::config::presentation::TokenOutline;
+use crate::config::report::{Code, Details as _, Findings};
 use crate::config::value::quoted;
 use crate::key::key_rules::{KeyRules, MOST_KEYS, TokenKey};
 use crate::key::token::{MOST_TRIED, Verifier, is_shared};

@@ -8,8 +8,8 @@ mod tiers;
 
 use super::groups::Groups;
 use crate::config::document::{CostSource, Document, Limit, RefundCause, Setting, ignores};
-use crate::config::input::span::{At, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::input::{At, Span};
+use crate::config::report::{Code, Details as _, Findings};
 use crate::key::{Exemption, IdField, KeyPart, KeyTemplate, KnownValues, Meter, MissingKey, Price};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::{Cost, Rate};

@@ -14,6 +14,7 @@
 //! limits/contradictions        keys of a limit that contradict each other
 //! authorities                  authorities that certificates are ordered from
 //! boot                         settings that are read once
+//! client_tls                   certificates and keys of connections to the store, to upstreams and to authorities
 //! store                        `[store]` as written → settings of connections
 //! error_bodies                 bodies of the gateway's own answers
 //! upstreams                    upstreams as written → upstreams
@@ -25,6 +26,7 @@
 
 pub(in crate::config) mod authorities;
 pub(in crate::config) mod boot;
+mod client_tls;
 pub(in crate::config) mod error_bodies;
 pub(in crate::config) mod groups;
 pub(in crate::config) mod identities;

@@ -1,16 +1,10 @@
 //! `[store]` as written → the settings of its connections: secrets and certificates are read from their places.
 
+use super::client_tls::WrittenTls;
 use crate::config::document::{Document, SecretSource, Setting, StoreTls};
-use crate::config::input::side_files::{Reference, SideFiles};
-use crate::config::input::source::At;
-use crate::config::report::diagnostic::{Code, Details as _};
-use crate::config::value::quoted;
+use crate::config::input::{At, Reference, SideFiles};
 use crate::store::{Backend, RedisEndpoint, Secret, StoreSettings};
-use crate::tls::{ClientTls, Mistake, PemFiles};
 use std::sync::Arc;
-
-/// The largest file of certificates.
-const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Puts the settings together.
 pub(in crate::config) fn read(document: &Document, beside: &mut SideFiles<'_>) -> StoreSettings {
@@ -34,8 +28,17 @@ pub(in crate::config) fn read(document: &Document, beside: &mut SideFiles<'_>) -
         }
         if target.tls.is_some() {
             let none = StoreTls::default();
-            let written_tls = written.tls.get().unwrap_or(&none);
-            target.tls = tls(written_tls, written.url.at(), beside).or(target.tls.take());
+            let tls = written.tls.get().unwrap_or(&none);
+            let tls = WrittenTls {
+                ca: &tls.ca,
+                cert: &tls.cert,
+                key: &tls.key,
+                server_name: tls.server_name.get().map(String::as_str),
+                insecure: false,
+                url: written.url.span().map(|url| (url, "an address with TLS")),
+                name_authority: "name the authority of the store's certificate: `tls = { ca = \"redis-ca.pem\" }`",
+            };
+            target.tls = tls.read(beside).or(target.tls.take());
         }
     }
     StoreSettings {
@@ -48,94 +51,30 @@ pub(in crate::config) fn read(document: &Document, beside: &mut SideFiles<'_>) -
 }
 
 fn user(written: &Setting<SecretSource>, beside: &mut SideFiles<'_>) -> Option<Arc<str>> {
-    let name = secret("user", written.at()?, beside)?;
+    let name = secret("user", "user", written.at()?, beside)?;
     Some(Arc::from(name.expose()))
 }
 
 fn password(written: &Setting<SecretSource>, beside: &mut SideFiles<'_>) -> Option<Secret> {
-    secret("password", written.at()?, beside)
+    secret("password", "password", written.at()?, beside)
 }
 
-fn secret(what: &str, kept: &At<SecretSource>, beside: &mut SideFiles<'_>) -> Option<Secret> {
-    let place = match &kept.value {
+/// The secret as it is written, or from the place that is written. A secret that is not there is noted: "no `what` in the
+/// file ..., the place of the `short`".
+pub(super) fn secret(
+    what: &str,
+    short: &str,
+    written: &At<SecretSource>,
+    beside: &mut SideFiles<'_>,
+) -> Option<Secret> {
+    let place = match &written.value {
         SecretSource::Literal(secret) => return Some(secret.clone()),
         SecretSource::Elsewhere(place) => place,
     };
     let at = Reference {
-        span: &kept.span,
+        span: &written.span,
         failure: &format!("no {what} in {place}"),
-        label: &format!("the place of the {what}"),
+        label: &format!("the place of the {short}"),
     };
     beside.secret(place, at).map(|secret| Secret::new(&secret))
-}
-
-/// The TLS of connections. None where its settings have a mistake, which has been noted.
-fn tls(
-    written: &StoreTls,
-    url: Option<&At<Backend>>,
-    beside: &mut SideFiles<'_>,
-) -> Option<ClientTls> {
-    let before = beside.found.len();
-    let [ca, cert, key] =
-        [&written.ca, &written.cert, &written.key].map(|file| pem(file.at(), beside));
-    let made = ClientTls::new(PemFiles {
-        ca: ca.as_deref(),
-        identity: cert.as_deref().zip(key.as_deref()),
-        server_name: written.server_name.get().map(String::as_str),
-        insecure: false,
-    });
-    match made {
-        Ok(tls) => (beside.found.len() == before).then_some(tls),
-        Err(mistakes) => {
-            for mistake in mistakes {
-                note(mistake, written, url, beside);
-            }
-            None
-        }
-    }
-}
-
-fn pem(file: Option<&At<String>>, beside: &mut SideFiles<'_>) -> Option<Vec<u8>> {
-    let file = file?;
-    let at = Reference {
-        span: &file.span,
-        failure: &format!("cannot read {}", quoted(&file.value)),
-        label: "a certificate or its key",
-    };
-    beside.bytes(&file.value, MOST_BYTES, at)
-}
-
-fn note(
-    mistake: Mistake,
-    written: &StoreTls,
-    url: Option<&At<Backend>>,
-    beside: &mut SideFiles<'_>,
-) {
-    let (file, why) = match mistake {
-        Mistake::Ca(why) => (written.ca.at(), why),
-        Mistake::Cert(why) => (written.cert.at(), why),
-        Mistake::Key(why) => (written.key.at(), why),
-        // The name was checked when it was read.
-        Mistake::Name => return,
-        // `ca` names the authorities, or cannot be read, which has been noted.
-        Mistake::System(_) if !written.ca.is_absent() => return,
-        Mistake::System(why) => {
-            let message = format!("this system has no certificate authorities: {why}");
-            let wrong = beside.found.error(Code::BadCertificate, message);
-            let wrong = wrong.help(
-                "name the authority of the store's certificate: `tls = { ca = \"redis-ca.pem\" }`",
-            );
-            if let Some(url) = url {
-                wrong.at(&url.span, "an address with TLS");
-            }
-            return;
-        }
-    };
-    if let Some(file) = file {
-        let message = format!("{} is of no use for TLS: {why}", quoted(&file.value));
-        beside
-            .found
-            .error(Code::BadCertificate, message)
-            .at(&file.span, "in this file");
-    }
 }

@@ -1,22 +1,16 @@
 //! `[upstreams.NAME]` as written → upstreams: the files of their certificates are read.
 
+use super::client_tls::WrittenTls;
 use crate::config::document::{Document, ServerEntry, Upstream, UpstreamTls};
 use crate::config::input::files::fence::Fence;
 use crate::config::input::grant::refusal::unreached;
-use crate::config::input::side_files::{Reference, SideFiles};
-use crate::config::input::source::{At, Source, Span};
-use crate::config::report::diagnostic::{Code, Details as _};
-use crate::config::value::quoted;
-use crate::tls::{ClientTls, Mistake, PemFiles};
+use crate::config::input::{At, SideFiles, Source, Span};
 use crate::upstream::ejection::EjectionRule;
 use crate::upstream::retry_rule::RetryRule;
 use crate::upstream::{self, ServerTls, ServerUrl, SocketFence, UpstreamRules, UpstreamState};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-
-/// The largest file of certificates.
-const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Reads what every upstream needs. The upstreams are complete where no mistake is noted.
 pub(in crate::config) fn read(
@@ -121,64 +115,14 @@ fn tls(upstream: &Upstream, beside: &mut SideFiles<'_>) -> Option<ServerTls> {
     }
     let none = UpstreamTls::default();
     let written = upstream.tls.get().unwrap_or(&none);
-    let before = beside.found.len();
-    let [ca, cert, key] =
-        [&written.ca, &written.cert, &written.key].map(|file| pem(file.at(), beside));
-    let made = ClientTls::new(PemFiles {
-        ca: ca.as_deref(),
-        identity: cert.as_deref().zip(key.as_deref()),
+    let tls = WrittenTls {
+        ca: &written.ca,
+        cert: &written.cert,
+        key: &written.key,
         server_name: written.name.get().map(String::as_str),
         insecure: written.insecure(),
-    });
-    match made {
-        Ok(tls) => (beside.found.len() == before).then(|| ServerTls::new(tls)),
-        Err(mistakes) => {
-            for mistake in mistakes {
-                note(mistake, written, &url.span, beside);
-            }
-            None
-        }
-    }
-}
-
-fn pem(file: Option<&At<String>>, beside: &mut SideFiles<'_>) -> Option<Vec<u8>> {
-    let file = file?;
-    let at = Reference {
-        span: &file.span,
-        failure: &format!("cannot read {}", quoted(&file.value)),
-        label: "a certificate or its key",
+        url: Some((&url.span, "a server with TLS")),
+        name_authority: "name the authority of its certificate: `tls = { ca = \"internal-ca.pem\" }`",
     };
-    beside.bytes(&file.value, MOST_BYTES, at)
-}
-
-fn note(mistake: Mistake, written: &UpstreamTls, url: &Span, beside: &mut SideFiles<'_>) {
-    let (file, why) = match mistake {
-        Mistake::Ca(why) => (written.ca.at(), why),
-        Mistake::Cert(why) => (written.cert.at(), why),
-        Mistake::Key(why) => (written.key.at(), why),
-        // The name was checked when it was read.
-        Mistake::Name => return,
-        // `ca` names the authorities, or cannot be read, which has been noted.
-        Mistake::System(_) if !written.ca.is_absent() => return,
-        Mistake::System(why) => {
-            beside
-                .found
-                .error(
-                    Code::BadCertificate,
-                    format!("this system has no certificate authorities: {why}"),
-                )
-                .at(url, "a server with TLS")
-                .help(
-                    "name the authority of its certificate: `tls = { ca = \"internal-ca.pem\" }`",
-                );
-            return;
-        }
-    };
-    if let Some(file) = file {
-        let message = format!("{} is of no use for TLS: {why}", quoted(&file.value));
-        beside
-            .found
-            .error(Code::BadCertificate, message)
-            .at(&file.span, "in this file");
-    }
+    tls.read(beside).map(ServerTls::new)
 }

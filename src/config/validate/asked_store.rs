@@ -1,7 +1,7 @@
 //! The warnings that only a probe of the store finds: of a Redis that needs no password, and of one that forgets counters.
 //! Notes that the file ignores.
 
-use crate::config::report::diagnostic::{Code, Details as _, Findings, Severity};
+use crate::config::report::{Code, Details as _, Findings, Severity};
 use crate::config::{Compiled, document};
 use crate::limit::Limit;
 

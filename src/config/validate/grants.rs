@@ -5,9 +5,8 @@ pub(super) mod granted_upstreams;
 use super::routes::any_path;
 use crate::config::document::{Document, Route};
 use crate::config::input::grant::Grant;
-use crate::config::input::source::{At, Source};
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
-use crate::config::report::suggest::all_of;
+use crate::config::input::{At, Source};
+use crate::config::report::{Code, Details as _, Findings, all_of};
 use crate::config::value::quoted;
 use std::fmt::Display;
 

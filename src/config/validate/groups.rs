@@ -2,7 +2,7 @@
 
 use super::names::{NameIndex, WholeFile};
 use crate::config::document::GroupTable;
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::report::{Code, Details as _, Findings};
 use crate::key::{IdentityPiece, KeyPart};
 use std::collections::HashMap;
 

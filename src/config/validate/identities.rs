@@ -4,10 +4,10 @@ pub(super) mod authorities;
 pub(super) mod unasked_certificates;
 
 use super::names::{NameIndex, WholeFile};
-use super::{pairs, repeated};
+use super::repeated;
 use crate::config::document::{ClientTable, Document, ListenEntry, ListenerTls, TlsTable};
-use crate::config::input::source::At;
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::input::At;
+use crate::config::report::{Code, Details as _, Findings};
 use crate::config::value::quoted;
 use crate::tls::ClientVerify;
 use std::collections::{HashMap, HashSet};
@@ -27,11 +27,9 @@ pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
             ListenerTls::All => {
                 offers_all = true;
                 if document.identities.is_empty() && !may_define_any(document) {
+                    let message = format!("{address} has TLS, and there is no identity");
                     found
-                        .error(
-                            Code::UnknownIdentity,
-                            format!("{address} has TLS, and there is no identity"),
-                        )
+                        .error(Code::UnknownIdentity, message)
                         .at(span, "there is no `[tls.NAME]`")
                         .help("add\n[tls.api]\ncert = \"api.pem\"\nkey = \"api.key\"");
                 }
@@ -41,22 +39,17 @@ pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
                 for name in names {
                     identities.used(&user, name, file, found);
                 }
-                for (first, second) in pairs(names) {
-                    let name = quoted(&second.value);
-                    found
-                        .error(Code::Duplicate, format!("{address} offers {name} twice"))
-                        .at(&second.span, "the second time")
-                        .and(&first.span, "the first time");
-                }
+                let twice = |name: &String| format!("{address} offers {} twice", quoted(name));
+                repeated(names, twice, found);
             }
             ListenerTls::Own(_) => {}
         }
     }
     for table in &document.identities {
         let host = |host: &_| format!("{table} has the host `{host}` twice");
-        repeated(&table.hosts, host, found);
+        repeated(table.hosts.entries(), host, found);
         let protocol = |alpn: &crate::tls::Alpn| format!("{table} has {} twice", alpn.as_str());
-        repeated(&table.alpn, protocol, found);
+        repeated(table.alpn.entries(), protocol, found);
     }
     redirects(document, found);
     if document.torn.is_empty() && !document.server.listen.is_bad() {
@@ -84,11 +77,9 @@ fn unused(document: &Document, identities: &NameIndex<'_>, found: &mut Findings)
                 "`listen = [{{ address = \":443\", tls = \"{}\" }}]`",
                 table.name.value
             );
+            let message = format!("{table} is shown to no client");
             found
-                .warning(
-                    Code::UnusedIdentity,
-                    format!("{table} is shown to no client"),
-                )
+                .warning(Code::UnusedIdentity, message)
                 .at(&table.place, "no listener offers it")
                 .help(format!("offer it in `[server]`: {listener}"));
         }
@@ -113,11 +104,10 @@ fn redirects(document: &Document, found: &mut Findings) {
                 .and(tls, "since it has TLS")
                 .help("leave one of them out");
         } else if !has_tls && !document.server.listen.is_bad() {
+            let message =
+                format!("{address} sends requests on to `https`, and no listener has TLS");
             found
-                .warning(
-                    Code::RedirectWithoutTls,
-                    format!("{address} sends requests on to `https`, and no listener has TLS"),
-                )
+                .warning(Code::RedirectWithoutTls, message)
                 .at(&redirect.span, "clients come to port 443 next")
                 .help("add a listener: `{ address = \":443\", tls = true }`");
         }

@@ -1,10 +1,11 @@
 //! Lints: settings that are allowed and hardly intended.
 
 use crate::config::document::{Document, Limit, Route, Tier};
-use crate::config::input::source::{At, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::input::{At, Span};
+use crate::config::presentation::time_text;
+use crate::config::report::{Code, Details as _, Findings};
 use crate::config::settings::boot::admin_address;
-use crate::config::value::{quoted, show_span};
+use crate::config::value::quoted;
 use crate::key::KeyPart;
 use crate::limit::rate::Rate;
 use crate::route::Condition;
@@ -265,10 +266,7 @@ fn waits_longer(
             .group
             .map(|group| format!(" of group {}", quoted(group)));
         let whose = whose.unwrap_or_default();
-        let [wait, timeout] = [wait, timeout].map(|time| {
-            let micros = u64::try_from(time.as_micros());
-            show_span(micros.unwrap_or(u64::MAX))
-        });
+        let [wait, timeout] = [wait, timeout].map(time_text);
         let message = format!(
             "{limit} may hold a request{whose} for {wait}, and {route} gives its upstream {timeout}"
         );

@@ -3,8 +3,8 @@
 pub(super) mod listen_addresses;
 
 use crate::config::document::{Document, ProxyProtocol};
-use crate::config::input::source::{At, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::input::{At, Span};
+use crate::config::report::{Code, Details as _, Findings};
 use crate::listen::listener::ListenAddress;
 
 /// Holds the entries of `listen` against the rest of the file.
@@ -26,20 +26,15 @@ pub(super) fn check(document: &Document, found: &mut Findings) {
         match value {
             ProxyProtocol::Trusted if is_unix => {}
             ProxyProtocol::Trusted if server.trust.is_absent() || is_empty(document) => {
+                let message = "`proxy_protocol = true` is for the networks of `trust`, and `trust` names none";
                 found
-                    .error(
-                        Code::MissingKey,
-                        "`proxy_protocol = true` is for the networks of `trust`, and `trust` names none",
-                    )
+                    .error(Code::MissingKey, message)
                     .at(span, "no peer would be asked for its header")
                     .help("name the networks of your proxies: `proxy_protocol = [\"10.0.0.0/8\"]`");
             }
             ProxyProtocol::Within(_) if is_unix => {
                 found
-                    .error(
-                        Code::Conflict,
-                        "the peers of a Unix socket have no address that a network could hold",
-                    )
+                    .conflict("the peers of a Unix socket have no address that a network could hold")
                     .at(span, "networks")
                     .help("write `proxy_protocol = true`: every peer of the socket must then send the header");
             }
@@ -59,10 +54,9 @@ fn rights(mode: Option<&Span>, address: &ListenAddress, found: &mut Findings) {
         return;
     };
     found
-        .error(
-            Code::Conflict,
-            format!("`mode` is for the file of a Unix socket, and {address} is none"),
-        )
+        .conflict(format!(
+            "`mode` is for the file of a Unix socket, and {address} is none"
+        ))
         .at(mode, "no file has these rights")
         .help("leave it out; for a socket of systemd it is `SocketMode` in the socket's unit");
 }

@@ -1,10 +1,8 @@
 //! Names: every name that is used is defined, and every name that is defined is used.
 
 use crate::config::document::{Document, List};
-use crate::config::input::source::Source;
-use crate::config::input::span::{At, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Diagnostic, Findings};
-use crate::config::report::suggest::{all_of, nearest};
+use crate::config::input::{At, Source, Span};
+use crate::config::report::{Code, Details as _, Diagnostic, Findings, all_of, nearest};
 use crate::config::value::{in_list, quoted};
 use crate::key::KeyPart;
 use crate::route::PathPattern;

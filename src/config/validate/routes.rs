@@ -9,8 +9,8 @@ pub(super) mod unreachable;
 
 use super::{pairs, repeated_limit};
 use crate::config::document::{Document, List, Route};
-use crate::config::input::source::Span;
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::input::Span;
+use crate::config::report::{Code, Details as _, Findings};
 use crate::config::value::quoted;
 use crate::key::is_secret;
 use crate::route::{Condition, Overlap, PathPattern, Rule, Segment, Table};

@@ -3,8 +3,8 @@
 pub(super) mod redis;
 
 use crate::config::document::{Document, SecretSource, Setting, StoreTls};
-use crate::config::input::source::{At, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::input::{At, Span};
+use crate::config::report::{Code, Details as _, Findings};
 use crate::store::{Backend, RedisEndpoint, RedisTarget};
 
 pub(super) fn store(document: &Document, found: &mut Findings) {

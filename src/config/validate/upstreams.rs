@@ -3,23 +3,16 @@
 pub(super) mod upstream_rules;
 
 use crate::config::document::Upstream;
-use crate::config::input::source::At;
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::input::At;
+use crate::config::report::{Code, Details as _, Findings};
 use crate::upstream::{Protocol, ServerUrl};
 
 /// Holds an upstream against the rules.
 pub(super) fn check(upstream: &Upstream, found: &mut Findings) {
     let servers = upstream.servers.entries().iter();
     let urls: Vec<&At<ServerUrl>> = servers.filter_map(|entry| entry.value.url.at()).collect();
-    for (first, second) in super::pairs(urls.iter().copied()) {
-        found
-            .error(
-                Code::Duplicate,
-                format!("{upstream} has {} twice", second.value),
-            )
-            .at(&second.span, "the second time")
-            .and(&first.span, "the first time");
-    }
+    let twice = |url: &ServerUrl| format!("{upstream} has {url} twice");
+    super::repeated(urls.iter().copied(), twice, found);
     super::repeated_limit(&upstream.limits, upstream, found);
     if !urls.is_empty() {
         tls(upstream, &urls, found);
@@ -33,10 +26,9 @@ fn tls(upstream: &Upstream, urls: &[&At<ServerUrl>], found: &mut Findings) {
     };
     if !urls.iter().any(|url| url.value.is_encrypted()) {
         found
-            .error(
-                Code::Conflict,
-                format!("`tls` of {upstream} has no effect: no server is `https`"),
-            )
+            .conflict(format!(
+                "`tls` of {upstream} has no effect: no server is `https`"
+            ))
             .at(span, "for servers with TLS")
             .and(&urls[0].span, "without TLS")
             .help("write `https://` where the server speaks TLS, or leave `tls` out");
@@ -47,11 +39,9 @@ fn tls(upstream: &Upstream, urls: &[&At<ServerUrl>], found: &mut Findings) {
     ];
     for (name, written, other, absent) in pair {
         if let (Some(written), true) = (written.at(), absent.is_absent()) {
+            let message = format!("`tls` of {upstream} has `{name}` without `{other}`");
             found
-                .error(
-                    Code::MissingKey,
-                    format!("`tls` of {upstream} has `{name}` without `{other}`"),
-                )
+                .error(Code::MissingKey, message)
                 .at(&written.span, "one of the two alone")
                 .help("a certificate is shown with its key: write both, or none");
         }
@@ -59,11 +49,9 @@ fn tls(upstream: &Upstream, urls: &[&At<ServerUrl>], found: &mut Findings) {
     let Some(insecure) = tls.insecure.at().filter(|insecure| insecure.value) else {
         return;
     };
+    let message = format!("{upstream} believes any certificate");
     found
-        .warning(
-            Code::InsecureUpstream,
-            format!("{upstream} believes any certificate"),
-        )
+        .warning(Code::InsecureUpstream, message)
         .at(
             &insecure.span,
             "anybody between the gateway and its servers can read and change everything",
@@ -71,10 +59,9 @@ fn tls(upstream: &Upstream, urls: &[&At<ServerUrl>], found: &mut Findings) {
         .help("name the authority of the servers' certificates: `ca = \"internal-ca.pem\"`");
     if let Some(ca) = tls.ca.at() {
         found
-            .error(
-                Code::Conflict,
-                format!("`tls` of {upstream} names authorities and believes any certificate"),
-            )
+            .conflict(format!(
+                "`tls` of {upstream} names authorities and believes any certificate"
+            ))
             .at(&ca.span, "the authorities to believe")
             .and(&insecure.span, "and any other")
             .help("leave `insecure` out: with `ca` certificates are verified");
@@ -90,10 +77,7 @@ fn http(upstream: &Upstream, urls: &[&At<ServerUrl>], found: &mut Findings) {
         .find(|url| matches!(url.value, ServerUrl::H2c { .. }));
     if let (Protocol::Http1, Some(h2c)) = (http.value, h2c) {
         found
-            .error(
-                Code::Conflict,
-                format!("{upstream} asks a server of HTTP/2 in HTTP/1.1"),
-            )
+            .conflict(format!("{upstream} asks a server of HTTP/2 in HTTP/1.1"))
             .at(&http.span, "HTTP/1.1 alone")
             .and(&h2c.span, "HTTP/2 alone")
             .help("write `http://` for the server, or leave `http` out");

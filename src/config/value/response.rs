@@ -1,6 +1,7 @@
 //! Values for responses of the gateway: error bodies, percentages, public names.
 
 use super::{Code, ValueError, with_valid_offers};
+use crate::config::report::one_of;
 use crate::snapshot::errors::{ErrorBody, Page};
 
 /// The form of the gateway's own responses.
@@ -36,7 +37,7 @@ pub(in crate::config) fn error_text(text: &str) -> Result<ErrorText, ValueError>
         return Err(ValueError::choice("body", text, &WORDS));
     };
     if path.is_empty() || !Page::ENDS.iter().any(|end| path.ends_with(end)) {
-        let ends = crate::config::report::suggest::one_of(&Page::ENDS);
+        let ends = one_of(&Page::ENDS);
         let label = format!("its name must end with {ends}");
         let what = "does not say what kind of file it is";
         return Err(ValueError::of(Code::BadChoice, text, what, label));

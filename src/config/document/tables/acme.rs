@@ -3,13 +3,10 @@
 
 use super::store::{SecretSource, secret};
 use crate::acme::ChallengeKind;
-use crate::config::document::Items;
-use crate::config::document::keys::form::{
-    any, as_written, custom, empty_list, filled_word_list, flag, inner_table, text, text_as,
+use crate::config::document::{
+    Items, ValueShape, any, as_written, custom, empty_list, filled_word_list, flag, inner_table,
+    table, text, text_as, words,
 };
-use crate::config::document::keys::table::table;
-use crate::config::document::keys::vocabulary::ValueShape;
-use crate::config::document::keys::words::words;
 use crate::config::value::{directory, mail_address};
 
 table! {

@@ -1,12 +1,10 @@
 //! `[groups.NAME]`. The members are read by [`crate::config::settings::groups`], where the part of a request to look up is known.
 
-use crate::config::document::keys::fields::Fields;
-use crate::config::document::keys::form::{any, custom, texts_as};
-use crate::config::document::keys::table::{Section as _, table};
-use crate::config::document::keys::vocabulary::ValueShape;
-use crate::config::document::{Items, Setting};
-use crate::config::presentation::outline::show;
-use crate::config::report::diagnostic::{Code, Details as _};
+use crate::config::document::{
+    Fields, Items, Section as _, Setting, ValueShape, any, custom, table, texts_as,
+};
+use crate::config::presentation::show;
+use crate::config::report::{Code, Details as _};
 use crate::config::value::part;
 use crate::key::{KeyPart, Mask, MemberForm, SourceRow};
 use toml::de::DeTable;

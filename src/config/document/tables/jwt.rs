@@ -1,15 +1,11 @@
 //! `[jwt]`. The table names files of keys; [`crate::config::settings::jwt`] fetches the keys.
 
-use crate::config::document::keys::fields::{Fields, Zero};
-use crate::config::document::keys::form::{
-    any, custom, flag, text, text_as, texts, texts_as, time, whole, word_list,
+use crate::config::document::{
+    Fields, Items, List, Section as _, Setting, ValueShape, Zero, any, custom, flag, table, text,
+    text_as, texts, texts_as, time, whole, word_list, words,
 };
-use crate::config::document::keys::table::{Section as _, table};
-use crate::config::document::keys::vocabulary::ValueShape;
-use crate::config::document::keys::words::words;
-use crate::config::document::{Items, List, Setting};
-use crate::config::input::source::At;
-use crate::config::presentation::outline::{show, show_list, show_time};
+use crate::config::input::At;
+use crate::config::presentation::{show, show_list, show_time};
 use crate::config::value::field;
 use http::HeaderName;
 use jsonwebtoken::Algorithm;

@@ -10,18 +10,13 @@ pub(in crate::config) use rate::RateEntry;
 pub(in crate::config) use tier::Tier;
 
 use super::server::error_body;
-use crate::config::document::keys::fields::{Fields, Zero};
-use crate::config::document::keys::form::{
-    Form, any, count, custom, filled_texts, flag, inner_table, number, text, text_as, texts,
-    texts_as, time, time_within, whole, word,
+use crate::config::document::{
+    Emptiness, Fields, Form, Items, Section as _, Setting, ValueShape, Words as _, Zero, any,
+    count, custom, filled_texts, flag, inner_table, number, table, text, text_as, texts, texts_as,
+    time, time_within, whole, word, words,
 };
-use crate::config::document::keys::table::{Section as _, table};
-use crate::config::document::keys::vocabulary::{Emptiness, ValueShape};
-use crate::config::document::keys::words::{Words as _, words};
-use crate::config::document::{Items, Setting};
-use crate::config::input::source::At;
-use crate::config::presentation::describe;
-use crate::config::presentation::outline::show;
+use crate::config::input::At;
+use crate::config::presentation::{describe, show};
 use crate::config::value::{
     ErrorText, ValueError, error_text, field, method, network, part, public_name, tag, top, zone,
 };

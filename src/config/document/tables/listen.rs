@@ -1,16 +1,12 @@
 //! `listen` of `[server]`: an entry is an address, or a table with more about the listener.
 
 use crate::client::Nat64;
-use crate::config::document::keys::fields::Fields;
-use crate::config::document::keys::form::{
-    Form, any, custom, empty_list, text, text_as, whole, word,
+use crate::config::document::{
+    Emptiness, Fields, Form, Items, List, Section as _, Setting, ValueShape, any, custom,
+    empty_list, table, text, text_as, whole, word, words,
 };
-use crate::config::document::keys::table::{Section as _, table};
-use crate::config::document::keys::vocabulary::{Emptiness, ValueShape};
-use crate::config::document::keys::words::words;
-use crate::config::document::{Items, List, Setting};
-use crate::config::input::source::At;
-use crate::config::report::diagnostic::{Code, Details as _};
+use crate::config::input::At;
+use crate::config::report::{Code, Details as _};
 use crate::config::value::{file_mode, listen_address, network, pem_path};
 use crate::listen::listener::{ListenAddress, ProxyPeers};
 use ipnet::IpNet;

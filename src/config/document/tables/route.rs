@@ -4,19 +4,14 @@ mod comparison;
 mod header_changes;
 mod static_reply;
 
-use crate::config::document::keys::fields::{Fields, Zero};
-use crate::config::document::keys::form::{
-    any, custom, empty_list, filled_texts, inner_table, text, texts, time, time_or_off, whole, word,
+use crate::config::document::{
+    Emptiness, Fields, Items, List, Section as _, ValueShape, Words as _, Zero, any, custom,
+    empty_list, filled_texts, inner_table, table, text, texts, time, time_or_off, whole, word,
+    words,
 };
-use crate::config::document::keys::table::{Section as _, table};
-use crate::config::document::keys::vocabulary::{Emptiness, ValueShape};
-use crate::config::document::keys::words::{Words as _, words};
-use crate::config::document::tables::route::header_changes::changes;
-use crate::config::document::tables::route::static_reply::{Redirect, Respond, respond};
-use crate::config::document::{Items, List};
-use crate::config::input::source::{At, Span};
-use crate::config::presentation::outline::{show, show_list, show_time};
-use crate::config::report::diagnostic::{Code, Details as _};
+use crate::config::input::{At, Span};
+use crate::config::presentation::{show, show_list, show_time};
+use crate::config::report::{Code, Details as _};
 use crate::config::value::{
     Direction, ValueError, condition_field, condition_parameter, condition_value, host,
     identity_field, identity_value, method, new_path, prefix, route_path,
@@ -29,7 +24,9 @@ use comparison::{
     conditions, header_changes, identity_fields, show_option, shown_redirect, shown_respond,
     shown_timeout,
 };
-use http::{HeaderName, Method};
+use header_changes::changes;
+use http::Method;
+use static_reply::{Redirect, Respond, respond};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
@@ -218,19 +215,30 @@ fn query(key: &'static str, fields: &mut Fields<'_>) -> List<Condition> {
     conditions_of(key, text, text, Condition::Query, fields)
 }
 
+/// Notes a name of `key` that came before, perhaps in another case.
+fn come_once<N: Eq + Hash + Clone>(
+    seen: &mut HashMap<N, Span>,
+    key: &str,
+    name: &At<N>,
+    fields: &mut Fields<'_>,
+) -> Option<()> {
+    let Some(first) = seen.insert(name.value.clone(), name.span.clone()) else {
+        return Some(());
+    };
+    fields
+        .wrong(key, Code::Duplicate, "has a name twice")
+        .at(&name.span, "the same name, whatever the case")
+        .and(&first, "the first time");
+    seen.insert(name.value.clone(), first);
+    None
+}
+
 /// Names of fields, each with the template of its value.
 fn identity(key: &'static str, fields: &mut Fields<'_>) -> List<IdentityField> {
-    let mut seen: HashMap<HeaderName, Span> = HashMap::new();
+    let mut seen = HashMap::new();
     let entries = fields.named(key, |fields, At { value: name, span }, value| {
-        let name = fields.take(identity_field(&name), &span)?;
-        if let Some(first) = seen.get(&name) {
-            fields
-                .wrong(key, Code::Duplicate, "has a name twice")
-                .at(&span, "the same name, whatever the case")
-                .and(first, "the first time");
-            return None;
-        }
-        seen.insert(name.clone(), span.clone());
+        let name = At::new(fields.take(identity_field(&name), &span)?, span);
+        come_once(&mut seen, key, &name, fields)?;
         let DeValue::String(text) = value.get_ref() else {
             let title = fields.title();
             let message = format!("a field under `{key}` in `{title}` takes a text");
@@ -238,7 +246,7 @@ fn identity(key: &'static str, fields: &mut Fields<'_>) -> List<IdentityField> {
             return None;
         };
         let pieces = fields.take(identity_value(text), &value.span())?;
-        Some(At::new(IdentityField::new(name, pieces), span))
+        Some(name.map(|name| IdentityField::new(name, pieces)))
     });
     fields.filled(key, entries, &NO_IDENTITY)
 }
@@ -273,17 +281,10 @@ fn conditions_of<N: Eq + Hash + Clone, V>(
     make: impl Fn(N, Option<V>) -> Condition,
     fields: &mut Fields<'_>,
 ) -> List<Condition> {
-    let mut seen: HashMap<N, Span> = HashMap::new();
+    let mut seen = HashMap::new();
     let conditions = fields.named(key, |fields, At { value: name, span }, value| {
-        let name = fields.take(read_name(&name), &span)?;
-        if let Some(first) = seen.get(&name) {
-            fields
-                .wrong(key, Code::Duplicate, "has a name twice")
-                .at(&span, "the same name, whatever the case")
-                .and(first, "the first time");
-            return None;
-        }
-        seen.insert(name.clone(), span.clone());
+        let name = At::new(fields.take(read_name(&name), &span)?, span);
+        come_once(&mut seen, key, &name, fields)?;
         let wanted = match value.get_ref() {
             DeValue::Boolean(true) => None,
             DeValue::String(text) => Some(fields.take(read_value(text), &value.span())?),
@@ -293,7 +294,7 @@ fn conditions_of<N: Eq + Hash + Clone, V>(
                 return None;
             }
         };
-        Some(At::new(make(name, wanted), span))
+        Some(name.map(|name| make(name, wanted)))
     });
     fields.filled(key, conditions, &NO_CONDITION)
 }

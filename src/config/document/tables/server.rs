@@ -2,15 +2,11 @@
 
 use super::listen::{ListenEntry, listeners};
 use crate::client::Nat64;
-use crate::config::document::Items;
-use crate::config::document::keys::fields::Zero;
-use crate::config::document::keys::form::{
-    any, bytes_in_a_second, count, number, text, text_as, texts, time, time_within, word,
+use crate::config::document::{
+    Items, ValueShape, Words as _, Zero, any, bytes_in_a_second, count, number, table, text,
+    text_as, texts, time, time_within, word, words,
 };
-use crate::config::document::keys::table::table;
-use crate::config::document::keys::vocabulary::ValueShape;
-use crate::config::document::keys::words::{Words as _, words};
-use crate::config::presentation::outline::{ShownValue, show, show_list, show_time, time_text};
+use crate::config::presentation::{ShownValue, show, show_list, show_time, time_text};
 use crate::config::value::{
     ErrorText, admin_address, error_text, error_word, file_mode, network, percent, translator,
 };

@@ -1,16 +1,12 @@
 //! `[store]` and the tables inside it. The tables may name the places of secrets; [`crate::config::settings::store`] fetches the
 //! secrets.
 
-use crate::config::document::Setting;
-use crate::config::document::keys::fields::Fields;
-use crate::config::document::keys::form::{
-    any, as_written, count, custom, flag, inner_table, text, text_as, time_within, word,
+use crate::config::document::{
+    Fields, Setting, ValueShape, Words as _, any, as_written, count, custom, flag, inner_table,
+    table, text, text_as, time_within, word, words,
 };
-use crate::config::document::keys::table::table;
-use crate::config::document::keys::vocabulary::ValueShape;
-use crate::config::document::keys::words::{Words as _, words};
-use crate::config::presentation::outline::{show, show_time};
-use crate::config::secrets::secret::SecretLocation;
+use crate::config::presentation::{show, show_time};
+use crate::config::secrets::SecretLocation;
 use crate::config::value::{key_prefix, server_name, store};
 use crate::store::{Backend, OnDown, Secret};
 use std::time::Duration;

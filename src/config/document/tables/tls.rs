@@ -1,16 +1,11 @@
 //! `[tls.NAME]`: the identities that listeners show to clients. Their files are read by [`crate::config::settings::identities`].
 
-use crate::config::document::keys::fields::Fields;
-use crate::config::document::keys::form::{
-    Form, any, as_written, custom, empty_list, filled_texts, filled_word_list, flag, text, text_as,
-    texts_as, word,
+use crate::config::document::{
+    Emptiness, Fields, Form, Items, Section as _, Setting, ValueShape, any, as_written, custom,
+    empty_list, filled_texts, filled_word_list, flag, table, text, text_as, texts_as, word, words,
 };
-use crate::config::document::keys::table::{Section as _, table};
-use crate::config::document::keys::vocabulary::{Emptiness, ValueShape};
-use crate::config::document::keys::words::words;
-use crate::config::document::{Items, Setting};
-use crate::config::input::source::At;
-use crate::config::presentation::outline::{show, show_list};
+use crate::config::input::At;
+use crate::config::presentation::{show, show_list};
 use crate::config::value::{pem_path, served_name};
 use crate::tls::{Alpn, ClientVerify, ServedName, TlsVersion};
 use toml::de::DeValue;

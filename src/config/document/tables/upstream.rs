@@ -3,30 +3,24 @@
 mod balance;
 mod server_health;
 
-use crate::config::document::Items;
-use crate::config::document::keys::fields::Zero;
-use crate::config::document::keys::form::{
-    Form, any, as_written, count, custom, empty_list, flag, inner_table, number, text, text_as,
-    texts, time, time_within, whole, word,
+use crate::config::document::{
+    Form, Items, Section as _, Setting, ValueShape, Words as _, Zero, any, as_written, count,
+    custom, empty_list, flag, inner_table, number, table, text, text_as, texts, time, time_within,
+    whole, word, words,
 };
-use crate::config::document::keys::table::{Section as _, table};
-use crate::config::document::keys::vocabulary::ValueShape;
-use crate::config::document::keys::words::{Words as _, words};
-use crate::config::document::tables::upstream::balance::{balance_form, queue_form};
-use crate::config::document::tables::upstream::server_health::{
-    eject_form, health_form, retry_form,
-};
-use crate::config::input::source::At;
+use crate::config::input::At;
 use crate::config::presentation::describe::upstream::{
     choice, ejection, probes, queue, retries, server_host as host_text, tls,
 };
-use crate::config::presentation::outline::{show, show_list, show_time};
+use crate::config::presentation::{show, show_list, show_time};
 use crate::config::value::{Balance, pem_path, server, server_host, server_name};
 use crate::upstream::balance_rule::{NoneLeft, QueueRule};
 use crate::upstream::ejection::EjectionRule;
 use crate::upstream::probe_rule::ProbeRule;
 use crate::upstream::retry_rule::RetryRule;
 use crate::upstream::{Protocol, Server, ServerHost, ServerUrl};
+use balance::{balance_form, queue_form};
+use server_health::{eject_form, health_form, retry_form};
 use std::num::NonZeroU32;
 use std::time::Duration;
 use toml::de::DeValue;
@@ -165,7 +159,7 @@ fn servers() -> impl Form<Items<ServerEntry>> {
             _ => {
                 let url = fields.text_item(key, item, server)?;
                 Some(ServerEntry {
-                    url: crate::config::document::Setting::Valid(At::new(url, item.span())),
+                    url: Setting::Valid(At::new(url, item.span())),
                     ..ServerEntry::default()
                 })
             }

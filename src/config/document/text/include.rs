@@ -7,14 +7,14 @@ pub(in crate::config::document) use entry::INCLUDE_ENTRY;
 
 use super::{syntax, variables};
 use crate::config::MOST_BYTES;
-use crate::config::document::keys::{unknown_table, vocabulary};
-use crate::config::document::{Document, IGNORE_WARNINGS, INCLUDE, TABLES, Variables, table_named};
+use crate::config::document::{
+    Document, IGNORE_WARNINGS, INCLUDE, TABLES, Variables, table_named, unknown_table, vocabulary,
+};
 use crate::config::input::files::fence::real;
-use crate::config::input::files::{Files, glob};
+use crate::config::input::files::glob;
 use crate::config::input::grant::Grant;
-use crate::config::input::source::{At, Source, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
-use crate::config::report::suggest;
+use crate::config::input::{At, Files, Source, Span};
+use crate::config::report::{Code, Details as _, Findings, suggest};
 use entry::IncludeEntry;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

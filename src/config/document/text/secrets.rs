@@ -1,10 +1,9 @@
 //! Secrets in files and variables, fetched before the tree is read. The secret takes the place of the table with `file`
 //! or `env`, and messages show only the table's place.
 
-use crate::config::input::side_files::{Reference, SideFiles};
-use crate::config::report::diagnostic::{Code, Details as _};
-use crate::config::secrets::redaction;
-use crate::config::secrets::secret::SecretLocation;
+use crate::config::input::{Reference, SideFiles};
+use crate::config::report::{Code, Details as _};
+use crate::config::secrets::{SecretLocation, redaction};
 use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

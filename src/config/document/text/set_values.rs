@@ -1,9 +1,8 @@
 //! The file with values replaced by `--set`. A mistake in a replaced value is shown as the option was given.
 
 use crate::config::document::table_named;
-use crate::config::input::source::{Source, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Diagnostic, Findings};
-use crate::config::report::suggest::nearest;
+use crate::config::input::{Source, Span};
+use crate::config::report::{Code, Details as _, Diagnostic, Findings, nearest};
 use crate::config::value::quoted;
 use std::borrow::Cow;
 use toml::Spanned;

@@ -1,7 +1,8 @@
 //! Errors of TOML: the parser's findings, without the echoes of one mistake.
 
-use crate::config::input::source::Span;
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::ENOUGH;
+use crate::config::input::Span;
+use crate::config::report::{Code, Details as _, Findings};
 use crate::config::value::quoted;
 use toml::de::{DeTable, Error};
 
@@ -25,7 +26,7 @@ pub(in crate::config::document) fn report(
         if span.start < quiet {
             continue;
         }
-        if found.len() > crate::config::document::ENOUGH {
+        if found.len() > ENOUGH {
             break;
         }
         if message == "duplicate key" {

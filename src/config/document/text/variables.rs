@@ -7,12 +7,11 @@ mod secret;
 
 pub(in crate::config) use bare_values::LoneValues;
 
-use crate::config::document::keys::fields::WITHOUT_QUOTES;
+use crate::config::document::{ENOUGH, WITHOUT_QUOTES};
 use crate::config::input::grant::refusal::unasked;
-use crate::config::input::source::{Source, Span};
-use crate::config::input::span::Spans;
-use crate::config::report::diagnostic::{Code, Details as _, Diagnostic, Findings};
-use crate::config::secrets::masking::Secrets;
+use crate::config::input::{Source, Span, Spans};
+use crate::config::report::{Code, Details as _, Diagnostic, Findings};
+use crate::config::secrets::Secrets;
 use crate::config::value::quoted;
 use secret::is_path;
 use std::borrow::Cow;
@@ -90,7 +89,7 @@ fn fill_from(
         if is_path(trail) {
             variables.no_secrets.insert(span.start);
         }
-        if text.contains('$') && found.len() <= crate::config::document::ENOUGH {
+        if text.contains('$') && found.len() <= ENOUGH {
             variables.text(environment, source, text, span, found);
         }
     });

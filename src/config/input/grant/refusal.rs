@@ -4,7 +4,7 @@ use super::Grant;
 use crate::config::input::files::fence;
 use crate::config::input::files::fence::Fence;
 use crate::config::input::source::{Source, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Diagnostic};
+use crate::config::report::{Code, Details as _, Diagnostic};
 use crate::config::value::quoted;
 use std::path::Path;
 

@@ -1,18 +1,12 @@
 //! Upstreams in words and numbers: for `check` and for the changes of a reload.
 
-use super::show_span;
-use crate::config::presentation::outline::{ShownValue, UpstreamOutline, show};
+use crate::config::presentation::outline::{ShownValue, UpstreamOutline, show, time_text};
 use crate::key::KeyPart;
 use crate::upstream::balance_rule::{BalanceRule, NoneLeft};
 use crate::upstream::ejection::EjectionRule;
 use crate::upstream::probe_rule::{ProbeQuestion, ProbeRule};
 use crate::upstream::retry_rule::{RetryCause, RetryRule};
 use crate::upstream::{Server, ServerHost, ServerTls, UpstreamRules, server_queue};
-use std::time::Duration;
-
-fn span(time: Duration) -> String {
-    show_span(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
-}
 
 /// The way of choosing a server as the file writes it.
 #[must_use]
@@ -49,7 +43,7 @@ pub fn probes(rule: &ProbeRule) -> String {
         ProbeQuestion::Grpc { service } => format!("the health service of gRPC for {service}"),
         ProbeQuestion::Connect => "a connection".into(),
     };
-    let (interval, timeout) = (span(rule.interval), span(rule.timeout));
+    let (interval, timeout) = (time_text(rule.interval), time_text(rule.timeout));
     let (fall, rise) = (rule.fall, rule.rise);
     format!("{ask} each {interval}, {timeout} at most; {fall} fall, {rise} rise")
 }
@@ -57,7 +51,7 @@ pub fn probes(rule: &ProbeRule) -> String {
 /// `5 in a row, 10s, at most 50%`.
 #[must_use]
 pub fn ejection(rule: &EjectionRule) -> String {
-    let (after, time, at_most) = (rule.after, span(rule.time), rule.at_most);
+    let (after, time, at_most) = (rule.after, time_text(rule.time), rule.at_most);
     format!("{after} in a row, {time}, at most {at_most}%")
 }
 
@@ -76,7 +70,7 @@ pub fn retries(rule: &RetryRule) -> String {
 /// `100, 1s`.
 #[must_use]
 pub fn queue(rules: &UpstreamRules) -> String {
-    format!("{}, {}", rules.queue.max, span(rules.queue.wait))
+    format!("{}, {}", rules.queue.max, time_text(rules.queue.wait))
 }
 
 /// The host that servers are asked for, as the file writes it.
@@ -141,7 +135,7 @@ pub fn upstream(one: &UpstreamOutline) -> String {
         rules.ramp.map(|ramp| {
             format!(
                 "a server that is back has its share again after {}",
-                span(ramp)
+                time_text(ramp)
             )
         }),
         upstream.host.as_ref().map(|host| match host {
@@ -198,7 +192,7 @@ fn bounds(one: &UpstreamOutline) -> Option<String> {
         0 => format!("{each}, then 503"),
         most => format!(
             "{each}, then {most} wait up to {} ({} of one client)",
-            span(queue.wait),
+            time_text(queue.wait),
             server_queue::share(most as usize)
         ),
     })
@@ -220,7 +214,7 @@ fn leaves(one: &UpstreamOutline) -> Option<String> {
             1 => "a failed probe".to_owned(),
             many => format!("{many} failed probes"),
         };
-        format!("{probed}, at most {}", span(probes.leaves_within()))
+        format!("{probed}, at most {}", time_text(probes.leaves_within()))
     });
     let is_alone = one.upstream.servers.len() < 2;
     let failures = rules

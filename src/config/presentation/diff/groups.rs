@@ -2,7 +2,7 @@
 
 use super::{Change, Collection, Outline, differences, to};
 use crate::config::document::GROUPS;
-use crate::config::document::keys::vocabulary::Compare;
+use crate::config::document::vocabulary::Compare;
 use crate::key::Group;
 use std::collections::HashSet;
 use std::sync::Arc;

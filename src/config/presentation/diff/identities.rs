@@ -2,7 +2,7 @@
 
 use super::{Change, Collection, Outline, differences, to};
 use crate::config::document::TLS;
-use crate::config::document::keys::vocabulary::Compare;
+use crate::config::document::vocabulary::Compare;
 use crate::config::presentation::describe::show_instant;
 use crate::config::presentation::outline::{IdentityOutline, list};
 use crate::listen::listener::Listener;

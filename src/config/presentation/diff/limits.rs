@@ -2,7 +2,7 @@
 
 use super::{Change, Collection, Outline, differences};
 use crate::config::document::LIMITS;
-use crate::config::document::keys::vocabulary::Compare;
+use crate::config::document::vocabulary::Compare;
 use crate::config::presentation::describe::unknown;
 use crate::config::presentation::outline::LimitOutline;
 use crate::limit::{Limit, Mode};

@@ -6,12 +6,8 @@ use crate::config::{load, parse};
 use std::fs;
 
 fn printed(path: &Path) -> (String, Compiled) {
-    print(path, &EnvironmentFiles::default()).unwrap_or_else(|report| {
-        panic!(
-            "{}",
-            report.human(crate::config::report::render::Colour::Off)
-        )
-    })
+    print(path, &EnvironmentFiles::default())
+        .unwrap_or_else(|report| panic!("{}", report.human(crate::config::render::Colour::Off)))
 }
 
 #[test]
@@ -64,10 +60,7 @@ fn it_means_the_same() {
         many += 1;
         let (text, compiled) = printed(&path);
         let again = parse("resolved", &text).unwrap_or_else(|report| {
-            panic!(
-                "{text}{}",
-                report.human(crate::config::report::render::Colour::Off)
-            )
+            panic!("{text}{}", report.human(crate::config::render::Colour::Off))
         });
         let mut changes = diff(&compiled.outline, &again.outline, &compiled.boot);
         changes.retain(|change| {

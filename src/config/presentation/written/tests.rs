@@ -1,7 +1,7 @@
 //! What is lost between two files, key by key of the schema.
 
 use super::*;
-use crate::config::document::keys::vocabulary::{Key, Table};
+use crate::config::document::vocabulary::{Key, Table};
 use crate::config::document::{IGNORE_WARNINGS, INCLUDE, TABLES};
 
 fn written(text: &str) -> Written {

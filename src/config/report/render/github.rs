@@ -1,7 +1,7 @@
 //! A report as workflow commands: GitHub shows each mistake beside its line.
 
 use super::MOST_LISTED;
-use crate::config::input::source::Source;
+use crate::config::input::Source;
 use crate::config::report::Report;
 use crate::config::report::diagnostic::{Diagnostic, Severity};
 use std::fmt::Write as _;

@@ -1,9 +1,9 @@
 //! A report as SARIF 2.1.0, which code scanning reads.
 
 use super::MOST_LISTED;
-use crate::config::input::source::Source;
-use crate::config::report::Report;
-use crate::config::report::diagnostic::{Code, Diagnostic, Label, Severity};
+use crate::config::input::Source;
+use crate::config::report::pages::Page;
+use crate::config::report::{Code, Diagnostic, Label, Report, Severity};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -33,7 +33,7 @@ impl Report {
 }
 
 fn rule(code: Code) -> Value {
-    let page = crate::config::report::pages::Page::of(code);
+    let page = Page::of(code);
     json!({
         "id": code.as_str(),
         "shortDescription": { "text": code.about() },

@@ -3,9 +3,9 @@
 
 use super::written::{WrittenCertificate, WrittenIdentity};
 use crate::clock;
-use crate::config::input::source::At;
+use crate::config::input::At;
 use crate::config::presentation::describe::show_instant;
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::report::{Code, Details as _, Findings};
 use crate::tls::{CertificateFacts, ServerIdentity};
 
 /// A part of a certificate's life.

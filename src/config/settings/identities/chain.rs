@@ -1,7 +1,7 @@
 //! Certificates that stand behind an identity's own, and have not signed what is before them.
 
 use super::written::{WrittenCertificate, WrittenIdentity};
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::report::{Code, Details as _, Findings};
 use crate::tls::ServerIdentity;
 
 /// Notes the first one that is out of place.

@@ -2,7 +2,7 @@
 //! leaves reads no configuration any more, and its open connections follow their lists all the same.
 
 use super::{Identities, LoadedIdentity};
-use crate::config::input::files::Files;
+use crate::config::input::Files;
 use crate::config::input::files::fence::Fence;
 use crate::tls::{ClientParts, IdentityParts, ServerIdentity};
 use std::io;

@@ -2,8 +2,8 @@
 
 use super::written::WrittenIdentity;
 use crate::config::document::{Document, Route};
-use crate::config::input::source::At;
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::input::At;
+use crate::config::report::{Code, Details as _, Findings};
 use crate::route::{Condition, HostPattern};
 use crate::tls::{Offer, ServedName, ServerIdentity};
 use std::collections::HashSet;

@@ -4,8 +4,8 @@
 use super::LoadedIdentity;
 use super::written::WrittenIdentity;
 use crate::config::document::{ClientCert, Document, ListenEntry, Route};
-use crate::config::input::source::{At, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::input::{At, Span};
+use crate::config::report::{Code, Details as _, Findings};
 use crate::key::KeyPart;
 use crate::route::{Condition, HostPattern, Segment};
 use crate::tls::{Offer, ServedName, ServerIdentity};

@@ -3,8 +3,8 @@
 use super::LoadedIdentity;
 use super::written::WrittenIdentity;
 use crate::config::document::{Document, ListenEntry, ListenerTls};
-use crate::config::input::source::{At, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::input::{At, Span};
+use crate::config::report::{Code, Details as _, Findings};
 use crate::config::value::quoted;
 use crate::tls::{ClaimedTwice, Offer, ServerIdentity};
 use std::collections::{HashMap, HashSet};
@@ -129,11 +129,9 @@ fn claimed_twice(
             .clone()
     };
     let (one, other) = (&first.subject, &second.subject);
+    let message = format!("{one} and {other} are both for `{host}`");
     found
-        .error(
-            Code::HostClaimedTwice,
-            format!("{one} and {other} are both for `{host}`"),
-        )
+        .error(Code::HostClaimedTwice, message)
         .at(&place(second), "the second")
         .and(&place(first), "the first")
         .and(listener, "offered together here")

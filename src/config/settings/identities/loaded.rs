@@ -3,9 +3,8 @@
 use super::pem_files::{Fault, FaultyPart, PemFiles};
 use super::written::{WrittenCertificate, WrittenIdentity};
 use super::{Identities, LoadedIdentity};
-use crate::config::input::side_files::SideFiles;
-use crate::config::input::source::Source;
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::input::{SideFiles, Source};
+use crate::config::report::{Code, Details as _, Findings};
 use crate::config::value::quoted;
 use crate::tls::{IdentityParts, ServerIdentity};
 use std::fs;

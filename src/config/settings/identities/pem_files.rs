@@ -3,10 +3,8 @@
 use super::client_files::{ClientFiles, NamedFile};
 use super::written::{WrittenCertificate, WrittenIdentity};
 use crate::acme;
-use crate::config::input::files::Files;
-use crate::config::input::side_files::SideFiles;
-use crate::config::input::source::At;
-use crate::config::report::diagnostic::{Code, Details as _, Diagnostic};
+use crate::config::input::{At, Files, SideFiles};
+use crate::config::report::{Code, Details as _, Diagnostic};
 use crate::config::value::quoted;
 use crate::tls::{ClientParts, IdentityMistake, IdentityParts};
 use std::io;

@@ -3,7 +3,7 @@
 use super::written::WrittenIdentity;
 use crate::clock;
 use crate::config::presentation::describe::show_instant;
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::report::{Code, Details as _, Findings};
 use crate::tls::ServerIdentity;
 
 /// Notes lists that have ended or are signed by another key than their authority's, and authorities that have none although

@@ -1,7 +1,7 @@
 //! Identities at the start and over reloads: pairs that are half-written, broken and mended, checks that never get weaker.
 
 use super::Identities;
-use crate::config::report::diagnostic::Severity;
+use crate::config::report::Severity;
 use crate::config::report::render::Colour;
 use crate::config::{Code, Compiled, EnvironmentFiles, Report, load, reload};
 use crate::tls::ServerIdentity;

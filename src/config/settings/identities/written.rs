@@ -5,8 +5,8 @@ use crate::acme::{Authority, OrderedIdentity};
 use crate::config::document::{
     ClientTable, Document, ListenerTls, OwnIdentity, TlsTable, Words as _,
 };
-use crate::config::input::source::{At, Span};
-use crate::config::presentation::outline::IdentityOutline;
+use crate::config::input::{At, Span};
+use crate::config::presentation::IdentityOutline;
 use crate::config::settings::authorities::Authorities;
 use crate::config::value::quoted;
 use crate::tls::{Alpn, ServedName, TlsVersion};

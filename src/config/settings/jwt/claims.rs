@@ -1,7 +1,7 @@
 //! Claims that limits and groups ask for, in a file without `[jwt]`.
 
 use crate::config::document::Document;
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::report::{Code, Details as _, Findings};
 use crate::config::value::quoted;
 use crate::key::KeyPart;
 

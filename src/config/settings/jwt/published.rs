@@ -2,10 +2,9 @@
 //! from there at load.
 
 use crate::config::document::Jwt as Written;
-use crate::config::input::side_files::SideFiles;
-use crate::config::input::source::At;
-use crate::config::report::diagnostic::{Code, Details as _};
-use crate::config::settings::authorities;
+use crate::config::input::{At, SideFiles};
+use crate::config::report::{Code, Details as _};
+use crate::config::settings::client_tls;
 use crate::config::value::quoted;
 use crate::key::key_rules::KeyRules;
 use crate::key::key_set::KeySet;
@@ -47,7 +46,7 @@ pub(super) fn read(
             .at(&ca.span, "for servers that publish keys");
     }
     let label = "the authorities of servers that publish keys";
-    let tls = authorities::believed(&written.ca, label, beside);
+    let tls = client_tls::believed(&written.ca, label, beside);
     let mut published: Vec<PublishedKeys> = Vec::new();
     for url in urls {
         let fault = match fault(&url.value) {

@@ -3,10 +3,10 @@
 use crate::config::document::{
     Algorithm, Anchor, CostSource, Limit, Over, RefundCause, Words as _,
 };
-use crate::config::input::span::{At, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Diagnostic, Findings};
-use crate::config::report::suggest::all_of;
-use crate::config::value::{show_rate, show_span};
+use crate::config::input::{At, Span};
+use crate::config::presentation::time_text;
+use crate::config::report::{Code, Details as _, Diagnostic, Findings, all_of};
+use crate::config::value::show_rate;
 use crate::key::{MissingKey, UnknownKey};
 use crate::limit::Scope;
 
@@ -338,7 +338,6 @@ fn leaky_instead(limit: &Limit) -> String {
     );
     let queue = limit.queue.get().map(|queue| format!("\nqueue = {queue}"));
     let queue = queue.unwrap_or_default();
-    let wait = u64::try_from(limit.max_wait().as_micros()).unwrap_or(u64::MAX);
-    let wait = show_span(wait);
+    let wait = time_text(limit.max_wait());
     format!("write\nalgorithm = \"leaky-bucket\"\nrate = \"{rate}\"{queue}\nmax_wait = \"{wait}\"")
 }

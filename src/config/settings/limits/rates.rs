@@ -2,7 +2,7 @@
 
 use super::rules::RatedRule;
 use crate::config::document::Limit;
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::report::{Code, Details as _, Findings};
 use crate::config::value::quoted;
 use crate::limit::Rule;
 use crate::limit::clock_window::{Anchor, ClockWindow};

@@ -1,8 +1,8 @@
 //! The rates of a limit → the rules that count by them.
 
 use crate::config::document::{Algorithm, Anchor, Limit, RateEntry};
-use crate::config::input::span::{At, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Diagnostic, Findings};
+use crate::config::input::{At, Span};
+use crate::config::report::{Code, Details as _, Diagnostic, Findings};
 use crate::config::value::{MICROS, quoted, show_quota, show_rate, show_span};
 use crate::limit::calendar::Calendar;
 use crate::limit::clock_window::ClockWindow;

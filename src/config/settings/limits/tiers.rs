@@ -2,8 +2,8 @@
 
 use super::{Groups, KnownValues, Scene, untiered};
 use crate::config::document::{Limit, Setting, Tier as Written};
-use crate::config::input::span::At;
-use crate::config::report::diagnostic::{Details as _, Diagnostic, Findings};
+use crate::config::input::At;
+use crate::config::report::{Details as _, Diagnostic, Findings};
 use crate::key::{Group, KeyPart, MemberForm, UnknownKey};
 use crate::limit;
 use crate::limit::tier::Tier;

@@ -3,8 +3,8 @@
 
 use crate::config::document::{Document, Limit, Route, Upstream};
 use crate::config::input::grant::Grant;
-use crate::config::input::source::{At, Source};
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::input::{At, Source};
+use crate::config::report::{Code, Details as _, Findings};
 use crate::config::settings::identity_writers::IdentityWriters;
 use crate::config::validate::names::WholeFile;
 use crate::config::value::quoted;
@@ -150,11 +150,9 @@ fn host(route: &Route, file: usize, bounds: &Bounds<'_>, found: &mut Findings) {
     if bounds.has_host(file, &host) {
         return;
     }
+    let message = format!("{route} asks an upstream of another file for the host `{host}`");
     found
-        .error(
-            Code::NotGranted,
-            format!("{route} asks an upstream of another file for the host `{host}`"),
-        )
+        .error(Code::NotGranted, message)
         .at(span, "no route of this file is for that host")
         .help("leave `host` out, or set one that a route of this file has");
 }
@@ -238,11 +236,9 @@ fn told(
         return;
     };
     let (name, theirs) = (field.value, &at.value.name);
+    let message = format!("{route} writes `{name}` for an upstream of another file");
     found
-        .error(
-            Code::NotGranted,
-            format!("{route} writes `{name}` for an upstream of another file"),
-        )
+        .error(Code::NotGranted, message)
         .at(&field.span, "who the client is, in this file's words")
         .and(
             &at.span,

@@ -4,7 +4,7 @@ use crate::acme::ChallengeKind;
 use crate::config::document::{
     AcmeTable, CounterStore, Document, IN_STORE, SecretSource, TlsTable,
 };
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::report::{Code, Details as _, Findings};
 use crate::config::settings::authorities::has_listener;
 use crate::config::validate::names::{NameIndex, WholeFile};
 
@@ -28,11 +28,9 @@ pub(in crate::config::validate) fn check(file: WholeFile<'_>, found: &mut Findin
     for table in &document.authorities {
         if !authorities.is_used(&table.name) {
             if can_tell && !document.lost.iter().any(|(lost, _)| *lost == "tls") {
+                let message = format!("nothing is ordered from {table}");
                 found
-                    .warning(
-                        Code::UnusedAuthority,
-                        format!("nothing is ordered from {table}"),
-                    )
+                    .warning(Code::UnusedAuthority, message)
                     .at(&table.place, "no `[tls.NAME]` names it")
                     .help(format!(
                         "write `acme = \"{}\"` in a `[tls.NAME]`, or leave it out",
@@ -52,11 +50,9 @@ pub(in crate::config::validate) fn check(file: WholeFile<'_>, found: &mut Findin
 /// Notes what is wrong with the account that an authority is to give.
 fn account(table: &AcmeTable, found: &mut Findings) {
     if !table.agree() && !table.agree.is_bad() {
+        let message = format!("the terms of {table} are not agreed to");
         found
-            .error(
-                Code::AcmeNotAgreed,
-                format!("the terms of {table} are not agreed to"),
-            )
+            .error(Code::AcmeNotAgreed, message)
             .at(
                 table.agree.span().unwrap_or(&table.place),
                 "it gives no account without that",
@@ -68,11 +64,9 @@ fn account(table: &AcmeTable, found: &mut Findings) {
     if let Some(key) = table.eab.get().and_then(|eab| eab.key.at())
         && matches!(key.value, SecretSource::Literal(_))
     {
+        let message = "the key of an external account is written into the file";
         found
-            .warning(
-                Code::SecretInFile,
-                "the key of an external account is written into the file",
-            )
+            .warning(Code::SecretInFile, message)
             .at(&key.span, "every reader of the file knows it")
             .help("write `key = { file = \"/run/secrets/eab\" }` or `key = { env = \"EAB_KEY\" }`");
     }
@@ -99,22 +93,18 @@ fn storage(document: &Document, table: &AcmeTable, found: &mut Findings) {
     if let Some(secret) = table.secret.at()
         && matches!(secret.value, SecretSource::Literal(_))
     {
+        let message = format!("the secret of {table} is written into the file");
         found
-            .warning(
-                Code::SecretInFile,
-                format!("the secret of {table} is written into the file"),
-            )
+            .warning(Code::SecretInFile, message)
             .at(&secret.span, "every reader of the file can open what is kept in the store")
             .help("write `secret = { file = \"/run/secrets/acme\" }` or `secret = { env = \"ACME_SECRET\" }`");
     }
     if storage.value != IN_STORE {
         let is_word = storage.value.eq_ignore_ascii_case(IN_STORE);
         if is_word || storage.value.trim().is_empty() {
+            let message = format!("`storage` of {table} is neither a folder nor `\"store\"`");
             found
-                .error(
-                    Code::BadChoice,
-                    format!("`storage` of {table} is neither a folder nor `\"store\"`"),
-                )
+                .error(Code::BadChoice, message)
                 .at(&storage.span, "keys and certificates are kept there")
                 .help("write a folder, as `\"/var/lib/tollgate/acme\"`, or `\"store\"` for the Redis of all gateways");
         }
@@ -130,11 +120,11 @@ fn storage(document: &Document, table: &AcmeTable, found: &mut Findings) {
         return;
     }
     if table.secret.is_absent() {
+        let message = format!(
+            "{table} keeps private keys in the store, and has no `secret` to seal them with"
+        );
         found
-            .error(
-                Code::AcmeNeedsSecret,
-                format!("{table} keeps private keys in the store, and has no `secret` to seal them with"),
-            )
+            .error(Code::AcmeNeedsSecret, message)
             .at(&storage.span, "every reader of the store could take them")
             .help("make a secret with `openssl rand -hex 32`, give it to every gateway, and write `secret = { file = \"/run/secrets/acme\" }`");
     }
@@ -167,11 +157,9 @@ fn ordered(table: &TlsTable, found: &mut Findings) {
     }
     let wildcards = table.hosts.entries().iter();
     for host in wildcards.filter(|host| host.value.is_wildcard()) {
+        let message = format!("{table} is ordered for `{}`", host.value);
         found
-            .error(
-                Code::BadHost,
-                format!("{table} is ordered for `{}`", host.value),
-            )
+            .error(Code::BadHost, message)
             .at(
                 &host.span,
                 "no challenge here can show that all such hosts are ours",
@@ -192,11 +180,9 @@ fn reachable(document: &Document, table: &AcmeTable, found: &mut Findings) {
     };
     let places: Vec<_> = kinds.iter().map(|kind| where_to(&kind.value)).collect();
     let places = places.join(", or ");
+    let message = format!("{table} looks for hosts at {places}, and no listener is there");
     found
-        .warning(
-            Code::AcmeUnreachableChallenge,
-            format!("{table} looks for hosts at {places}, and no listener is there"),
-        )
+        .warning(Code::AcmeUnreachableChallenge, message)
         .at(
             table.challenge.span().unwrap_or(&table.place),
             "clients and authorities come to these ports",

@@ -1,8 +1,8 @@
 //! What goes by clients' certificates, in a file that asks no client for one.
 
 use crate::config::document::Document;
-use crate::config::input::source::Span;
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::input::Span;
+use crate::config::report::{Code, Details as _, Findings};
 use crate::key::KeyPart;
 
 /// Notes limits, groups and upstreams for which no request ever has a certificate.

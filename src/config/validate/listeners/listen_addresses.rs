@@ -4,8 +4,8 @@
 mod place;
 
 use crate::config::document::{Document, Upstream};
-use crate::config::input::source::{At, Source};
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::input::{At, Source};
+use crate::config::report::{Code, Details as _, Findings};
 use crate::config::validate::quoted;
 use place::{EarlierListeners, ListeningPlace, Reached, is_same, overlap};
 
@@ -113,11 +113,9 @@ fn leads_back(upstream: &Upstream, listeners: &Reached<'_>, found: &mut Findings
             continue;
         };
         let shown = quoted(&own.written.to_string());
+        let message = format!("{upstream} leads back to this gateway");
         found
-            .warning(
-                Code::Conflict,
-                format!("{upstream} leads back to this gateway"),
-            )
+            .warning(Code::Conflict, message)
             .at(span, format!("its own listener {shown}"))
             .about(&upstream.name.span)
             .help("name the server that is to answer: a request that comes back is answered 508")

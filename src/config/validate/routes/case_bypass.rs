@@ -3,7 +3,7 @@
 
 use super::place;
 use crate::config::document::{Document, Route, Upstream};
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::report::{Code, Details as _, Findings};
 use crate::config::validate::probe_request::ProbeRequest;
 use crate::config::value::quoted;
 use crate::route::{Rule, Segment, Table};

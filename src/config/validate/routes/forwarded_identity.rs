@@ -1,8 +1,8 @@
 //! `forward_identity` of routes: what it names is verified somewhere, and nothing else reads or writes the same fields.
 
 use crate::config::document::{Document, GroupTable, Limit, Route};
-use crate::config::input::source::{At, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::input::{At, Span};
+use crate::config::report::{Code, Details as _, Findings};
 use crate::key::{IdentityField, IdentityPiece, KeyPart};
 use http::HeaderName;
 use std::collections::{HashMap, HashSet};
@@ -83,11 +83,9 @@ fn sources(facts: &Facts<'_>, route: &Route, at: &At<IdentityField>, found: &mut
     let has = |piece: fn(&IdentityPiece) -> bool| at.value.pieces().iter().any(piece);
     let name = &at.value.name;
     if has(|piece| matches!(piece, IdentityPiece::Claim(_))) && !facts.has_tokens {
+        let message = format!("`{name}` of {route} has no claims to tell: no token is believed");
         found
-            .error(
-                Code::MissingKey,
-                format!("`{name}` of {route} has no claims to tell: no token is believed"),
-            )
+            .error(Code::MissingKey, message)
             .at(&at.span, "a claim of a token")
             .help("add `[jwt]` with the keys of your issuer");
     }
@@ -118,11 +116,9 @@ fn groups(
     let name = &at.value.name;
     let proves = "a group counts that goes by a token, a certificate, a cookie, or a secret field such as `header:x-api-key`";
     if has(&IdentityPiece::Group) && facts.proven.is_empty() {
+        let message = format!("`{name}` of {route} has no group to tell of");
         found
-            .error(
-                Code::MissingKey,
-                format!("`{name}` of {route} has no group to tell of"),
-            )
+            .error(Code::MissingKey, message)
             .at(&at.span, "no group's members prove that they are members")
             .help(proves);
     }
@@ -133,10 +129,7 @@ fn groups(
     };
     if has(&IdentityPiece::Tier) && !limits.iter().any(tiered) {
         found
-            .error(
-                Code::Conflict,
-                format!("`{name}` of {route} has no tier to tell of"),
-            )
+            .conflict(format!("`{name}` of {route} has no tier to tell of"))
             .at(
                 &at.span,
                 "no limit of the route has `tiers` for such a group",

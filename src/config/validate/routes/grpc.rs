@@ -1,8 +1,8 @@
 //! Routes for calls of gRPC: their servers speak HTTP/2.
 
 use crate::config::document::{Document, Route, Upstream};
-use crate::config::input::source::At;
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::input::At;
+use crate::config::report::{Code, Details as _, Findings};
 use crate::intake::grpc_call::is_type;
 use crate::route::Condition;
 use crate::upstream::{Protocol, ServerUrl};
@@ -39,11 +39,9 @@ fn needs_http2(route: &Route, asked: &At<Condition>, upstream: &Upstream, found:
         ServerUrl::Http { .. } | ServerUrl::Unix(_) => protocol != Protocol::Http2,
     });
     if let Some(old) = old {
+        let message = format!("{route} is for gRPC, and {upstream} has a server of HTTP/1.1");
         found
-            .warning(
-                Code::H2Needed,
-                format!("{route} is for gRPC, and {upstream} has a server of HTTP/1.1"),
-            )
+            .warning(Code::H2Needed, message)
             .at(&old.span, "every call is answered UNAVAILABLE")
             .and(&asked.span, "the content type of gRPC")
             .help("write `h2c://` where the server speaks HTTP/2 without TLS, `https://` where it has TLS");

@@ -2,8 +2,8 @@
 
 use super::any_path;
 use crate::config::document::{Document, Route};
-use crate::config::input::source::At;
-use crate::config::report::diagnostic::{Code, Details as _, Diagnostic, Findings};
+use crate::config::input::At;
+use crate::config::report::{Code, Details as _, Diagnostic, Findings};
 use crate::config::validate::names::has_instead;
 use crate::config::value::{literal_path, quoted};
 use crate::route::{PathPattern, Segment, Template};

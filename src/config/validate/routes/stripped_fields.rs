@@ -2,8 +2,8 @@
 //! routes that no request reaches.
 
 use crate::config::document::{CostSource, Document, GroupTable, Limit};
-use crate::config::input::source::{At, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Diagnostic, Findings};
+use crate::config::input::{At, Span};
+use crate::config::report::{Code, Details as _, Diagnostic, Findings};
 use crate::intake::stripped_fields::{FieldTrust, StripCause, why};
 use crate::key::KeyPart;
 use crate::route::Condition;

@@ -2,7 +2,7 @@
 
 use super::any_path;
 use crate::config::document::{Document, Exempt, Route};
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::report::{Code, Details as _, Findings};
 use crate::key::KeyPart;
 use crate::route::{PathPattern, Segment};
 use http::Method;

@@ -1,8 +1,8 @@
 //! Settings of Redis in a file without one: leases, and `on_down`.
 
 use crate::config::document::{CounterStore, Document, Limit as Written};
-use crate::config::input::source::Span;
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::input::Span;
+use crate::config::report::{Code, Details as _, Findings};
 use crate::limit::{LeaseSetting, Limit, Scope};
 use std::collections::HashMap;
 use std::sync::Arc;

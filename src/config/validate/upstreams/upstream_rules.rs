@@ -1,13 +1,13 @@
 //! Rules of upstreams that have no effect, or another than they seem to have; keys that a route does not have.
 
-use crate::config::document::{Document, ServerEntry, Upstream};
-use crate::config::input::source::{At, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::{Document, Route, ServerEntry, Upstream};
+use crate::config::input::{At, Span};
+use crate::config::presentation::time_text;
+use crate::config::report::{Code, Details as _, Findings};
 use crate::config::validate::names::has_instead;
-use crate::config::value::{Balance, show_span};
+use crate::config::value::Balance;
 use crate::key::KeyPart;
 use crate::upstream::balance_rule::NoneLeft;
-use std::time::Duration;
 
 /// Holds the rules of every upstream against its servers and routes.
 pub(in crate::config::validate) fn check(document: &Document, found: &mut Findings) {
@@ -23,17 +23,13 @@ pub(in crate::config::validate) fn check(document: &Document, found: &mut Findin
     }
 }
 
-fn show(time: Duration) -> String {
-    show_span(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
-}
-
 fn slow_probes(upstream: &Upstream, found: &mut Findings) {
     let Some(health) = upstream.health.at() else {
         return;
     };
     let (timeout, interval) = (health.value.timeout, health.value.interval);
     if timeout > interval {
-        let (timeout, interval) = (show(timeout), show(interval));
+        let (timeout, interval) = (time_text(timeout), time_text(interval));
         let message = format!(
             "a probe of {upstream} may take {timeout}, and the next is due after {interval}"
         );
@@ -51,11 +47,9 @@ fn needless_ejection(upstream: &Upstream, found: &mut Findings) {
         return;
     };
     if is_alone(upstream) {
+        let message = format!("{upstream} has one server, which is never ejected");
         found
-            .warning(
-                Code::IgnoredEject,
-                format!("{upstream} has one server, which is never ejected"),
-            )
+            .warning(Code::IgnoredEject, message)
             .at(&eject.span, "has no effect")
             .help("leave it out, or add a server");
     }
@@ -143,7 +137,7 @@ fn unsafe_retries(document: &Document, upstream: &Upstream, found: &mut Findings
 fn hashed(document: &Document, upstream: &Upstream, balance: &At<Balance>, found: &mut Findings) {
     let key = balance.value.key.as_ref();
     if let Some(name) = key.and_then(KeyPart::parameter) {
-        let here = |route: &&crate::config::document::Route| {
+        let here = |route: &&Route| {
             route.upstream.get() == Some(&upstream.name.value) && !route.path.is_bad()
         };
         for route in document.routes.iter().filter(here) {

@@ -1,5 +1,6 @@
 //! Rates and durations: `100/min`, `7/3s`, `250ms`, `1m30s`.
 
+use crate::config::report::nearest;
 use crate::config::value::{Code, ValueError, quoted, with_valid_offers};
 use crate::limit::Unit;
 use crate::limit::rate::{MAX_SPAN, Rate};
@@ -229,7 +230,7 @@ fn unknown_unit(spelling: &str, wrong: ValueError) -> ValueError {
     match spelling {
         "M" => wrong.help("`min` is a minute; a month is written `30d`"),
         "S" | "H" | "D" | "W" => wrong.help("units are lower case"),
-        _ => match crate::config::report::suggest::nearest(
+        _ => match nearest(
             spelling,
             [
                 "us", "ms", "second", "minute", "hour", "day", "week", "month",

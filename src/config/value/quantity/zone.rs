@@ -1,6 +1,6 @@
 //! Time zones by their names: `Europe/Berlin`.
 
-use crate::config::report::suggest::nearest;
+use crate::config::report::nearest;
 use crate::config::value::{Code, ValueError};
 use jiff::tz::{self, TimeZone};
 

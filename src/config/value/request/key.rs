@@ -1,7 +1,7 @@
 //! One part of a key template, as the rows of the sources write it (`ip`, `header:NAME`, ...), or `ip/24,64`, or
 //! `everyone`.
 
-use crate::config::report::suggest::nearest;
+use crate::config::report::nearest;
 use crate::config::value::{Code, ValueError, quoted, with_valid_offers};
 use crate::key::{KeyPart, Mask, SOURCES, SourceRow};
 use http::HeaderName;

@@ -1,6 +1,6 @@
 //! Values of an upstream's rules: the way of choosing a server, percentages, statuses.
 
-use crate::config::report::suggest::{nearest, one_of};
+use crate::config::report::{nearest, one_of};
 use crate::config::value::request::key::part;
 use crate::config::value::{Code, ValueError, with_valid_offers};
 use crate::key::KeyPart;

@@ -2,7 +2,7 @@
 //!
 //! The address may hold a password, so messages never repeat it.
 
-use crate::config::report::suggest::nearest;
+use crate::config::report::nearest;
 use crate::config::value::net::ascii_form;
 use crate::config::value::{Code, ValueError, with_valid_offers};
 use crate::intake::head::is_host;

@@ -2,7 +2,7 @@
 
 use super::{Algorithm, Over};
 use crate::config::presentation::describe::{amount, show_span, tier};
-use crate::config::presentation::outline::{ShownValue, show};
+use crate::config::presentation::{ShownValue, show};
 use crate::limit::clock_window::Anchor;
 use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::sliding_window::SlidingWindow;

@@ -1,17 +1,12 @@
 //! `cost` of a limit and of its tiers.
 
-use crate::config::document::Setting;
-use crate::config::document::keys::fields::Fields;
-use crate::config::document::keys::form::{
-    Form, count, custom, inner_table, number, text, whole, word,
+use crate::config::document::{
+    Fields, Form, Setting, Table, ValueShape, count, custom, inner_table, number, table, text,
+    whole, word, words,
 };
-use crate::config::document::keys::table::table;
-use crate::config::document::keys::words::words;
 
-use crate::config::document::keys::vocabulary::{Table, ValueShape};
-use crate::config::input::source::{At, Span};
-use crate::config::report::diagnostic::{Code, Details as _};
-use crate::config::report::suggest::nearest;
+use crate::config::input::{At, Span};
+use crate::config::report::{Code, Details as _, nearest};
 use crate::config::value::{field, json_member, odd_name, quoted};
 use crate::key::{MeterPlace as CostPlace, OnLeave};
 use http::HeaderName;

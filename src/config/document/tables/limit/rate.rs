@@ -1,11 +1,10 @@
 //! `rate` of a limit, of its tiers and of its candidate.
 
-use crate::config::document::keys::fields::Fields;
-use crate::config::document::keys::form::{Form, count, custom, text};
-use crate::config::document::keys::table::{Section as _, table};
-use crate::config::document::keys::vocabulary::{Emptiness, ValueShape};
-use crate::config::document::{Items, List, Setting};
-use crate::config::input::source::At;
+use crate::config::document::{
+    Emptiness, Fields, Form, Items, List, Section as _, Setting, ValueShape, count, custom, table,
+    text,
+};
+use crate::config::input::At;
 use crate::config::value::{Quota, rate};
 use toml::Spanned;
 use toml::de::DeValue;

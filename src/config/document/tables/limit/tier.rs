@@ -2,14 +2,11 @@
 
 use super::cost::{CostSource, cost_form};
 use super::rate::{RateEntry, rate_form};
-use crate::config::document::keys::fields::{Fields, Zero};
-use crate::config::document::keys::form::{count, time, whole};
-use crate::config::document::keys::table::{Section as _, table};
-use crate::config::document::keys::vocabulary::Emptiness;
-use crate::config::document::keys::written_value::describe;
-use crate::config::document::{Items, List};
-use crate::config::input::source::At;
-use crate::config::report::diagnostic::{Code, Details as _};
+use crate::config::document::{
+    Emptiness, Fields, Items, List, Section as _, Zero, count, describe, table, time, whole,
+};
+use crate::config::input::At;
+use crate::config::report::{Code, Details as _};
 use crate::config::value::quoted;
 use std::time::Duration;
 use toml::de::DeValue;

@@ -1,6 +1,6 @@
 //! How the keys of a route are shown where two files are compared.
 
-use crate::config::presentation::outline::{ShownValue, list, show, show_time};
+use crate::config::presentation::{ShownValue, list, show, show_time};
 use crate::key::{IdentityFields, is_secret};
 use crate::route::{Condition, Rule};
 use crate::snapshot::changes::Changes;

@@ -1,12 +1,10 @@
 //! `request_headers` and `response_headers` of a route.
 
-use crate::config::document::keys::fields::Fields;
-use crate::config::document::keys::form::{any, custom, texts};
-use crate::config::document::keys::table::{Section as _, table};
-use crate::config::document::keys::vocabulary::{Emptiness, ValueShape};
-use crate::config::document::{Items, Setting};
-use crate::config::input::source::{At, Span};
-use crate::config::report::diagnostic::{Code, Details as _};
+use crate::config::document::{
+    Emptiness, Fields, Items, Section as _, Setting, ValueShape, any, custom, table, texts,
+};
+use crate::config::input::{At, Span};
+use crate::config::report::{Code, Details as _};
 use crate::config::value::{Direction, editable_field, field_value};
 use crate::snapshot::changes::Changes;
 use http::{HeaderName, HeaderValue};

@@ -1,11 +1,9 @@
 //! `redirect` and `respond` of a route: responses without an upstream.
 
-use crate::config::document::Setting;
-use crate::config::document::keys::fields::Fields;
-use crate::config::document::keys::form::{any, custom, text, text_as, whole};
-use crate::config::document::keys::table::table;
-use crate::config::document::keys::vocabulary::ValueShape;
-use crate::config::report::diagnostic::{Code, Details as _};
+use crate::config::document::{
+    Fields, Setting, ValueShape, any, custom, table, text, text_as, whole,
+};
+use crate::config::report::{Code, Details as _};
 use crate::config::value::{Direction, ValueError, destination, field_value};
 use http::{HeaderValue, StatusCode};
 use std::ops::RangeInclusive;

@@ -1,12 +1,10 @@
 //! Keys of an upstream that say which server gets a request, and what becomes of those that none can take.
 
-use crate::config::document::keys::fields::{Fields, Zero};
-use crate::config::document::keys::form::{Form, custom, inner_table, number, text, time};
-use crate::config::document::keys::table::{Section, table};
-use crate::config::document::keys::vocabulary::ValueShape;
-use crate::config::document::keys::words::words;
-use crate::config::document::{At, Setting};
-use crate::config::report::diagnostic::{Code, Details as _};
+use crate::config::document::{
+    At, Fields, Form, Section, Setting, ValueShape, Zero, custom, inner_table, number, table, text,
+    time, words,
+};
+use crate::config::report::{Code, Details as _};
 use crate::config::value::{Balance, balance, share};
 use crate::upstream::balance_rule::{BalanceRule, NoneLeft, QueueRule};
 use std::time::Duration;

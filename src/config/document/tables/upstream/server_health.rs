@@ -1,16 +1,12 @@
 //! Keys of an upstream that say when a server gets no requests: probes, ejection; and which requests are sent again.
 
 use super::balance::{inner, is_table};
-use crate::config::document::keys::fields::{Fields, Zero};
-use crate::config::document::keys::form::{
-    Form, any, count, custom, empty_list, filled_texts, flag, number, text, time, word_list,
+use crate::config::document::{
+    Fields, Form, Items, Section, Setting, ValueShape, Zero, any, count, custom, empty_list,
+    filled_texts, flag, number, table, text, time, word_list, words,
 };
-use crate::config::document::keys::table::{Section as _, table};
-use crate::config::document::keys::vocabulary::ValueShape;
-use crate::config::document::keys::words::words;
-use crate::config::document::{Items, Setting};
-use crate::config::input::source::At;
-use crate::config::report::diagnostic::{Code, Details as _};
+use crate::config::input::At;
+use crate::config::report::{Code, Details as _};
 use crate::config::value::{probe_host, probe_path, share, statuses};
 use crate::upstream::ejection::EjectionRule;
 use crate::upstream::probe_rule::{ProbeQuestion, ProbeRule};
@@ -188,7 +184,7 @@ fn probes(table: HealthTable, fields: &mut Fields<'_>) -> Option<ProbeRule> {
 }
 
 /// `false`, or a table.
-fn off_or<R: crate::config::document::keys::table::Section, T>(
+fn off_or<R: Section, T>(
     key: &'static str,
     fields: &mut Fields<'_>,
     finish: fn(R, &mut Fields<'_>) -> Option<Option<T>>,

@@ -1,14 +1,13 @@
 //! One entry of `include` as it is written: a text, or a table with grants and bounds of the files.
 
-use crate::config::document::keys::fields::Fields;
-use crate::config::document::keys::form::{any, empty_list, filled_texts, texts};
-use crate::config::document::keys::table::{Section as _, table};
-use crate::config::document::keys::written_value;
-use crate::config::document::{INCLUDE, Items, Variables};
+use crate::config::document::{
+    Fields, INCLUDE, Items, Section as _, Variables, any, empty_list, filled_texts, table, texts,
+    written_value,
+};
 use crate::config::input::files::fence::AllowedPaths;
 use crate::config::input::grant::{Grant, GrantedNames};
-use crate::config::input::source::{At, Source, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
+use crate::config::input::{At, Source, Span};
+use crate::config::report::{Code, Details as _, Findings};
 use crate::config::value::{host, path};
 use crate::route::{HostPattern, PathPattern};
 use std::sync::Arc;

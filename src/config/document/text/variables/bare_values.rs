@@ -2,9 +2,7 @@
 //! key takes one.
 
 use super::{FilledText, Variables};
-use crate::config::document::keys::unknown_table;
-use crate::config::document::keys::vocabulary::{Table, ValueShape};
-use crate::config::document::table_named;
+use crate::config::document::{Table, ValueShape, table_named, unknown_table};
 use std::collections::HashMap;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

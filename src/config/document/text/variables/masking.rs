@@ -4,7 +4,7 @@
 use super::secret::{is_named, is_path};
 use super::{Environment, FilledText, VariableUse, Variables, each_text, expand};
 use crate::config::document::are_keys;
-use crate::config::secrets::masking::Numbering;
+use crate::config::secrets::Numbering;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::env::VarError;

@@ -1,9 +1,8 @@
 //! Variables that give secrets: by their names, by their values, or by one place of their use.
 
 use super::{FilledText, VariableUse, Variables};
-use crate::config::input::source::Source;
-use crate::config::secrets::redaction;
-use crate::config::secrets::secret::SecretLocation;
+use crate::config::input::Source;
+use crate::config::secrets::{SecretLocation, redaction};
 use std::collections::HashSet;
 use toml::Spanned;
 use toml::de::DeValue;

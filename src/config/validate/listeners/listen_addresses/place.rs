@@ -1,6 +1,6 @@
 //! Where the gateway listens, so arranged that what takes an address, or leads to it, is found at once.
 
-use crate::config::input::source::{At, Source, Span};
+use crate::config::input::{At, Source, Span};
 use crate::config::settings::boot::placed;
 use crate::listen::listener::ListenAddress;
 use crate::upstream::ServerUrl;

@@ -25,7 +25,7 @@ pub(in crate::config) trait Words: Copy + PartialEq + 'static {
 /// The words of a type.
 macro_rules! words {
     ($type:ident: $($value:ident $word:literal),+ $(; later $($later:literal),+)?) => {
-        impl $crate::config::document::keys::words::Words for $type {
+        impl $crate::config::document::words::Words for $type {
             const WORDS: &'static [&'static str] = &[$($word),+];
             const VALUES: &'static [Self] = &[$(Self::$value),+];
             $(const LATER: &'static [&'static str] = &[$($later),+];)?
@@ -33,4 +33,4 @@ macro_rules! words {
     };
 }
 
-pub(in crate::config::document) use words;
+pub(super) use words;

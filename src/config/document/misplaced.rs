@@ -1,11 +1,11 @@
 //! Keys that stand in a table which does not have them: where they belong.
 
 use super::vocabulary::{Key, Table};
-use crate::config::document::{IGNORE_WARNINGS, INCLUDE, TABLES};
-use crate::config::report::suggest::{all_of, nearest, one_of};
+use super::{IGNORE_WARNINGS, INCLUDE, TABLES};
+use crate::config::report::{all_of, nearest, one_of};
 
 /// The advice about `name`, which `table` does not have; `near` is the key of the table that is probably meant.
-pub(in crate::config::document) fn advice(table: &Table, name: &str, near: Option<&Key>) -> String {
+pub(super) fn advice(table: &Table, name: &str, near: Option<&Key>) -> String {
     if let Some(key) = near {
         return format!("did you mean `{}`? {}", key.name, key.about);
     }

@@ -1,19 +1,14 @@
 //! Unknown tables and names: the one that is probably meant, and the report.
 
 use super::vocabulary::{Default, Table};
-use super::written_value;
-use crate::config::document::{INCLUDE, TABLES, table_named};
-use crate::config::input::source::{At, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Findings};
-use crate::config::report::suggest::{all_of, nearest};
+use super::{INCLUDE, TABLES, table_named, written_value};
+use crate::config::input::{At, Span};
+use crate::config::report::{Code, Details as _, Findings, all_of, nearest};
 use crate::config::value::{is_name, quoted};
 use toml::de::{DeTable, DeValue};
 
 /// The table that an unknown name stands for: the nearest by name, or else the table whose required keys it has.
-pub(in crate::config::document) fn meant(
-    name: &str,
-    value: &DeValue<'_>,
-) -> Option<&'static Table> {
+pub(super) fn meant(name: &str, value: &DeValue<'_>) -> Option<&'static Table> {
     if let Some(near) = nearest(name, TABLES.iter().map(|table| table.name)) {
         return table_named(near);
     }
@@ -45,7 +40,7 @@ fn has_required(table: &Table, fields: &DeTable<'_>) -> bool {
 }
 
 /// Notes a table or key at the top level that does not exist; `meant` is the table that it probably stands for.
-pub(in crate::config::document) fn note(
+pub(super) fn note(
     name: &str,
     span: &Span,
     value: &DeValue<'_>,
@@ -73,7 +68,7 @@ pub(in crate::config::document) fn note(
 }
 
 /// Notes `limits = 3`, `limits = []`, `[[limits]]`.
-pub(in crate::config::document) fn note_other_type(
+pub(super) fn note_other_type(
     vocabulary: &Table,
     name: &str,
     value: &DeValue<'_>,
@@ -89,7 +84,7 @@ pub(in crate::config::document) fn note_other_type(
 }
 
 /// Notes `[limits] rate = ...`: a key where a name belongs.
-pub(in crate::config::document) fn note_misplaced(
+pub(super) fn note_misplaced(
     vocabulary: &Table,
     name: &At<String>,
     value: &DeValue<'_>,
@@ -109,11 +104,7 @@ pub(in crate::config::document) fn note_misplaced(
 }
 
 /// Notes a name that response fields, metrics or Redis keys could not have.
-pub(in crate::config::document) fn check_name(
-    vocabulary: &Table,
-    name: &At<String>,
-    found: &mut Findings,
-) {
+pub(super) fn check_name(vocabulary: &Table, name: &At<String>, found: &mut Findings) {
     if !is_name(&name.value, b"_-") {
         let shown = quoted(&name.value);
         let message = format!("{shown} cannot be the name of {}", vocabulary.noun);

@@ -1,15 +1,13 @@
 //! What a value that was written is called in messages, and what was meant by it.
 
 use super::vocabulary::Key;
-use crate::config::report::diagnostic::{Code, Details as _, Diagnostic};
+use crate::config::report::{Code, Details as _, Diagnostic};
 use crate::config::value::{ValueError, in_list};
 use toml::Spanned;
 use toml::de::DeValue;
 
 /// A value, or the values of a list.
-pub(in crate::config::document) fn one_or_all<'v, 'a>(
-    value: &'v Spanned<DeValue<'a>>,
-) -> &'v [Spanned<DeValue<'a>>] {
+pub(super) fn one_or_all<'v, 'a>(value: &'v Spanned<DeValue<'a>>) -> &'v [Spanned<DeValue<'a>>] {
     match value.get_ref() {
         DeValue::Array(items) => items,
         _ => std::slice::from_ref(value),
@@ -17,11 +15,7 @@ pub(in crate::config::document) fn one_or_all<'v, 'a>(
 }
 
 /// The error about a value of another type than `key`, which stands in `place`, takes.
-pub(in crate::config::document) fn type_error(
-    key: &Key,
-    place: &str,
-    value: &DeValue<'_>,
-) -> Diagnostic {
+pub(super) fn type_error(key: &Key, place: &str, value: &DeValue<'_>) -> Diagnostic {
     let (name, takes) = (key.name, key.shape().describe());
     let message = format!("`{name}`{place} takes {takes}, not {}", describe(value));
     let example = format!("for example `{name} = {}`", key.example);
@@ -29,7 +23,7 @@ pub(in crate::config::document) fn type_error(
 }
 
 /// A value's type in plain words.
-pub(in crate::config::document) fn describe(value: &DeValue<'_>) -> &'static str {
+pub(super) fn describe(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a text",
         DeValue::Integer(_) => "a number",
@@ -42,7 +36,7 @@ pub(in crate::config::document) fn describe(value: &DeValue<'_>) -> &'static str
 }
 
 /// The advice for several texts in one: how to write them as a list, if each can be read.
-pub(in crate::config::document) fn as_list<T>(
+pub(super) fn as_list<T>(
     text: &str,
     read: impl Fn(&str) -> Result<T, ValueError>,
 ) -> Option<String> {
@@ -54,12 +48,12 @@ pub(in crate::config::document) fn as_list<T>(
 }
 
 /// The help of the error that the reader of a text gives.
-pub(in crate::config::document) fn help_of<T>(read: Result<T, ValueError>) -> Option<String> {
+pub(super) fn help_of<T>(read: Result<T, ValueError>) -> Option<String> {
     read.err()?.shown_help()
 }
 
 /// A number as it would stand in a text.
-pub(in crate::config::document) fn number(value: &DeValue<'_>) -> String {
+pub(super) fn number(value: &DeValue<'_>) -> String {
     match value {
         DeValue::Integer(number) if number.radix() == 10 => {
             number.as_str().trim_start_matches(['+', '-']).to_owned()

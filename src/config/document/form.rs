@@ -3,16 +3,15 @@
 use super::fields::{Fields, Zero};
 use super::vocabulary::{Emptiness, Table, ValueShape};
 use super::words::Words;
-use super::written_value;
-use crate::config::document::{Items, Setting};
-use crate::config::input::source::At;
+use super::{Items, Setting, written_value};
+use crate::config::input::At;
 use crate::config::value::{ValueError, byte_rate};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::de::DeValue;
 
 /// The reader of a key's value, and the shape of the value.
-pub(in crate::config::document) trait Form<T> {
+pub(super) trait Form<T> {
     /// The shape of the value.
     fn shape(&self) -> ValueShape;
 
@@ -21,7 +20,7 @@ pub(in crate::config::document) trait Form<T> {
 }
 
 /// A table that has been read.
-pub(in crate::config::document) trait Section: Sized {
+pub(super) trait Section: Sized {
     /// The declaration of the table.
     const TABLE: &'static Table;
 
@@ -33,7 +32,7 @@ pub(in crate::config::document) trait Section: Sized {
 }
 
 /// How a text is read.
-pub(in crate::config::document) type TextReader<T> = fn(&str) -> Result<T, ValueError>;
+pub(super) type TextReader<T> = fn(&str) -> Result<T, ValueError>;
 
 /// A shape and its reader.
 struct ShapedReader<R>(ValueShape, R);
@@ -49,7 +48,7 @@ impl<T, R: Fn(&'static str, &mut Fields<'_>) -> Setting<T>> Form<T> for ShapedRe
 }
 
 /// A shape with a reader of its own.
-pub(in crate::config::document) fn custom<T>(
+pub(super) fn custom<T>(
     shape: ValueShape,
     read: impl Fn(&'static str, &mut Fields<'_>) -> Setting<T>,
 ) -> impl Form<T> {
@@ -57,36 +56,27 @@ pub(in crate::config::document) fn custom<T>(
 }
 
 /// A text.
-pub(in crate::config::document) fn text<T>(read: TextReader<T>) -> impl Form<T> {
+pub(super) fn text<T>(read: TextReader<T>) -> impl Form<T> {
     text_as(ValueShape::Text, read)
 }
 
 /// A text of this shape.
-pub(in crate::config::document) fn text_as<T>(
-    shape: ValueShape,
-    read: TextReader<T>,
-) -> impl Form<T> {
+pub(super) fn text_as<T>(shape: ValueShape, read: TextReader<T>) -> impl Form<T> {
     custom(shape, move |key, fields| fields.text(key, read))
 }
 
 /// A text or a list of them.
-pub(in crate::config::document) fn texts<T>(read: TextReader<T>) -> impl Form<Items<T>> {
+pub(super) fn texts<T>(read: TextReader<T>) -> impl Form<Items<T>> {
     texts_as(ValueShape::Texts, read)
 }
 
 /// Texts of this shape.
-pub(in crate::config::document) fn texts_as<T>(
-    shape: ValueShape,
-    read: TextReader<T>,
-) -> impl Form<Items<T>> {
+pub(super) fn texts_as<T>(shape: ValueShape, read: TextReader<T>) -> impl Form<Items<T>> {
     custom(shape, move |key, fields| fields.texts(key, read))
 }
 
 /// A text or a list of texts. An empty list could mean nothing at all or everything, so it is reported.
-pub(in crate::config::document) fn filled_texts<T>(
-    read: TextReader<T>,
-    empty: Emptiness,
-) -> impl Form<Items<T>> {
+pub(super) fn filled_texts<T>(read: TextReader<T>, empty: Emptiness) -> impl Form<Items<T>> {
     custom(ValueShape::Texts, move |key, fields| {
         let list = fields.texts(key, read);
         fields.filled(key, list, &empty)
@@ -94,7 +84,7 @@ pub(in crate::config::document) fn filled_texts<T>(
 }
 
 /// The report on an empty list, with this help.
-pub(in crate::config::document) const fn empty_list(help: &'static str) -> Emptiness {
+pub(super) const fn empty_list(help: &'static str) -> Emptiness {
     Emptiness {
         message: "is an empty list",
         label: "at least one entry",
@@ -103,14 +93,14 @@ pub(in crate::config::document) const fn empty_list(help: &'static str) -> Empti
 }
 
 /// One of the words of a type.
-pub(in crate::config::document) fn word<T: Words>() -> impl Form<T> {
+pub(super) fn word<T: Words>() -> impl Form<T> {
     custom(ValueShape::Choice(T::WORDS), |key, fields| {
         fields.choice(key)
     })
 }
 
 /// One of the words of a type, or a list of them.
-pub(in crate::config::document) fn word_list<T: Words>() -> impl Form<Items<T>> {
+pub(super) fn word_list<T: Words>() -> impl Form<Items<T>> {
     custom(ValueShape::Choices(T::WORDS), |key, fields| {
         let read = |text: &str| T::of(text).ok_or_else(|| ValueError::choice(key, text, T::WORDS));
         fields.texts(key, read)
@@ -118,9 +108,7 @@ pub(in crate::config::document) fn word_list<T: Words>() -> impl Form<Items<T>> 
 }
 
 /// One of the words of a type, or a list of them that is not empty.
-pub(in crate::config::document) fn filled_word_list<T: Words>(
-    empty: Emptiness,
-) -> impl Form<Items<T>> {
+pub(super) fn filled_word_list<T: Words>(empty: Emptiness) -> impl Form<Items<T>> {
     custom(ValueShape::Choices(T::WORDS), move |key, fields| {
         let list = word_list().read(key, fields);
         fields.filled(key, list, &empty)
@@ -128,39 +116,39 @@ pub(in crate::config::document) fn filled_word_list<T: Words>(
 }
 
 /// Yes or no.
-pub(in crate::config::document) fn flag() -> impl Form<bool> {
+pub(super) fn flag() -> impl Form<bool> {
     custom(ValueShape::Flag, |key, fields| {
         fields.typed(key, DeValue::as_bool)
     })
 }
 
 /// A whole number, from and to.
-pub(in crate::config::document) fn number(least: u32, most: u32) -> impl Form<u32> {
+pub(super) fn number(least: u32, most: u32) -> impl Form<u32> {
     let shape = ValueShape::Whole { least, most };
     custom(shape, move |key, fields| fields.whole(key, least..=most))
 }
 
 /// A whole number from 1.
-pub(in crate::config::document) fn count() -> impl Form<u32> {
+pub(super) fn count() -> impl Form<u32> {
     number(1, u32::MAX)
 }
 
 /// A time.
-pub(in crate::config::document) fn time(zero: Zero) -> impl Form<Duration> {
+pub(super) fn time(zero: Zero) -> impl Form<Duration> {
     custom(ValueShape::Duration, move |key, fields| {
         fields.time(key, zero)
     })
 }
 
 /// A time above nothing, or `false` where there is none.
-pub(in crate::config::document) fn time_or_off() -> impl Form<Option<Duration>> {
+pub(super) fn time_or_off() -> impl Form<Option<Duration>> {
     custom(ValueShape::DurationOrOff, move |key, fields| {
         fields.time_or_off(key)
     })
 }
 
 /// A time within bounds, both as the file writes them; `why` follows the bound in the help.
-pub(in crate::config::document) fn time_within(
+pub(super) fn time_within(
     bounds: RangeInclusive<&'static str>,
     why: &'static str,
 ) -> impl Form<Duration> {
@@ -170,7 +158,7 @@ pub(in crate::config::document) fn time_within(
 }
 
 /// Bytes in a second, or a bare 0.
-pub(in crate::config::document) fn bytes_in_a_second() -> impl Form<u64> {
+pub(super) fn bytes_in_a_second() -> impl Form<u64> {
     custom(ValueShape::ByteRate, |key, fields| {
         let text = fields.typed(key, |value| match value {
             DeValue::String(text) => Some(text.clone()),
@@ -182,7 +170,7 @@ pub(in crate::config::document) fn bytes_in_a_second() -> impl Form<u64> {
 }
 
 /// A table, and the value that `finish` makes of it.
-pub(in crate::config::document) fn inner_table<R: Section, T>(
+pub(super) fn inner_table<R: Section, T>(
     finish: fn(R, &mut Fields<'_>) -> Option<T>,
 ) -> impl Form<T> {
     custom(ValueShape::Inner(R::TABLE), move |key, fields| {
@@ -202,7 +190,7 @@ pub(in crate::config::document) fn inner_table<R: Section, T>(
 }
 
 /// A table that is taken as it is written, if it has no mistake.
-pub(in crate::config::document) fn whole<R: Section>(read: R, _: &mut Fields<'_>) -> Option<R> {
+pub(super) fn whole<R: Section>(read: R, _: &mut Fields<'_>) -> Option<R> {
     (!read.is_bad()).then_some(read)
 }
 
@@ -211,12 +199,12 @@ pub(in crate::config::document) fn whole<R: Section>(read: R, _: &mut Fields<'_>
     clippy::unnecessary_wraps,
     reason = "made of a table as other values are"
 )]
-pub(in crate::config::document) fn as_written<R>(read: R, _: &mut Fields<'_>) -> Option<R> {
+pub(super) fn as_written<R>(read: R, _: &mut Fields<'_>) -> Option<R> {
     Some(read)
 }
 
 /// Any text.
 #[expect(clippy::unnecessary_wraps, reason = "read as other texts are")]
-pub(in crate::config::document) fn any(text: &str) -> Result<String, ValueError> {
+pub(super) fn any(text: &str) -> Result<String, ValueError> {
     Ok(text.to_owned())
 }

@@ -15,11 +15,11 @@
 //! has the type of its value, the form that reads the value ([`super::form`]), a default, an example, and a comparison
 //! of two values.
 
+use super::Setting;
 use super::fields::Fields;
 use super::form::Form;
 use super::vocabulary::{Default, Table};
-use crate::config::document::Setting;
-use crate::config::report::diagnostic::Findings;
+use crate::config::report::Findings;
 use toml::de::DeTable;
 
 /// The name of a key whose identifier may be a raw one: `for` is a word of the language.
@@ -34,11 +34,7 @@ pub(in crate::config) const fn key_name(identifier: &'static str) -> &'static st
 }
 
 /// The value that holds where `key` is not written, read from its declaration. A test reads every default.
-pub(in crate::config::document) fn default_of<T>(
-    table: &'static Table,
-    key: &'static str,
-    form: &impl Form<T>,
-) -> T {
+pub(super) fn default_of<T>(table: &'static Table, key: &'static str, form: &impl Form<T>) -> T {
     let value = match table.key(key).map(|key| key.default) {
         Some(Default::Value(value)) => value,
         _ => "",
@@ -67,7 +63,7 @@ macro_rules! table {
         $(#[doc = $about])+
         #[derive(Debug, Clone, Default)]
         pub(in crate::config) struct $struct {
-            $($(pub(in crate::config) $extra: $crate::config::document::keys::table::extra!($extra),)+)?
+            $($(pub(in crate::config) $extra: $crate::config::document::table::extra!($extra),)+)?
             $(
                 $(#[doc = $key_about])+
                 pub(in crate::config) $key: $crate::config::document::Setting<$type>,
@@ -75,35 +71,35 @@ macro_rules! table {
         }
 
         $(#[doc = $about])+
-        pub(in crate::config) static $static: $crate::config::document::keys::vocabulary::Table = {
+        pub(in crate::config) static $static: $crate::config::document::vocabulary::Table = {
             #[allow(unused_imports, reason = "not every table has every kind of key")]
-            use $crate::config::document::keys::vocabulary::{Compare::*, Default::*, Key, Table};
+            use $crate::config::document::vocabulary::{Compare::*, Default::*, Key, Table};
             Table {
                 name: $name,
                 noun: $noun,
                 about: concat!($($about),+).trim_ascii(),
                 keys: &[$(Key {
-                    name: $crate::config::document::keys::table::key_name(stringify!($key)),
-                    shape: || $crate::config::document::keys::form::Form::<$type>::shape(&$form),
+                    name: $crate::config::document::table::key_name(stringify!($key)),
+                    shape: || $crate::config::document::form::Form::<$type>::shape(&$form),
                     default: $default $(($($argument)+))?,
                     about: concat!($($key_about),+).trim_ascii(),
                     example: $example,
-                    compare: $crate::config::document::keys::table::compare!($($compare)?),
+                    compare: $crate::config::document::table::compare!($($compare)?),
                 }),*],
                 $($option: $value,)*
                 ..Table::NONE
             }
         };
 
-        impl $crate::config::document::keys::table::Section for $struct {
-            const TABLE: &'static $crate::config::document::keys::vocabulary::Table = &$static;
+        impl $crate::config::document::table::Section for $struct {
+            const TABLE: &'static $crate::config::document::vocabulary::Table = &$static;
 
-            fn read(fields: &mut $crate::config::document::keys::fields::Fields<'_>) -> Self {
+            fn read(fields: &mut $crate::config::document::fields::Fields<'_>) -> Self {
                 Self {
                     $($($extra: fields.$extra(),)+)?
-                    $($key: $crate::config::document::keys::form::Form::<$type>::read(
+                    $($key: $crate::config::document::form::Form::<$type>::read(
                         &$form,
-                        $crate::config::document::keys::table::key_name(stringify!($key)),
+                        $crate::config::document::table::key_name(stringify!($key)),
                         fields,
                     ),)*
                 }
@@ -119,10 +115,10 @@ macro_rules! table {
         }
 
         impl $struct {
-            $($crate::config::document::keys::table::value! { $default $static $key $type, $form })*
+            $($crate::config::document::table::value! { $default $static $key $type, $form })*
         }
 
-        $($($crate::config::document::keys::table::subject! { $extra $struct $noun })+)?
+        $($($crate::config::document::table::subject! { $extra $struct $noun })+)?
     };
 }
 
@@ -133,8 +129,8 @@ macro_rules! value {
         pub(in crate::config) fn $key(&self) -> $type {
             static DEFAULT: std::sync::OnceLock<$type> = std::sync::OnceLock::new();
             let default = || {
-                let key = $crate::config::document::keys::table::key_name(stringify!($key));
-                $crate::config::document::keys::table::default_of(&$static, key, &$form)
+                let key = $crate::config::document::table::key_name(stringify!($key));
+                $crate::config::document::table::default_of(&$static, key, &$form)
             };
             match self.$key.get() {
                 Some(written) => written.clone(),
@@ -177,5 +173,5 @@ macro_rules! compare {
     };
 }
 
-pub(in crate::config::document) use super::form::Section;
-pub(in crate::config::document) use {compare, extra, subject, table, value};
+pub(super) use super::form::Section;
+pub(super) use {compare, extra, subject, table, value};

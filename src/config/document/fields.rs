@@ -1,13 +1,11 @@
 //! The keys of one table. Each key is asked for once, by name and type; every mistake is noted with its place.
 
-use super::misplaced;
 use super::vocabulary::{Default, Emptiness, Table, ValueShape};
 use super::words::Words;
 use super::written_value::{as_list, help_of, number, one_or_all, type_error};
-use crate::config::document::{IGNORE_WARNINGS, List, Setting, TABLES};
-use crate::config::input::source::{At, Span};
-use crate::config::report::diagnostic::{Code, Details as _, Diagnostic, Findings};
-use crate::config::report::suggest::{all_of, nearest, one_of};
+use super::{IGNORE_WARNINGS, List, Setting, TABLES, misplaced};
+use crate::config::input::{At, Span};
+use crate::config::report::{Code, Details as _, Diagnostic, Findings, all_of, nearest, one_of};
 use crate::config::value::{ValueError, address, duration, quoted, rate};
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
@@ -19,10 +17,10 @@ use toml::de::{DeString, DeTable, DeValue};
 const WORDS_FOR_OFF: [&str; 4] = ["off", "false", "none", "never"];
 
 /// The end of the advice to write a number, `true` or `false` in place of a text.
-pub(in crate::config::document) const WITHOUT_QUOTES: &str = ", without quotes";
+pub(super) const WITHOUT_QUOTES: &str = ", without quotes";
 
 /// One table being read.
-pub(in crate::config::document) struct Fields<'a> {
+pub(super) struct Fields<'a> {
     vocabulary: &'static Table,
     /// `[limits.per-ip]`.
     title: String,
@@ -38,7 +36,7 @@ pub(in crate::config::document) struct Fields<'a> {
 
 /// May a time be zero?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::config::document) enum Zero {
+pub(super) enum Zero {
     /// A time may be zero.
     Allowed,
     /// A time of zero would make no sense.
@@ -47,7 +45,7 @@ pub(in crate::config::document) enum Zero {
 
 impl<'a> Fields<'a> {
     /// Starts reading a table of the top level; unknown keys and absent required ones are noted at once.
-    pub(in crate::config::document) fn new(
+    pub(super) fn new(
         vocabulary: &'static Table,
         name: At<String>,
         place: Span,
@@ -65,7 +63,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A table whose mistakes are noted only as its keys are read.
-    pub(in crate::config::document) fn unchecked(
+    pub(super) fn unchecked(
         vocabulary: &'static Table,
         table: &'a DeTable<'a>,
         found: &'a mut Findings,
@@ -91,9 +89,7 @@ impl<'a> Fields<'a> {
             if ignores && key.get_ref() == IGNORE_WARNINGS.name {
                 continue;
             }
-            if vocabulary.key(key.get_ref()).is_none()
-                && self.found.len() <= crate::config::document::ENOUGH
-            {
+            if vocabulary.key(key.get_ref()).is_none() && self.found.len() <= super::ENOUGH {
                 self.unknown(key, value);
             }
         }
@@ -111,7 +107,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Notes `key` as missing, unless it is written.
-    pub(in crate::config::document) fn require(&mut self, key: &str) {
+    pub(super) fn require(&mut self, key: &str) {
         let Some(key) = self.vocabulary.key(key) else {
             return;
         };
@@ -125,27 +121,27 @@ impl<'a> Fields<'a> {
     }
 
     /// The name of the table in messages.
-    pub(in crate::config::document) fn name(&self) -> At<String> {
+    pub(super) fn name(&self) -> At<String> {
         self.name.clone()
     }
 
     /// The header of the table.
-    pub(in crate::config::document) fn place(&self) -> Span {
+    pub(super) fn place(&self) -> Span {
         self.place.clone()
     }
 
     /// `[limits.per-ip]`.
-    pub(in crate::config::document) fn title(&self) -> &str {
+    pub(super) fn title(&self) -> &str {
         &self.title
     }
 
     /// Is the table empty?
-    pub(in crate::config::document) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
 
     /// Notes that the table is empty, which is a mistake.
-    pub(in crate::config::document) fn note_empty(&mut self) {
+    pub(super) fn note_empty(&mut self) {
         let Some(empty) = &self.vocabulary.empty else {
             return;
         };
@@ -160,12 +156,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The list of `key`; an empty list is a mistake.
-    pub(in crate::config::document) fn filled<T>(
-        &mut self,
-        key: &str,
-        list: List<T>,
-        empty: &Emptiness,
-    ) -> List<T> {
+    pub(super) fn filled<T>(&mut self, key: &str, list: List<T>, empty: &Emptiness) -> List<T> {
         let Some(at) = list.at().filter(|at| at.value.is_empty()) else {
             return list;
         };
@@ -176,37 +167,24 @@ impl<'a> Fields<'a> {
     }
 
     /// Notes an error.
-    pub(in crate::config::document) fn error(
-        &mut self,
-        code: Code,
-        message: impl Into<String>,
-    ) -> &mut Diagnostic {
+    pub(super) fn error(&mut self, code: Code, message: impl Into<String>) -> &mut Diagnostic {
         self.found.error(code, message)
     }
 
     /// Notes a warning.
-    pub(in crate::config::document) fn warning(
-        &mut self,
-        code: Code,
-        message: impl Into<String>,
-    ) -> &mut Diagnostic {
+    pub(super) fn warning(&mut self, code: Code, message: impl Into<String>) -> &mut Diagnostic {
         self.found.warning(code, message)
     }
 
     /// Notes an error about `key`: "`KEY` in `[TABLE]` is out of range".
-    pub(in crate::config::document) fn wrong(
-        &mut self,
-        key: &str,
-        code: Code,
-        what: &str,
-    ) -> &mut Diagnostic {
+    pub(super) fn wrong(&mut self, key: &str, code: Code, what: &str) -> &mut Diagnostic {
         let message = format!("`{key}` in `{}` {what}", self.title);
         self.found.error(code, message)
     }
 
     /// A key's value as it stands. Without the key, the value of a misspelling of it, so that one run reports every
     /// mistake.
-    pub(in crate::config::document) fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
+    pub(super) fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
         let misspelt = || self.misspelt.iter().find(|(meant, _)| *meant == key);
         self.table
             .get(key)
@@ -214,7 +192,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A value in which `pick` finds one that the key takes.
-    pub(in crate::config::document) fn typed<T>(
+    pub(super) fn typed<T>(
         &mut self,
         key: &'static str,
         pick: impl FnOnce(&'a DeValue<'a>) -> Option<T>,
@@ -227,7 +205,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A text that `read` understands.
-    pub(in crate::config::document) fn text<T>(
+    pub(super) fn text<T>(
         &mut self,
         key: &'static str,
         read: impl Fn(&str) -> Result<T, ValueError>,
@@ -237,7 +215,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A value or a list of values; `read` notes the mistakes of each.
-    pub(in crate::config::document) fn items<T>(
+    pub(super) fn items<T>(
         &mut self,
         key: &'static str,
         mut read: impl FnMut(&mut Self, &'a Spanned<DeValue<'a>>) -> Option<T>,
@@ -253,7 +231,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A table of names; `read` notes the mistakes of each.
-    pub(in crate::config::document) fn named<T>(
+    pub(super) fn named<T>(
         &mut self,
         key: &'static str,
         mut read: impl FnMut(&mut Self, At<String>, &'a Spanned<DeValue<'a>>) -> Option<T>,
@@ -271,7 +249,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A text that `read` understands, or a list of such texts. An empty list is a mistake.
-    pub(in crate::config::document) fn texts<T>(
+    pub(super) fn texts<T>(
         &mut self,
         key: &'static str,
         read: impl Fn(&str) -> Result<T, ValueError>,
@@ -280,7 +258,7 @@ impl<'a> Fields<'a> {
     }
 
     /// One text of `key`, which has a text or a list of them.
-    pub(in crate::config::document) fn text_item<T>(
+    pub(super) fn text_item<T>(
         &mut self,
         key: &'static str,
         item: &Spanned<DeValue<'_>>,
@@ -298,10 +276,7 @@ impl<'a> Fields<'a> {
     }
 
     /// One of the words of a type.
-    pub(in crate::config::document) fn choice<T: Words>(
-        &mut self,
-        key: &'static str,
-    ) -> Setting<T> {
+    pub(super) fn choice<T: Words>(&mut self, key: &'static str) -> Setting<T> {
         let word = self.typed(key, DeValue::as_str);
         word.and_then(|word, span| {
             let value = T::of(word);
@@ -321,11 +296,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A whole number within this range.
-    pub(in crate::config::document) fn whole(
-        &mut self,
-        key: &'static str,
-        range: RangeInclusive<u32>,
-    ) -> Setting<u32> {
+    pub(super) fn whole(&mut self, key: &'static str, range: RangeInclusive<u32>) -> Setting<u32> {
         let number = self.typed(key, DeValue::as_integer);
         number.and_then(|number, span| {
             let number = i128::from_str_radix(number.as_str(), number.radix()).ok();
@@ -341,7 +312,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads a table that stands inside this one, under `path`.
-    pub(in crate::config::document) fn inner<T>(
+    pub(super) fn inner<T>(
         &mut self,
         vocabulary: &'static Table,
         path: &str,
@@ -361,11 +332,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A time.
-    pub(in crate::config::document) fn time(
-        &mut self,
-        key: &'static str,
-        zero: Zero,
-    ) -> Setting<Duration> {
+    pub(super) fn time(&mut self, key: &'static str, zero: Zero) -> Setting<Duration> {
         let time = self.text(key, duration);
         time.and_then(|time, span| {
             if time.is_zero() && zero == Zero::Refused {
@@ -379,10 +346,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A time above nothing, or `false` where there is none.
-    pub(in crate::config::document) fn time_or_off(
-        &mut self,
-        key: &'static str,
-    ) -> Setting<Option<Duration>> {
+    pub(super) fn time_or_off(&mut self, key: &'static str) -> Setting<Option<Duration>> {
         let value = self.value(key).map(Spanned::get_ref);
         if !value.is_some_and(DeValue::is_bool) {
             let text = value.and_then(DeValue::as_str);
@@ -424,13 +388,13 @@ impl<'a> Fields<'a> {
     }
 
     /// Notes a mistake in place of a value.
-    pub(in crate::config::document) fn refuse<T>(&mut self, wrong: Diagnostic) -> Option<T> {
+    pub(super) fn refuse<T>(&mut self, wrong: Diagnostic) -> Option<T> {
         self.found.push(wrong);
         None
     }
 
     /// A time from `least` to `most`, both as the file writes them; `why` follows the bound in the help.
-    pub(in crate::config::document) fn time_within(
+    pub(super) fn time_within(
         &mut self,
         key: &'static str,
         bounds: RangeInclusive<&str>,
@@ -456,11 +420,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Keeps a value that was read, or notes its mistake.
-    pub(in crate::config::document) fn take<T>(
-        &mut self,
-        read: Result<T, ValueError>,
-        span: &Span,
-    ) -> Option<T> {
+    pub(super) fn take<T>(&mut self, read: Result<T, ValueError>, span: &Span) -> Option<T> {
         match read {
             Ok(value) => Some(value),
             Err(wrong) => self.refuse(wrong.at(span)),
@@ -468,7 +428,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Notes a value of another type than the key takes.
-    pub(in crate::config::document) fn wrong_type<T>(
+    pub(super) fn wrong_type<T>(
         &mut self,
         key: &'static str,
         value: &Spanned<DeValue<'_>>,

@@ -1,11 +1,11 @@
 //! The declaration of a key of the file: its name, the shape of its value, its default, its meaning, and how two values
 //! are compared. The keys themselves stand in [`crate::config::document`], a block for each.
 
-use crate::config::presentation::outline::{
+use crate::config::presentation::{
     Boot, IdentityOutline, LimitOutline, Outline, RouteOutline, ShownValue, TokenOutline,
     UpstreamOutline,
 };
-use crate::config::report::suggest::{all_of, one_of};
+use crate::config::report::{all_of, one_of};
 use crate::key;
 use crate::limit;
 

@@ -1,0 +1,115 @@
+//! TLS of connections that the gateway makes: certificates and keys, read from the files that a table names.
+
+use crate::config::document::Setting;
+use crate::config::input::{At, Reference, SideFiles, Span};
+use crate::config::report::{Code, Details as _};
+use crate::config::value::quoted;
+use crate::tls::{ClientTls, Mistake, PemFiles};
+
+/// The largest file of certificates.
+const MOST_BYTES: u64 = 4 * 1024 * 1024;
+
+/// What a table says about TLS, and the words of messages about it.
+pub(super) struct WrittenTls<'a> {
+    pub(super) ca: &'a Setting<String>,
+    pub(super) cert: &'a Setting<String>,
+    pub(super) key: &'a Setting<String>,
+    pub(super) server_name: Option<&'a str>,
+    pub(super) insecure: bool,
+    /// The address that needs TLS, with words beside the caret.
+    pub(super) url: Option<(&'a Span, &'a str)>,
+    /// The advice where the system has no authorities.
+    pub(super) name_authority: &'a str,
+}
+
+impl WrittenTls<'_> {
+    /// The TLS of connections. None where its settings have a mistake, which has been noted.
+    pub(super) fn read(&self, beside: &mut SideFiles<'_>) -> Option<ClientTls> {
+        let before = beside.found.len();
+        let [ca, cert, key] = [self.ca, self.cert, self.key]
+            .map(|file| pem(file.at()?, "a certificate or its key", beside));
+        let made = ClientTls::new(PemFiles {
+            ca: ca.as_deref(),
+            identity: cert.as_deref().zip(key.as_deref()),
+            server_name: self.server_name,
+            insecure: self.insecure,
+        });
+        match made {
+            Ok(tls) => (beside.found.len() == before).then_some(tls),
+            Err(mistakes) => {
+                for mistake in mistakes {
+                    self.note(mistake, beside);
+                }
+                None
+            }
+        }
+    }
+
+    fn note(&self, mistake: Mistake, beside: &mut SideFiles<'_>) {
+        let (file, why) = match mistake {
+            Mistake::Ca(why) => (self.ca.at(), why),
+            Mistake::Cert(why) => (self.cert.at(), why),
+            Mistake::Key(why) => (self.key.at(), why),
+            // The name was checked when it was read.
+            Mistake::Name => return,
+            // `ca` names the authorities, or cannot be read, which has been noted.
+            Mistake::System(_) if !self.ca.is_absent() => return,
+            Mistake::System(why) => {
+                let message = format!("this system has no certificate authorities: {why}");
+                let wrong = beside.found.error(Code::BadCertificate, message);
+                let wrong = wrong.help(self.name_authority);
+                if let Some((url, label)) = self.url {
+                    wrong.at(url, label);
+                }
+                return;
+            }
+        };
+        if let Some(file) = file {
+            note_unusable(file, &why, beside);
+        }
+    }
+}
+
+/// What a server must show that the gateway itself asks: a certificate of an authority in the file `ca`, or else of one of the
+/// system's. `label` says whose authorities they are.
+pub(super) fn believed(
+    ca: &Setting<String>,
+    label: &str,
+    beside: &mut SideFiles<'_>,
+) -> Option<ClientTls> {
+    let Some(ca) = ca.at() else {
+        // The system's authorities are read when a connection is made: a check needs none.
+        return (!ca.is_bad()).then(ClientTls::of_system);
+    };
+    let pem = pem(ca, label, beside)?;
+    let made = ClientTls::new(PemFiles {
+        ca: Some(&pem),
+        ..PemFiles::default()
+    });
+    let note = |mistakes: Vec<Mistake>| {
+        let why = mistakes.into_iter().find_map(|mistake| match mistake {
+            Mistake::Ca(why) => Some(why),
+            _ => None,
+        });
+        let why = why.unwrap_or_else(|| "it has no usable certificate".to_owned());
+        note_unusable(ca, &why, beside);
+    };
+    made.map_err(note).ok()
+}
+
+fn pem(file: &At<String>, label: &str, beside: &mut SideFiles<'_>) -> Option<Vec<u8>> {
+    let at = Reference {
+        span: &file.span,
+        failure: &format!("cannot read {}", quoted(&file.value)),
+        label,
+    };
+    beside.bytes(&file.value, MOST_BYTES, at)
+}
+
+fn note_unusable(file: &At<String>, why: &str, beside: &mut SideFiles<'_>) {
+    let message = format!("{} is of no use for TLS: {why}", quoted(&file.value));
+    beside
+        .found
+        .error(Code::BadCertificate, message)
+        .at(&file.span, "in this file");
+}
