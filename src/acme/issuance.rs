@@ -222,8 +222,8 @@ impl Purchase<'_> {
         self.refused_of(order, &[]).await.unwrap_or(failure)
     }
 
-    /// The failure of the first name of an order that the authority has refused, or of which it was shown an answer and has
-    /// not looked at it.
+    /// The failure of the first name that the authority has refused, or has not looked at, although an answer is among
+    /// those shown.
     async fn refused_of(&self, order: &mut Order, shown: &[Shown]) -> Option<Failure> {
         let mut names = order.authorizations();
         while let Some(Ok(mut name)) = names.next().await {

@@ -6,11 +6,11 @@ use super::failure::Failure;
 use super::issued::Bundle;
 use super::orders::Orders;
 use super::vault::Vault;
+use futures_util::stream::{self, TryStreamExt as _};
 use serde_json::{Value, json};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// Certificates that are read from the store at once.
@@ -104,25 +104,18 @@ impl OrderDesk {
     /// not read then is read while the gateway serves.
     pub async fn read_store(&self, within: Duration) {
         let wanted = self.0.wanted.borrow().clone();
-        let mut due = wanted.iter().filter(|one| is_in_store(one)).cloned();
-        let mut reading = JoinSet::new();
-        let all_read = async {
-            loop {
-                while reading.len() < AT_ONCE
-                    && let Some(identity) = due.next()
-                {
-                    let orders = Arc::clone(&self.0);
-                    reading.spawn(async move { read(&orders, &identity).await });
-                }
-                match reading.join_next().await {
+        let due = wanted.iter().filter(|one| is_in_store(one)).cloned();
+        let reading = stream::iter(due.map(Ok)).try_for_each_concurrent(AT_ONCE, |identity| {
+            let orders = Arc::clone(&self.0);
+            async move {
+                match read(&orders, &identity).await {
                     // The store is away: what is left is not there either.
-                    Some(Ok(Err(failure))) if failure.is_of_store() => return false,
-                    Some(_) => {}
-                    None => return true,
+                    Err(failure) if failure.is_of_store() => Err(failure),
+                    _ => Ok(()),
                 }
             }
-        };
-        if !timeout(within, all_read).await.unwrap_or(false) {
+        });
+        if !matches!(timeout(within, reading).await, Ok(Ok(()))) {
             self.0.metrics.acme_store(false);
         }
     }

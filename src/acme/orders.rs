@@ -122,7 +122,7 @@ impl Orders {
         Ok(Look::Later(due - now))
     }
 
-    /// The time from which an identity is ordered that has this certificate, or none.
+    /// The time from which the certificate of an identity is ordered; `held` is the one that it has.
     pub(super) async fn due(
         &self,
         identity: &OrderedIdentity,

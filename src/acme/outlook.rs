@@ -12,9 +12,9 @@ use super::store_orders::entry_of;
 use super::store_vault::SharedStorage;
 use super::vault::Vault;
 use crate::telemetry::{printable_line, without_queries};
+use futures_util::future::join_all;
 use std::io;
 use std::time::Duration;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// What is known of an order. Times are in seconds since 1970.
@@ -54,23 +54,13 @@ pub async fn outlooks_in_store(
     shared: &SharedStorage,
     now: Seconds,
 ) -> Vec<Result<OrderOutlook, String>> {
-    let silent = || Err("the store does not answer".to_owned());
-    let mut known: Vec<_> = identities.iter().map(|_| silent()).collect();
-    let mut readings = JoinSet::new();
-    for (number, identity) in identities.iter().enumerate() {
-        let (identity, shared) = (identity.clone(), shared.clone());
-        readings.spawn(async move { (number, in_store(&identity, &shared, now).await) });
-    }
-    let all = async {
-        while let Some(read) = readings.join_next().await {
-            if let Ok((number, outlook)) = read {
-                known[number] = outlook.map_err(|failure| failure.to_string());
-            }
+    let readings = identities.iter().map(|identity| async move {
+        match timeout(WITHIN, in_store(identity, shared, now)).await {
+            Ok(outlook) => outlook.map_err(|failure| failure.to_string()),
+            Err(_) => Err("the store does not answer".to_owned()),
         }
-    };
-    // What has not come by then stays without an answer.
-    let _ = timeout(WITHIN, all).await;
-    known
+    });
+    join_all(readings).await
 }
 
 async fn in_store(

@@ -44,7 +44,9 @@ const AT_ONCE: usize = 4;
 pub struct Renewals {
     orders: Arc<Orders>,
     wanted: watch::Receiver<Arc<[OrderedIdentity]>>,
-    folders: HashMap<PathBuf, Right>,
+    /// The right to order into each folder. Nothing where another process has it, or where the folder cannot be used; either
+    /// has been logged.
+    folders: HashMap<PathBuf, Option<FolderLock>>,
     under_way: JoinSet<()>,
     /// The identities that are ordered just now.
     ordering: HashMap<task::Id, Arc<str>>,
@@ -58,14 +60,6 @@ pub struct Renewals {
 struct Watching {
     watch: Arc<ChallengeWatch>,
     desk: ChallengeDesk,
-}
-
-/// The right to order into a folder.
-#[derive(Debug)]
-enum Right {
-    Held(#[expect(dead_code, reason = "held for its lock")] FolderLock),
-    /// Another process has it, or the folder cannot be used. It has been logged.
-    Missing,
 }
 
 impl Renewals {
@@ -185,7 +179,7 @@ impl Renewals {
         let Some(watching) = &self.watching else {
             return;
         };
-        let is_ours = |folder: &Path| matches!(self.folders.get(folder), Some(Right::Held(_)));
+        let is_ours = |folder: &Path| matches!(self.folders.get(folder), Some(Some(_)));
         let folders = wanted
             .iter()
             .filter_map(|one| one.authority.storage.folder());
@@ -303,41 +297,26 @@ impl Renewals {
     /// Has this process the right to order into the authority's folder?
     async fn may_order(&mut self, authority: &Authority, folder: &Folder) -> bool {
         let path: &Path = folder.path();
-        if let Some(Right::Held(_)) = self.folders.get(path) {
+        if let Some(Some(_)) = self.folders.get(path) {
             return true;
         }
         let is_new = !self.folders.contains_key(path);
-        let right = match lock_folder(folder).await {
-            Ok(Some(lock)) => {
-                if !is_new {
-                    let place = path.display();
-                    tracing::info!(
-                        "acme.{}: this process orders into {place} from now on",
-                        authority.name
-                    );
-                }
-                Right::Held(lock)
+        let (name, place) = (&authority.name, path.display());
+        let tried = lock_folder(folder).await;
+        match &tried {
+            Ok(Some(_)) if !is_new => {
+                tracing::info!("acme.{name}: this process orders into {place} from now on");
             }
-            Ok(None) => {
-                if is_new {
-                    tracing::info!(
-                        "acme.{}: another process orders into {}; its certificates are served as they come",
-                        authority.name,
-                        path.display()
-                    );
-                }
-                Right::Missing
-            }
-            Err(failure) => {
-                if is_new {
-                    tracing::error!("acme.{}: {failure}", authority.name);
-                }
-                Right::Missing
-            }
-        };
-        let held = matches!(right, Right::Held(_));
+            Ok(None) if is_new => tracing::info!(
+                "acme.{name}: another process orders into {place}; its certificates are served as they come"
+            ),
+            Err(failure) if is_new => tracing::error!("acme.{name}: {failure}"),
+            _ => {}
+        }
+        let right = tried.ok().flatten();
+        let is_held = right.is_some();
         self.folders.insert(path.to_owned(), right);
-        held
+        is_held
     }
 }
 

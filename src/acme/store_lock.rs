@@ -77,7 +77,7 @@ pub(super) struct StoreLock {
     renewing: JoinHandle<()>,
 }
 
-/// The entry of a lock, with the text by which the store knows who holds it.
+/// The entry of a lock, with the text that tells its holder from others.
 #[derive(Debug)]
 struct LockEntry {
     keys: SharedKeys,

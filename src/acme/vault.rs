@@ -23,12 +23,12 @@ pub(super) enum Vault {
 pub(super) struct OrderRight(Option<StoreLock>);
 
 impl OrderRight {
-    /// That of the process that orders into a folder.
+    /// The right of the process that orders into a folder.
     pub(super) fn into_folder() -> Self {
         Self(None)
     }
 
-    /// That of the gateway which holds a lock of the store.
+    /// The right of the gateway that holds this lock of the store.
     pub(super) fn under(lock: StoreLock) -> Self {
         Self(Some(lock))
     }

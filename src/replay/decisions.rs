@@ -18,7 +18,7 @@ struct DecisionLine<'a> {
     decision: &'static str,
     wait_us: u64,
     limit: Option<&'a str>,
-    /// The rate of a list that refuses; a limit without a list has no such member.
+    /// The rate that refuses; a limit without a list of rates has no such member.
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<&'a str>,
     retry_after_us: Option<u64>,
@@ -33,12 +33,12 @@ struct DecisionLine<'a> {
 #[derive(Serialize)]
 struct LimitAnswer<'a> {
     limit: &'a str,
-    /// The rate of a list, and the group, that the numbers belong to; a limit without has no such member.
+    /// The rate and the group that the numbers belong to; a limit without them has no such members.
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<&'a str>,
-    /// Of a limit that does not decide.
+    /// The mode of a limit that does not decide.
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<&'static str>,
     key: Option<&'a str>,

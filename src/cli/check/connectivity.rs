@@ -10,12 +10,12 @@ use crate::store::{self, Backend, RedisTarget, StoreError, StoreSettings};
 use crate::telemetry::{printable_line, shown_url};
 use crate::upstream::survey::{self, Reached};
 use crate::upstream::{Server, ServerUrl, Upstream, resolution};
+use futures_util::stream::{self, StreamExt as _};
 use jiff::Timestamp;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// The longest that the probe of a Redis takes.
@@ -145,24 +145,12 @@ async fn all(compiled: &Compiled) -> Vec<Probe> {
         probes.extend(redis(target, &compiled.boot.store).await);
     }
     let upstreams = compiled.outline.upstreams.iter().map(|one| &one.upstream);
-    let mut servers = upstreams.flat_map(|upstream| {
+    let servers = upstreams.flat_map(|upstream| {
         let servers = upstream.servers.iter();
         servers.map(|server| self::server(Arc::clone(upstream), server.clone()))
     });
-    let mut running = JoinSet::new();
-    let mut answers = Vec::new();
-    for number in 0.. {
-        if running.len() == AT_ONCE {
-            answers.extend(running.join_next().await.and_then(Result::ok));
-        }
-        let Some(probe) = servers.next() else { break };
-        running.spawn(async move { (number, probe.await) });
-    }
-    while let Some(answer) = running.join_next().await {
-        answers.extend(answer.ok());
-    }
-    answers.sort_by_key(|(number, _): &(usize, Vec<Probe>)| *number);
-    let mut servers: Vec<Probe> = answers.into_iter().flat_map(|(_, all)| all).collect();
+    let found: Vec<Vec<Probe>> = stream::iter(servers).buffered(AT_ONCE).collect().await;
+    let mut servers: Vec<Probe> = found.into_iter().flatten().collect();
     if let Some(admin) = &compiled.boot.admin {
         add_states(&mut servers, &admin.listen).await;
     }
