@@ -2,7 +2,7 @@
 
 use crate::config::Boot;
 use crate::config::describe;
-use crate::limit::{Limit, Mode, Rule, Scope};
+use crate::limit::{Limit, Mode, Scope};
 use crate::listen::bind::{Families, reachable};
 use crate::listen::listener::ListenAddress;
 use crate::snapshot::{Service, Snapshot, StaticReply};
@@ -165,29 +165,15 @@ fn limits(text: &mut String, snapshot: &Snapshot) {
         };
         let tiers = limit.tiers.iter();
         let tiers: String = tiers
-            .map(|tier| format!("; {}: {}", tier.group.name, meaning(&tier.limit)))
+            .map(|tier| format!("; {}: {}", tier.group.name, describe::brief(&tier.limit)))
             .collect();
         let _ = writeln!(
             text,
             "  limit      {name}  {}{tiers}{alone}{only}",
-            meaning(limit)
+            describe::brief(limit)
         );
     }
     more(text, used.len());
-}
-
-fn meaning(limit: &Limit) -> String {
-    let rate = describe::rate(limit);
-    match &limit.rule {
-        Rule::TokenBucket(rule) => format!("{rate}, {} at once", rule.burst),
-        Rule::LeakyBucket(rule) if rule.queue > 0 => {
-            format!("{rate} evenly, up to {} waiting", rule.most_waiting())
-        }
-        Rule::LeakyBucket(rule) => format!("{rate} evenly, {} at once", rule.burst),
-        Rule::FixedWindow(_) | Rule::ClockWindow(_) => format!("{rate} in each window"),
-        Rule::Concurrency(rule) => format!("{} in flight", rule.max),
-        Rule::SlidingWindow(_) | Rule::SlidingLog(_) => format!("{rate} in any such time"),
-    }
 }
 
 fn more(text: &mut String, count: usize) {

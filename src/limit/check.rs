@@ -1,9 +1,11 @@
 //! A limit's decision about one request: its rule, the partial grant where a limit allows one, and the history that a
 //! settlement needs.
 
-use super::rate::Cost;
+use super::leaky_bucket::LeakyBucket;
+use super::rate::{Cost, Span};
+use super::token_bucket::TokenBucket;
 use super::verdict::{Measurement, Wait};
-use super::{Change, Limit, Rule, State, wire};
+use super::{BucketState, Change, Limit, Rule, State, WindowState, wire};
 use crate::clock::Timestamp;
 use std::borrow::Cow;
 use std::num::NonZeroU32;
@@ -105,5 +107,28 @@ impl Limit {
             return wire::with_history(&block);
         }
         block
+    }
+}
+
+impl Rule {
+    /// The state of a counter of which `span` was measured at `at`, where a measurement tells all of it.
+    #[must_use]
+    pub fn state_of(&self, at: Timestamp, span: Span) -> Option<State> {
+        let window = |start| {
+            let count = span.part;
+            Some(State::Window(WindowState { start, count }))
+        };
+        match self {
+            Self::TokenBucket(TokenBucket { bucket, .. })
+            | Self::LeakyBucket(LeakyBucket { bucket, .. }) => {
+                let state = BucketState::at_level(at, span, bucket.interval);
+                Some(State::Bucket(state))
+            }
+            Self::FixedWindow(rule) => {
+                window(at.plus(span.whole).micros().checked_sub(rule.window)?)
+            }
+            Self::ClockWindow(rule) => window(rule.window_of(at, span.whole).0),
+            Self::SlidingWindow(_) | Self::SlidingLog(_) | Self::Concurrency(_) => None,
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Leaky bucket: a queue that lets go at N per P. A request that finds no room, or would wait too long, is refused.
 //! With `over = "refuse"` no request waits, and the bucket is a meter of size B. Twin: `lua/leaky_bucket.lua`.
 
+use super::Rule;
 use super::bucket::Bucket;
 use super::rate::{Rate, Span};
 use std::num::NonZeroU32;
@@ -60,5 +61,22 @@ impl LeakyBucket {
         let whole = self.bucket.interval.units_in(patience);
         let begun = self.bucket.interval.times(whole) < patience;
         u64::from(self.queue).min(whole.saturating_add(u64::from(begun)))
+    }
+}
+
+impl Rule {
+    /// The leaky bucket, with a queue or without.
+    #[must_use]
+    pub fn leaky_bucket(&self) -> Option<&LeakyBucket> {
+        match self {
+            Self::LeakyBucket(rule) => Some(rule),
+            _ => None,
+        }
+    }
+
+    /// The leaky bucket in which requests wait.
+    #[must_use]
+    pub fn queue(&self) -> Option<&LeakyBucket> {
+        self.leaky_bucket().filter(|rule| rule.queue > 0)
     }
 }

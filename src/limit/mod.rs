@@ -305,7 +305,7 @@ impl Rule {
     /// Does an admitted request have a place in a queue, which goes back when its client leaves?
     #[must_use]
     pub fn queues(&self) -> bool {
-        matches!(self, Self::LeakyBucket(rule) if rule.queue > 0)
+        self.queue().is_some()
     }
 
     /// The most units that one request could ever take: the units that the limit holds when nothing has been taken.

@@ -1,4 +1,5 @@
-//! What a limit holds for its clients: the quota, and the time in which the whole of it comes back.
+//! What a limit holds for its clients: the quota, the time in which the whole of it comes back, and whether another
+//! rate is always reached before.
 
 use super::Rule;
 use super::clock_window::{Anchor, ClockWindow};
@@ -37,6 +38,47 @@ impl Rule {
             _ => rate.period.get(),
         }
     }
+
+    /// Does the rule, at `rate`, never refuse a request that `other` admits at its own rate?
+    #[must_use]
+    pub fn is_implied_by(&self, rate: Rate, other: &Self, others_rate: Rate) -> bool {
+        let numbers = |rate: Rate| (u128::from(rate.count.get()), u128::from(rate.period.get()));
+        let ((n, p), (m, q)) = (numbers(rate), numbers(others_rate));
+        // The longest stretch of time whose requests the rule counts, and the most requests that the other one admits
+        // in it.
+        let stretch = match self {
+            Self::Concurrency(_) => return false,
+            Self::TokenBucket(_) | Self::LeakyBucket(_) => {
+                return m * p <= n * q && other.most() <= self.most();
+            }
+            Self::SlidingWindow(rule) => p + p / u128::from(rule.parts),
+            Self::FixedWindow(_) | Self::ClockWindow(_) | Self::SlidingLog(_) => p,
+        };
+        let through = match (self, other) {
+            (Self::ClockWindow(one), Self::ClockWindow(other)) if is_nested(one, other) => {
+                m * p.div_ceil(q)
+            }
+            (_, Self::FixedWindow(_) | Self::ClockWindow(_)) => m * (stretch.div_ceil(q) + 1),
+            (_, Self::SlidingWindow(rule)) if !rule.strict => 2 * m * stretch.div_ceil(q),
+            _ => m * stretch.div_ceil(q),
+        };
+        through <= n
+    }
+}
+
+/// Does every window of either lie inside a window of the other, or consist of several?
+fn is_nested(one: &ClockWindow, other: &ClockWindow) -> bool {
+    let (
+        Anchor::Clock { window, offset },
+        Anchor::Clock {
+            window: others,
+            offset: at,
+        },
+    ) = (&one.anchor, &other.anchor)
+    else {
+        return false;
+    };
+    offset == at && (window.is_multiple_of(*others) || others.is_multiple_of(*window))
 }
 
 #[cfg(test)]

@@ -71,29 +71,46 @@ pub enum ProxyError {
     Upstream(#[from] UpstreamError),
 }
 
+/// The answer to a cause.
+struct CauseRow {
+    status: StatusCode,
+    /// The status of gRPC.
+    grpc: u16,
+    /// The word in the access log.
+    reason: Reason,
+    /// The time after which the client may come back, in microseconds, where it is known.
+    retry_after: Option<u64>,
+}
+
 impl ProxyError {
+    /// The row of the cause.
+    fn row(&self) -> CauseRow {
+        match self {
+            Self::BadRequest(BadRequest::HeadTooLarge) => row(431, 13, Reason::TooLarge),
+            Self::BadRequest(bad) => row(bad.status().as_u16(), 13, Reason::BadRequest),
+            Self::Loop => row(508, 13, Reason::BadRequest),
+            Self::Misdirected | Self::Dismissed => row(421, 13, Reason::Misdirected),
+            Self::CertificateRequired => row(403, 7, Reason::CertificateRequired),
+            Self::NoRoute => row(404, 12, Reason::NoRoute),
+            Self::Refused(cause) => refusal_row(cause),
+            Self::TooManyHeld => unavailable(Reason::TooManyHeld),
+            Self::Busy => unavailable(Reason::Busy),
+            Self::Draining => unavailable(Reason::Draining),
+            // The log alone has it; the number is nginx's, which logs are searched for.
+            Self::ClientGone => row(499, 1, Reason::ClientGone),
+            Self::BodyStopped | Self::BodyTooSlow | Self::HeadLate => {
+                row(408, 13, Reason::ClientTimeout)
+            }
+            Self::BodyMalformed => row(400, 13, Reason::BadRequest),
+            Self::DeadlineExceeded => row(504, 4, Reason::DeadlineExceeded),
+            Self::Upstream(error) => upstream_row(error),
+        }
+    }
+
     /// The status of the answer.
     #[must_use]
     pub fn status(&self) -> StatusCode {
-        match self {
-            Self::BadRequest(bad) => bad.status(),
-            Self::Loop => StatusCode::LOOP_DETECTED,
-            Self::Misdirected | Self::Dismissed => StatusCode::MISDIRECTED_REQUEST,
-            Self::CertificateRequired => StatusCode::FORBIDDEN,
-            Self::NoRoute => StatusCode::NOT_FOUND,
-            Self::Refused(cause) => refusal_status(cause),
-            Self::TooManyHeld | Self::Busy | Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
-            // The log alone has it; the number is nginx's, which logs are searched for.
-            Self::ClientGone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
-            Self::BodyStopped | Self::BodyTooSlow | Self::HeadLate => StatusCode::REQUEST_TIMEOUT,
-            Self::BodyMalformed => StatusCode::BAD_REQUEST,
-            Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
-            Self::Upstream(
-                UpstreamError::Connect(ConnectError::Timeout { .. }) | UpstreamError::Timeout(_),
-            ) => StatusCode::GATEWAY_TIMEOUT,
-            Self::Upstream(error) if error.is_untried() => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Upstream(_) => StatusCode::BAD_GATEWAY,
-        }
+        self.row().status
     }
 
     /// The error as its client reads it. A client that has left may have closed its half alone, in the middle of its body,
@@ -115,37 +132,10 @@ impl ProxyError {
         }
     }
 
-    /// The status of gRPC for the error. Limits refuse with `RESOURCE_EXHAUSTED`, whatever status of HTTP the file
-    /// names, since clients take `UNAVAILABLE` for a reason to try again at once.
+    /// The status of gRPC for the error.
     #[must_use]
     pub fn grpc_status(&self) -> u16 {
-        match self {
-            // No client receives it.
-            Self::ClientGone => 1,
-            Self::DeadlineExceeded | Self::Upstream(UpstreamError::Timeout(_)) => 4,
-            Self::CertificateRequired => 7,
-            Self::Refused(RefusalCause::Limited { .. }) => 8,
-            Self::NoRoute => 12,
-            Self::BadRequest(_)
-            | Self::Loop
-            | Self::Misdirected
-            | Self::Dismissed
-            | Self::BodyStopped
-            | Self::BodyTooSlow
-            | Self::HeadLate
-            | Self::BodyMalformed
-            | Self::Refused(RefusalCause::AmbiguousKey { .. }) => 13,
-            Self::TooManyHeld
-            | Self::Busy
-            | Self::Draining
-            | Self::Refused(RefusalCause::StoreDown | RefusalCause::KeysUnread)
-            | Self::Upstream(_) => 14,
-            Self::Refused(
-                RefusalCause::MissingKey { .. }
-                | RefusalCause::UnknownKey { .. }
-                | RefusalCause::BadToken { .. },
-            ) => 16,
-        }
+        self.row().grpc
     }
 
     /// `limit` refuses for `wait`.
@@ -167,46 +157,13 @@ impl ProxyError {
     /// The word for the error in the access log.
     #[must_use]
     pub fn reason(&self) -> Reason {
-        match self {
-            Self::BadRequest(BadRequest::HeadTooLarge) => Reason::TooLarge,
-            Self::BadRequest(_) | Self::Loop | Self::BodyMalformed => Reason::BadRequest,
-            Self::Misdirected | Self::Dismissed => Reason::Misdirected,
-            Self::CertificateRequired => Reason::CertificateRequired,
-            Self::NoRoute => Reason::NoRoute,
-            Self::Refused(cause) => match cause {
-                RefusalCause::AmbiguousKey { .. } => Reason::BadRequest,
-                RefusalCause::MissingKey { .. } => Reason::MissingKey,
-                RefusalCause::UnknownKey { .. } => Reason::UnknownKey,
-                RefusalCause::BadToken { .. } => Reason::BadToken,
-                RefusalCause::KeysUnread => Reason::KeysUnread,
-                RefusalCause::Limited { .. } => Reason::LimitRefused,
-                RefusalCause::StoreDown => Reason::StoreDown,
-            },
-            Self::TooManyHeld => Reason::TooManyHeld,
-            Self::Busy => Reason::Busy,
-            Self::Draining => Reason::Draining,
-            Self::ClientGone => Reason::ClientGone,
-            Self::BodyStopped | Self::BodyTooSlow | Self::HeadLate => Reason::ClientTimeout,
-            Self::DeadlineExceeded => Reason::DeadlineExceeded,
-            Self::Upstream(error) => Reason::from(error.failure()),
-        }
+        self.row().reason
     }
 
     /// The time after which the client may come back, in microseconds, where it is known.
     #[must_use]
     pub fn retry_after(&self) -> Option<u64> {
-        match self {
-            Self::Refused(RefusalCause::Limited {
-                wait: Wait::Micros(wait),
-                ..
-            }) => Some(*wait),
-            Self::Refused(RefusalCause::StoreDown | RefusalCause::KeysUnread)
-            | Self::TooManyHeld
-            | Self::Busy
-            | Self::Draining => Some(LATER),
-            Self::Upstream(error) if error.is_untried() => Some(LATER),
-            _ => None,
-        }
+        self.row().retry_after
     }
 }
 
@@ -233,18 +190,56 @@ impl From<UploadFailure> for ProxyError {
     }
 }
 
-/// The status of a refusal: the one in the file, else 429 or 401.
-fn refusal_status(cause: &RefusalCause) -> StatusCode {
+/// The row of a refusal, whose status is in the file. Of gRPC it is `RESOURCE_EXHAUSTED` for limits, whatever status of HTTP
+/// the file names, since clients take `UNAVAILABLE` for a reason to try again at once.
+fn refusal_row(cause: &RefusalCause) -> CauseRow {
     match cause {
-        RefusalCause::Limited { limit, .. } => {
-            StatusCode::from_u16(limit.answers.refusal).unwrap_or(StatusCode::TOO_MANY_REQUESTS)
+        RefusalCause::Limited { limit, wait } => CauseRow {
+            retry_after: match wait {
+                Wait::Micros(wait) => Some(*wait),
+                Wait::Never => None,
+            },
+            ..row(limit.answers.refusal, 8, Reason::LimitRefused)
+        },
+        RefusalCause::MissingKey { limit, .. } => {
+            row(limit.answers.keyless, 16, Reason::MissingKey)
         }
-        RefusalCause::MissingKey { limit, .. }
-        | RefusalCause::UnknownKey { limit, .. }
-        | RefusalCause::BadToken { limit, .. } => {
-            StatusCode::from_u16(limit.answers.keyless).unwrap_or(StatusCode::UNAUTHORIZED)
+        RefusalCause::UnknownKey { limit, .. } => {
+            row(limit.answers.keyless, 16, Reason::UnknownKey)
         }
-        RefusalCause::AmbiguousKey { .. } => StatusCode::BAD_REQUEST,
-        RefusalCause::StoreDown | RefusalCause::KeysUnread => StatusCode::SERVICE_UNAVAILABLE,
+        RefusalCause::BadToken { limit, .. } => row(limit.answers.keyless, 16, Reason::BadToken),
+        RefusalCause::AmbiguousKey { .. } => row(400, 13, Reason::BadRequest),
+        RefusalCause::StoreDown => unavailable(Reason::StoreDown),
+        RefusalCause::KeysUnread => unavailable(Reason::KeysUnread),
+    }
+}
+
+fn upstream_row(error: &UpstreamError) -> CauseRow {
+    let (status, grpc) = match error {
+        UpstreamError::Timeout(_) => (504, 4),
+        UpstreamError::Connect(ConnectError::Timeout { .. }) => (504, 14),
+        error if error.is_untried() => (503, 14),
+        _ => (502, 14),
+    };
+    CauseRow {
+        retry_after: error.is_untried().then_some(LATER),
+        ..row(status, grpc, Reason::from(error.failure()))
+    }
+}
+
+/// The row of a cause for which the gateway itself cannot take the request now.
+fn unavailable(reason: Reason) -> CauseRow {
+    CauseRow {
+        retry_after: Some(LATER),
+        ..row(503, 14, reason)
+    }
+}
+
+fn row(status: u16, grpc: u16, reason: Reason) -> CauseRow {
+    CauseRow {
+        status: StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+        grpc,
+        reason,
+        retry_after: None,
     }
 }

@@ -19,13 +19,9 @@ use super::check::Check;
 use super::decider::Decider;
 use super::invalidation::Invalidation;
 use crate::clock::Timestamp;
-use crate::limit::BucketState;
-use crate::limit::WindowState;
-use crate::limit::leaky_bucket::LeakyBucket;
-use crate::limit::rate::{Cost, Span};
-use crate::limit::token_bucket::TokenBucket;
+use crate::limit::Limit;
+use crate::limit::rate::Cost;
 use crate::limit::verdict::{Measurement, Wait};
-use crate::limit::{Limit, Rule, State};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
 use rate_beside::RateBeside;
@@ -269,14 +265,10 @@ impl Refusal {
 
     /// The measurement at `at`, if no request was admitted since the answer.
     fn refused_at(&self, at: Timestamp, cost: Cost) -> Option<Measurement> {
-        // A measurement of these does not tell when their units leave.
-        if matches!(
-            self.limit.rule,
-            Rule::SlidingWindow(_) | Rule::SlidingLog(_)
-        ) {
-            return (cost == self.cost).then(|| self.nearer(at)).flatten();
-        }
-        let state = state(&self.limit.rule, self.at, self.measured.span)?;
+        let Some(state) = self.limit.rule.state_of(self.at, self.measured.span) else {
+            // The measurement does not tell when units leave.
+            return self.nearer(at).filter(|_| cost == self.cost);
+        };
         let (measured, _) = self.limit.check(Some(&state), at, cost);
         (measured.wait != Wait::Micros(0)).then_some(measured)
     }
@@ -295,27 +287,6 @@ impl Refusal {
         };
         measured.span.whole = measured.span.whole.saturating_sub(passed);
         Some(measured)
-    }
-}
-
-/// The state of a counter of which `span` was measured at `at`, where a measurement tells all of it.
-fn state(rule: &Rule, at: Timestamp, span: Span) -> Option<State> {
-    let window = |start| {
-        let count = span.part;
-        State::Window(WindowState { start, count })
-    };
-    match rule {
-        Rule::TokenBucket(TokenBucket { bucket, .. })
-        | Rule::LeakyBucket(LeakyBucket { bucket, .. }) => {
-            let state = BucketState::at_level(at, span, bucket.interval);
-            Some(State::Bucket(state))
-        }
-        Rule::FixedWindow(rule) => {
-            let end = at.plus(span.whole).micros();
-            Some(window(end.checked_sub(rule.window)?))
-        }
-        Rule::ClockWindow(rule) => Some(window(rule.window_of(at, span.whole).0)),
-        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::Concurrency(_) => None,
     }
 }
 

@@ -9,7 +9,7 @@ use super::orders;
 use crate::config::Compiled;
 use crate::config::outline::time_text;
 use crate::key::{KeyPart, MemberForm, MissingKey, UnknownKey};
-use crate::limit::{Limit, Mode, Rule, Scope};
+use crate::limit::{Limit, Mode, Scope};
 use crate::snapshot::Service;
 use crate::store::{Backend, OnDown};
 
@@ -184,7 +184,7 @@ fn is_free(limit: &Limit, guessed: &Limit) -> Option<String> {
     };
     if !limit.mode.decides() {
         Some(format!("{name} is a shadow"))
-    } else if matches!(limit.rule, Rule::Concurrency(_)) {
+    } else if limit.rule.holds().is_some() {
         Some(format!("{name} counts what is in flight"))
     } else if least == 0 {
         Some(format!("{name} may cost 0"))

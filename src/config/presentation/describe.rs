@@ -3,7 +3,7 @@
 mod amount;
 pub mod upstream;
 
-pub use amount::{amount, rounded_up};
+pub use amount::{amount, brief, rounded_up};
 
 pub use crate::config::value::show_span;
 

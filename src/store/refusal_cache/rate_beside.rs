@@ -1,7 +1,6 @@
 //! The other rates of a list, while one of them refuses: what was measured of them stays true, since no request is
 //! charged by any of the list until then. So a refusal says the same of all rates, remembered or not.
 
-use super::state;
 use crate::clock::Timestamp;
 use crate::limit::rate::{Cost, Span};
 use crate::limit::verdict::{Measurement, Repeat, Wait};
@@ -86,7 +85,7 @@ impl RateBeside {
 
     /// The measurement for a request of `cost` at `at`.
     fn measured_at(&self, at: Timestamp, passed: u64, cost: Cost) -> Option<Measurement> {
-        if let Some(state) = state(&self.limit.rule, self.at, self.span) {
+        if let Some(state) = self.limit.rule.state_of(self.at, self.span) {
             return Some(self.limit.check(Some(&state), at, cost).0);
         }
         (cost == self.cost).then(|| self.at_least(passed))

@@ -2,7 +2,7 @@
 //! a few requests a day.
 
 use crate::config::{Code, Compiled, describe};
-use crate::limit::{Limit, Rule, Scope};
+use crate::limit::{Limit, Scope};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -37,9 +37,7 @@ fn queues_never_full(compiled: &Compiled) -> Vec<String> {
     let limits = compiled.outline.limits.iter();
     let limits = limits.flat_map(|limit| with_tiers(limit.shown().to_string(), limit));
     let queues = limits.filter_map(|(name, limit)| {
-        let Rule::LeakyBucket(rule) = &limit.rule else {
-            return None;
-        };
+        let rule = limit.rule.queue()?;
         let (queue, most) = (rule.queue, rule.most_waiting());
         let whole = rule.bucket.interval.times(u64::from(queue)).ceil();
         let is_told = !compiled.ignores(Code::QueueNeverFull, limit);

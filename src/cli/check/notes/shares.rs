@@ -4,7 +4,7 @@ use crate::config::Compiled;
 use crate::config::describe::upstream::most_at_once;
 use crate::config::outline::UpstreamOutline;
 use crate::key::{KeyPart, MissingKey};
-use crate::limit::{Limit, Rule};
+use crate::limit::Limit;
 use crate::listen::dispatch::ConnectionBounds;
 use crate::upstream::server_queue;
 use serde_json::{Value, json};
@@ -274,7 +274,7 @@ fn bounds_each_client(limit: &Limit) -> bool {
     // A part that a client chooses gives it as many keys as it chooses; those of the name of a route are few.
     let mut others = by.parts.iter().filter(|part| !part.is_route());
     limit.mode.decides()
-        && matches!(limit.rule, Rule::Concurrency(_))
+        && limit.rule.holds().is_some()
         && by.parts.iter().any(is_of_one_client)
         && others.all(is_of_one_client)
         && !(by.missing == MissingKey::Skip && by.can_be_absent())

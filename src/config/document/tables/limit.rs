@@ -24,8 +24,7 @@ use crate::key::{KeyPart, MissingKey, Sameness, UnknownKey};
 use crate::limit::sliding_window::MAX_PARTS;
 use crate::limit::{LeaseSetting, Mode, OnDown, Preflights, Scope};
 use comparison::{
-    algorithm, anchor, burst, clock, delaying, joined, leaky, over, queue, shown_candidate,
-    shown_tiers, sliding,
+    algorithm, anchor, burst, clock, joined, over, queue, shown_candidate, shown_tiers, sliding,
 };
 use cost::cost_form;
 use http::{HeaderName, Method};
@@ -132,11 +131,11 @@ table! {
     /// The longest time for which a leaky bucket holds a request back. A request that would wait longer is refused at
     /// once.
     max_wait: Duration = time(Zero::Allowed), Value("\"5s\""), "\"2s\"",
-        Limit(|limit| delaying(limit.first()).and_then(|rule| show(describe::show_span(rule.max_wait))));
+        Limit(|limit| limit.first().rule.queue().and_then(|rule| show(describe::show_span(rule.max_wait))));
 
     /// What happens beyond the limit; only a leaky bucket delays.
     over: Over = word(), Computed("`\"delay\"` for `leaky-bucket`, else `\"refuse\"`", |limit| Some(format!("\"{}\"", over(limit).word()))), "\"refuse\"",
-        Limit(|limit| leaky(limit.first()).and_then(|_| show(over(limit.first()).word())));
+        Limit(|limit| limit.first().rule.leaky_bucket().and_then(|_| show(over(limit.first()).word())));
 
     /// The cost of one request: a number, a field of the request, or a number in the response. A field of the request
     /// (`header`) gives `max` at most. A request without the field costs `default` (1). A field that is zero, no number

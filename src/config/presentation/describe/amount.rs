@@ -34,6 +34,22 @@ pub fn amount(limit: &Limit) -> String {
     }
 }
 
+/// `100/min, 20 at once`
+#[must_use]
+pub fn brief(limit: &Limit) -> String {
+    let rate = super::rate(limit);
+    match &limit.rule {
+        Rule::TokenBucket(rule) => format!("{rate}, {} at once", rule.burst),
+        Rule::LeakyBucket(rule) if rule.queue > 0 => {
+            format!("{rate} evenly, up to {} waiting", rule.most_waiting())
+        }
+        Rule::LeakyBucket(rule) => format!("{rate} evenly, {} at once", rule.burst),
+        Rule::FixedWindow(_) | Rule::ClockWindow(_) => format!("{rate} in each window"),
+        Rule::Concurrency(rule) => format!("{} in flight", rule.max),
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) => format!("{rate} in any such time"),
+    }
+}
+
 /// The requests that `burst` and a steady refill admit.
 fn refilled(rate: Rate, burst: u32) -> String {
     let first = u64::from(burst) + u64::from(rate.count.get());

@@ -3,7 +3,7 @@
 //! The store spaces turns, and cannot know that a gateway stood still while they passed. The same bound is kept here
 //! once more, at the instants at which requests really go on: over any time T at most B + N T/P of them.
 
-use crate::limit::{Limit, Rule, rate::Cost};
+use crate::limit::{Limit, rate::Cost};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -26,7 +26,7 @@ pub(super) struct LeakShare {
 
 impl LeakShare {
     pub(super) fn of(limit: &Limit, cost: Cost) -> Self {
-        let Rule::LeakyBucket(rule) = &limit.rule else {
+        let Some(rule) = limit.rule.leaky_bucket() else {
             return Self {
                 takes: Duration::ZERO,
                 free: Duration::ZERO,

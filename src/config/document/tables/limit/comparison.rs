@@ -4,7 +4,6 @@ use super::{Algorithm, Over};
 use crate::config::presentation::describe::{amount, show_span, tier};
 use crate::config::presentation::{ShownValue, show};
 use crate::limit::clock_window::Anchor;
-use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::{Limit, Rule};
 use std::sync::Arc;
@@ -37,24 +36,12 @@ pub(super) fn burst(limit: &Limit) -> Option<String> {
     }
 }
 
-pub(super) fn leaky(limit: &Limit) -> Option<&LeakyBucket> {
-    match &limit.rule {
-        Rule::LeakyBucket(rule) => Some(rule),
-        _ => None,
-    }
-}
-
-/// The bucket of a limit that holds requests back.
-pub(super) fn delaying(limit: &Limit) -> Option<&LeakyBucket> {
-    leaky(limit).filter(|rule| rule.queue > 0)
-}
-
 pub(super) fn queue(limit: &Limit) -> Option<String> {
-    Some(delaying(limit)?.queue.to_string())
+    Some(limit.rule.queue()?.queue.to_string())
 }
 
 pub(super) fn over(limit: &Limit) -> Over {
-    match delaying(limit) {
+    match limit.rule.queue() {
         Some(_) => Over::Delay,
         None => Over::Refuse,
     }
