@@ -11,5 +11,6 @@ mod acme;
 mod fuzzing;
 mod gateway;
 mod law;
+mod one_walk;
 mod simulate;
 mod tidy;
