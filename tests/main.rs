@@ -12,5 +12,6 @@ mod fuzzing;
 mod gateway;
 mod intake;
 mod law;
+mod one_walk;
 mod simulate;
 mod tidy;

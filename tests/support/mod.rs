@@ -35,7 +35,7 @@ pub(crate) use gateway::Gateway;
 pub(crate) use grpc::GrpcServer;
 pub(crate) use h2::{Feed, H2};
 pub(crate) use lag::Lag;
-pub(crate) use message::{Answer, get, request};
+pub(crate) use message::{Answer, Fields, get, request};
 pub(crate) use modern_server::{Manner, ModernServer, modern_acceptor};
 pub(crate) use pebble::{Pebble, PebbleWish};
 pub(crate) use ports::free_port;

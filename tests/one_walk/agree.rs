@@ -1,0 +1,384 @@
+//! Do the three say the same of one request, as far as each can know it? Each disagreement is a sentence.
+
+use super::ask::{Answered, Explained};
+use super::draw_file::DrawnFile;
+use super::draw_request::DrawnRequest;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The kind of an answer, in the words of the access log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Kind {
+    pub(super) word: &'static str,
+    pub(super) status: Option<u16>,
+}
+
+/// The words of `explain` for each kind of answer of the gateway's own, by their beginnings.
+const WORDS: [(&str, &str); 10] = [
+    ("it is for the gateway itself", "ok"),
+    ("the listener sends it on", "to_https"),
+    ("the route redirects", "ok"),
+    ("the route answers itself", "ok"),
+    ("no route matches", "no_route"),
+    (
+        "the route asks for a client certificate",
+        "certificate_required",
+    ),
+    ("the host belongs on", "misdirected"),
+    ("the keys that would verify", "keys_unread"),
+    ("the request's fields are too large", "too_large"),
+    ("the certificate of the connection", "misdirected"),
+];
+
+/// What the words of a refusal by a limit end in, or have in their middle.
+const REFUSALS: [(&str, &str); 5] = [
+    (" refuses", "limit_refused"),
+    (" needs ", "missing_key"),
+    (" takes no ", "unknown_key"),
+    (" asks for ", "bad_token"),
+    (" counts by ", "bad_request"),
+];
+
+/// The kind of the answer that `explain` expects.
+pub(super) fn kind_of(told: &Value) -> Kind {
+    let answer = &told["answer"];
+    let status = answer["status"]
+        .as_u64()
+        .and_then(|status| u16::try_from(status).ok());
+    let reason = answer["reason"].as_str().unwrap_or_default();
+    let word = match answer["by"].as_str() {
+        Some("gateway") => {
+            let plain = WORDS.iter().find(|(words, _)| reason.starts_with(words));
+            let refusal = || {
+                let of_limit = reason.starts_with("the limit \"");
+                REFUSALS
+                    .iter()
+                    .find(|(words, _)| of_limit && reason.contains(words))
+            };
+            plain
+                .or_else(refusal)
+                .map_or("bad_request", |(_, word)| word)
+        }
+        Some("upstream") => "upstream",
+        Some("handshake") => "no handshake",
+        _ => "unknown",
+    };
+    Kind { word, status }
+}
+
+/// What `explain` says that it cannot know: the causes.
+pub(super) fn unknowns(told: &Value) -> Vec<String> {
+    let cause = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other["cause"]
+            .as_str()
+            .map_or_else(|| other.to_string(), str::to_owned),
+    };
+    let all = [&told["unknown"], &told["answer"]["unknown"]];
+    let causes = all.into_iter().flat_map(|value| match value {
+        Value::Null => Vec::new(),
+        Value::Array(list) => list.iter().map(cause).collect(),
+        one => vec![cause(one)],
+    });
+    causes.collect()
+}
+
+/// The keys by limit that a line of the log has.
+pub(super) fn logged_keys(line: &Value) -> BTreeMap<String, String> {
+    texts(&line["keys"])
+}
+
+fn texts(object: &Value) -> BTreeMap<String, String> {
+    let members = object.as_object().into_iter().flatten();
+    let members =
+        members.map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()));
+    members.collect()
+}
+
+/// The limits of an explanation that count the request.
+fn counted(told: &Value) -> impl Iterator<Item = &Value> {
+    let limits = told["limits"].as_array().into_iter().flatten();
+    limits.filter(|limit| limit["applies"] == true && limit["key"].is_string())
+}
+
+/// Compares the gateway with `explain`. `is_live` where the explanation has read the counters before.
+pub(super) fn gateway_and_explain(
+    file: &DrawnFile,
+    request: &DrawnRequest,
+    answered: &Answered,
+    explained: &Explained,
+    is_live: bool,
+) -> Vec<String> {
+    let told = match explained {
+        Ok(told) => told,
+        Err(said) => return vec![format!("explain ends with {said}")],
+    };
+    let mut found = Vec::new();
+    let kind = kind_of(told);
+    if kind.word == "unknown" || !unknowns(told).is_empty() {
+        return found;
+    }
+    let Some(line) = &answered.line else {
+        if kind.word != "no handshake" {
+            found.push(format!(
+                "the gateway gave no answer, explain expects {kind:?}"
+            ));
+        }
+        return found;
+    };
+    if is_refused_head(line) {
+        // `explain` is told a head that has been read, and never bytes.
+        return found;
+    }
+    let reason = line["reason"].as_str().unwrap_or_default();
+    let by_counters = ["limit_refused", "limit_delayed", "repeat"].contains(&reason) && !is_live;
+    let is_early = told["answer"]["by"] == "gateway" && told["limits"].is_null();
+    let agrees = match kind.word {
+        _ if by_counters => !is_early && kind.word != "no handshake",
+        "upstream" => {
+            let passes = ["ok", "upgraded", "limit_delayed", "repeat"].contains(&reason);
+            passes && answered.forwarded.is_some() == (request.method != "HEAD")
+        }
+        word => {
+            (word == reason || (word == "ok" && reason == "limit_delayed"))
+                && kind.status == answered.status
+        }
+    };
+    if !agrees {
+        found.push(format!(
+            "answer: gateway {reason} {:?} {:?}, explain {kind:?} {}",
+            answered.status, answered.detail, told["answer"]["reason"]
+        ));
+    }
+    if kind.word == "bad_request" && reason == "bad_request" {
+        let said = told["answer"]["reason"].as_str().unwrap_or_default();
+        let detail = answered.detail.as_deref().unwrap_or_default();
+        let is_of_limit = said.starts_with("the limit ");
+        if !is_of_limit && !detail.is_empty() && sentence(said) != detail {
+            found.push(format!("cause: gateway {detail:?}, explain {said:?}"));
+        }
+    }
+    let (own, other) = (&line["route"], &told["route"]["name"]);
+    if own != other {
+        found.push(format!("route: gateway {own}, explain {other}"));
+    }
+    if line["client"] != told["client"]["address"] {
+        found.push(format!(
+            "client: gateway {}, explain {}",
+            line["client"], told["client"]["address"]
+        ));
+    }
+    if agrees && !is_early {
+        found.extend(limits(file, line, told));
+        found.extend(forwarded(request, answered, told));
+    }
+    found
+}
+
+/// The limits that count, with their keys, costs and groups.
+fn limits(file: &DrawnFile, line: &Value, told: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    let keys = logged_keys(line);
+    let explained: BTreeMap<String, String> = counted(told)
+        .map(|limit| {
+            let text = |name: &str| limit[name].as_str().unwrap_or_default().to_owned();
+            (text("name"), text("key"))
+        })
+        .collect();
+    // Where limits refuse a token unverified, the others are not asked.
+    let is_part = line["reason"] == "limit_refused" && file.token_field.is_some();
+    let is_same = match is_part {
+        true => keys
+            .iter()
+            .all(|(limit, key)| explained.get(limit) == Some(key)),
+        false => keys == explained,
+    };
+    if !is_same {
+        found.push(format!("keys: gateway {keys:?}, explain {explained:?}"));
+        return found;
+    }
+    for limit in counted(told) {
+        let name = limit["name"].as_str().unwrap_or_default();
+        // The response has another cost, and what is granted in part is less.
+        let settled = file
+            .limits
+            .iter()
+            .any(|one| one.name == name && (one.is_settled || one.is_partial));
+        let is_repeat = line["costs"][name] == 0 && file.text.contains("dedupe");
+        let cost = &line["costs"][name];
+        if !settled && !is_repeat && !cost.is_null() && *cost != limit["cost"] {
+            found.push(format!(
+                "cost of {name}: gateway {cost}, explain {}",
+                limit["cost"]
+            ));
+        }
+        if keys.contains_key(name) && line["groups"][name] != limit["group"] {
+            found.push(format!(
+                "group of {name}: gateway {}, explain {}",
+                line["groups"][name], limit["group"]
+            ));
+        }
+    }
+    found
+}
+
+/// What the server got.
+fn forwarded(request: &DrawnRequest, answered: &Answered, told: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    let Some(got) = &answered.forwarded else {
+        return found;
+    };
+    let target = got["line"]
+        .as_str()
+        .and_then(|line| line.split(' ').nth(1))
+        .unwrap_or_default();
+    let path = target.split('?').next().unwrap_or_default();
+    if told["path"]["forwarded"] != path {
+        found.push(format!(
+            "forwarded: gateway {path:?}, explain {}",
+            told["path"]["forwarded"]
+        ));
+    }
+    for field in told["identity"].as_array().into_iter().flatten() {
+        let name = field["field"].as_str().unwrap_or_default();
+        let fields = got["fields"].as_array().into_iter().flatten();
+        let own = fields
+            .filter(|pair| pair[0] == name)
+            .map(|pair| &pair[1])
+            .next();
+        if own.unwrap_or(&Value::Null) != &field["value"] {
+            found.push(format!(
+                "{name}: gateway {own:?}, explain {}",
+                field["value"]
+            ));
+        }
+    }
+    for dropped in told["dropped"].as_array().into_iter().flatten() {
+        let name = dropped["field"].as_str().unwrap_or_default();
+        let told_again = told["identity"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|one| one["field"] == name);
+        let mut fields = got["fields"].as_array().into_iter().flatten();
+        if !told_again && request.has(name) && fields.any(|pair| pair[0] == name) {
+            found.push(format!("{name}: gateway forwards it, explain drops it"));
+        }
+    }
+    found
+}
+
+/// A cause in words, as a sentence.
+fn sentence(text: &str) -> String {
+    let mut sentence = text.to_owned();
+    if let Some(first) = sentence.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    sentence + "."
+}
+
+/// Reasons of answers that come before any route is looked for.
+const EARLY: [&str; 5] = [
+    "bad_request",
+    "too_large",
+    "misdirected",
+    "to_https",
+    "acme_challenge",
+];
+
+/// Was the request of this line answered before a route was found?
+pub(super) fn is_early(line: &Value) -> bool {
+    let reason = line["reason"].as_str().unwrap_or_default();
+    let is_own = line["upstream"].is_null() && line["route"].is_null();
+    is_own
+        && (EARLY.contains(&reason)
+            || (reason == "ok" && line["status"] == 204)
+            || reason == "keys_unread")
+}
+
+/// Is this the line of a head that the HTTP library refused? It was no request at any time.
+pub(super) fn is_refused_head(line: &Value) -> bool {
+    line["duration_ms"].as_f64() == Some(0.0)
+}
+
+/// What of a request no line of the log says, so that `simulate` may count more than the gateway did.
+fn unsaid(file: &DrawnFile, request: &DrawnRequest, line: &Value) -> bool {
+    let reason = line["reason"].as_str().unwrap_or_default();
+    // Why a limit counts nothing is said of the first such limit alone.
+    let lacks = [
+        "missing_key",
+        "unknown_key",
+        "bad_token",
+        "bad_request",
+        "keys_unread",
+    ]
+    .contains(&reason);
+    // Where limits refuse a token unverified, the others are not asked.
+    let is_part = reason == "limit_refused" && file.token_field.is_some();
+    // What a shadow makes of a token that is not believed stands nowhere.
+    let has_token = file.token_field.is_some_and(|field| request.has(field));
+    let is_doubtful = has_token && file.text.contains("mode = \"shadow\"");
+    lacks || is_part || is_doubtful || request.repeats_itself()
+}
+
+/// Compares a line of the log with what `simulate` decided about it. `is_astray` where it has counted more than the gateway
+/// for an earlier line, and so may refuse what the gateway admitted.
+pub(super) fn line_and_simulate(
+    file: &DrawnFile,
+    request: &DrawnRequest,
+    line: &Value,
+    decision: &Value,
+    is_astray: &mut bool,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    let verdicts = decision["verdicts"].as_array().into_iter().flatten();
+    let shadows = decision["shadow"].as_array().into_iter().flatten();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    // A shadow without a key would have turned the request away for the lack of it.
+    let is_counting = |shadow: &&Value| shadow["mode"] == "shadow" && shadow["key"].is_string();
+    let all = verdicts.chain(shadows.filter(is_counting));
+    let keys: BTreeMap<String, String> = all
+        .map(|verdict| (text(&verdict["limit"]), text(&verdict["key"])))
+        .collect();
+    let early = is_early(line) || line["reason"] == "certificate_required";
+    if early {
+        if !keys.is_empty() {
+            found.push(format!(
+                "an early answer ({}) counts {keys:?}",
+                line["reason"]
+            ));
+        }
+        return found;
+    }
+    if decision["route"] != line["route"] {
+        found.push(format!(
+            "route: line {}, simulate {}",
+            line["route"], decision["route"]
+        ));
+    }
+    let own = logged_keys(line);
+    let may_be_more = unsaid(file, request, line);
+    let has_own = own.iter().all(|(limit, key)| keys.get(limit) == Some(key));
+    if !has_own || (keys != own && !may_be_more) {
+        found.push(format!("keys: line {own:?}, simulate {keys:?}"));
+    }
+    *is_astray |= keys != own && file.is_tight;
+    let word = match line["reason"].as_str().unwrap_or_default() {
+        "limit_delayed" => "delay",
+        "limit_refused" | "missing_key" | "unknown_key" | "bad_token" => "refuse",
+        "no_route" => "no_route",
+        // The line has neither the values of a part that came several times nor keys by URL.
+        "bad_request" | "keys_unread" => {
+            *is_astray |= file.is_tight;
+            return found;
+        }
+        _ => "admit",
+    };
+    if decision["decision"] != word && !*is_astray {
+        found.push(format!(
+            "decision: line {} by {}, simulate {} by {}",
+            line["reason"], line["limit"], decision["decision"], decision["limit"]
+        ));
+    }
+    found
+}
