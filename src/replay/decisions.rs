@@ -23,15 +23,15 @@ struct DecisionLine<'a> {
     window: Option<&'a str>,
     retry_after_us: Option<u64>,
     granted: u32,
-    verdicts: Vec<LimitAnswer<'a>>,
+    verdicts: Vec<AnswerLine<'a>>,
     /// The answers of limits that do not decide; a request without such limits has no such member.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    shadow: Vec<LimitAnswer<'a>>,
+    shadow: Vec<AnswerLine<'a>>,
 }
 
 /// The answer of one limit: admitted, delayed with the wait, or refused with the time until a retry.
 #[derive(Serialize)]
-struct LimitAnswer<'a> {
+struct AnswerLine<'a> {
     limit: &'a str,
     /// The rate and the group that the numbers belong to; a limit without them has no such members.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,11 +71,11 @@ pub(super) fn write(
     let decided = side.decided().into_iter();
     let verdicts = decided.flat_map(|decided| &decided.decision.verdicts);
     let verdicts = verdicts.zip(side.keys()).map(|(verdict, (limit, key))| {
-        LimitAnswer::of(limit, Some(key), verdict.outcome, Some(verdict))
+        AnswerLine::of(limit, Some(key), verdict.outcome, Some(verdict))
     });
-    let shadow = side.shadows().map(|aside| LimitAnswer {
+    let shadow = side.shadows().map(|aside| AnswerLine {
         mode: Some(aside.limit.mode.as_str()),
-        ..LimitAnswer::of(
+        ..AnswerLine::of(
             aside.limit,
             aside.key,
             aside.outcome,
@@ -99,7 +99,7 @@ pub(super) fn write(
     out.write_all(b"\n")
 }
 
-impl<'a> LimitAnswer<'a> {
+impl<'a> AnswerLine<'a> {
     fn of(
         limit: &'a Limit,
         key: Option<&'a str>,
