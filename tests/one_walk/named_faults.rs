@@ -96,8 +96,13 @@ impl Case<'_> {
     fn is_answered_for(&self, cause: &str) -> bool {
         let detail = self.answered.detail.as_deref();
         // The answer to a HEAD has no body that names its cause.
+        let is_bad = || {
+            ["bad_request", "too_large"]
+                .iter()
+                .any(|reason| self.line()["reason"] == *reason)
+        };
         detail.map_or_else(
-            || self.request.method == "HEAD",
+            || self.request.method == "HEAD" && is_bad(),
             |detail| detail.contains(cause),
         )
     }
