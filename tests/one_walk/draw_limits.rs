@@ -144,17 +144,13 @@ fn numbers(dice: &mut Dice, file: &DrawnFile, limit: &mut DrawnLimit, may_be_par
             }
         }
         1 => {
-            let _ = writeln!(
-                out,
-                "algorithm = \"leaky-bucket\"\nrate = \"{}/s\"",
-                if file.is_tight { 20 } else { 5000 }
-            );
-            if dice.percent(50) {
-                let _ = writeln!(out, "max_wait = \"200ms\"\nqueue = 3");
-            }
+            // A tight one holds nothing for long, and has leaked nothing when the next request comes.
+            let rate = if file.is_tight { "2/min" } else { "5000/s" };
+            let _ = writeln!(out, "algorithm = \"leaky-bucket\"\nrate = {rate:?}");
             if dice.percent(20) {
                 *out += "over = \"refuse\"\n";
-                *out = out.replace("max_wait = \"200ms\"\nqueue = 3\n", "");
+            } else if file.is_tight || dice.percent(50) {
+                *out += "max_wait = \"200ms\"\nqueue = 3\n";
             }
         }
         2 => {
@@ -248,6 +244,7 @@ fn tiers(dice: &mut Dice, file: &DrawnFile, limit: &mut DrawnLimit, algorithm: u
     let count = if file.is_tight { 7 } else { 200_000 };
     for name in dice.some(&groups, 1, 2) {
         let rate = match algorithm {
+            1 if file.is_tight => "rate = \"4/min\"".to_owned(),
             1 => "rate = \"900/s\"".to_owned(),
             4 => "rate = \"9/h\"".to_owned(),
             _ => format!("rate = \"{count}/h\""),
@@ -294,7 +291,7 @@ fn exceptions(dice: &mut Dice, file: &DrawnFile, limit: &mut DrawnLimit) {
     if dice.percent(12) {
         limit.text += "mode = \"shadow\"\n";
     } else if dice.percent(8) && limit.text.contains("\nrate = \"") {
-        let rate = if limit.text.contains("/s\"") {
+        let rate = if limit.text.contains("leaky") {
             "10/s"
         } else {
             "3/h"

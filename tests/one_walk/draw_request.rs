@@ -38,6 +38,15 @@ pub(super) struct DrawnHandshake {
     pub(super) shows: bool,
 }
 
+/// Addresses that requests come from: one of a proxy that may be believed, one of a group, one that may be exempt.
+const PEERS: [Ipv4Addr; 5] = [
+    Ipv4Addr::new(127, 0, 0, 1),
+    Ipv4Addr::new(127, 0, 0, 2),
+    Ipv4Addr::new(127, 0, 0, 3),
+    Ipv4Addr::new(127, 0, 0, 4),
+    Ipv4Addr::new(127, 0, 0, 5),
+];
+
 impl DrawnRequest {
     pub(super) fn draw(dice: &mut Dice, file: &DrawnFile, world: &World) -> Self {
         let by_tls = file.tls.is_some() && dice.percent(60);
@@ -45,7 +54,7 @@ impl DrawnRequest {
             sni: dice.pick(&["a.test", "a.test", "b.test", "www.a.test", "c.test"]),
             shows: dice.percent(40),
         });
-        let from = Ipv4Addr::new(127, 0, 0, 1 + dice.weighed(&[8, 4, 2, 2, 1]) as u8);
+        let from = PEERS[dice.weighed(&[8, 4, 2, 2, 1])];
         let (host, method, target) = destination(dice, file, tls);
         let mut request = Self {
             tls,
@@ -81,6 +90,10 @@ impl DrawnRequest {
 
     /// Makes it a request of HTTP/2, which has no fields of connections.
     fn over_http2(&mut self, dice: &mut Dice) {
+        // The gateway's own answers to HEAD have bodies over HTTP/2, for which clients reset the stream.
+        if self.method == "HEAD" {
+            return;
+        }
         self.version = HTTP2;
         let of_connection = ["Connection", "Transfer-Encoding", "Content-Length"];
         self.fields

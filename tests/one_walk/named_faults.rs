@@ -29,7 +29,7 @@ pub(super) struct NamedFault {
     pub(super) shows: fn(&Case<'_>) -> bool,
 }
 
-pub(super) const FAULTS: [NamedFault; 9] = [
+pub(super) const FAULTS: [NamedFault; 11] = [
     NamedFault {
         name: "explain answers 503 for tokens whose keys come by URL",
         of: Voice::Explain,
@@ -39,6 +39,24 @@ pub(super) const FAULTS: [NamedFault; 9] = [
         name: "explain looks for 421 before it reads the head",
         of: Voice::Explain,
         shows: |case| case.request.tls.is_some() && case.said.contains("the host belongs on"),
+    },
+    NamedFault {
+        name: "explain looks for 421 by the field Host where the target names a host",
+        of: Voice::Explain,
+        shows: |case| {
+            case.line()["reason"] == "misdirected" && case.request.target.starts_with("https://")
+        },
+    },
+    NamedFault {
+        name: "explain --live asks all limits where the gateway asks those without a token first",
+        of: Voice::Explain,
+        shows: |case| {
+            let has_token = case
+                .file
+                .token_field
+                .is_some_and(|field| case.request.has(field));
+            has_token && case.line()["reason"] == "limit_refused" && case.said.contains(" refuses")
+        },
     },
     NamedFault {
         name: "explain knows no bounds of heads",
@@ -96,8 +114,13 @@ impl Case<'_> {
     fn is_answered_for(&self, cause: &str) -> bool {
         let detail = self.answered.detail.as_deref();
         // The answer to a HEAD has no body that names its cause.
+        let is_bad = || {
+            ["bad_request", "too_large"]
+                .iter()
+                .any(|reason| self.line()["reason"] == *reason)
+        };
         detail.map_or_else(
-            || self.request.method == "HEAD",
+            || self.request.method == "HEAD" && is_bad(),
             |detail| detail.contains(cause),
         )
     }

@@ -8,12 +8,15 @@ use super::world::World;
 use crate::support::{Gateway, free_port};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use tempfile::TempDir;
 
 /// A file that is good, and requests for it.
 pub(super) struct Round {
     pub(super) seed: u64,
     pub(super) file: DrawnFile,
     pub(super) requests: Vec<DrawnRequest>,
+    /// The folder of the file, which all programs read there.
+    folder: TempDir,
     /// Files that were drawn before and are none.
     pub(super) refused: Vec<String>,
 }
@@ -33,10 +36,10 @@ impl Round {
         let ports = [free_port(), free_port(), free_port()];
         let mut dice = Dice::of(seed);
         let mut refused = Vec::new();
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("gateway.toml");
         let file = loop {
             let file = DrawnFile::draw(&mut dice, world, ports);
-            let folder = tempfile::tempdir().unwrap();
-            let config = folder.path().join("gateway.toml");
             std::fs::write(&config, &file.text).unwrap();
             match ask::check(program, &config).await {
                 None => break file,
@@ -53,17 +56,21 @@ impl Round {
             seed,
             requests: requests.collect(),
             file,
+            folder,
             refused,
         }
     }
 
+    fn config(&self) -> PathBuf {
+        self.folder.path().join("gateway.toml")
+    }
+
     /// Sends the requests through a gateway of `program`, one after the other, and explains each.
     pub(super) async fn run(&self, world: &World, program: &Path) -> Outcome {
-        let folder = tempfile::tempdir().unwrap();
-        let config = folder.path().join("gateway.toml");
-        std::fs::write(&config, &self.file.text).unwrap();
-        let path = config.to_str().unwrap().to_owned();
-        let mut gateway = Gateway::launch_as(program, folder, &["run", "--config", &path]).await;
+        let config = self.config();
+        let path = config.to_str().unwrap();
+        let own = tempfile::tempdir().unwrap();
+        let mut gateway = Gateway::launch_as(program, own, &["run", "--config", path]).await;
         let (mut answers, mut explained, mut live) = (Vec::new(), Vec::new(), Vec::new());
         for request in &self.requests {
             let can_be_told = request.untellable.is_none();
@@ -88,13 +95,10 @@ impl Round {
 
     /// What `simulate` of `program` decides about the lines of the log, in their order.
     pub(super) async fn simulate(&self, program: &Path, answers: &[Answered]) -> Vec<Value> {
-        let folder = tempfile::tempdir().unwrap();
-        let config: PathBuf = folder.path().join("gateway.toml");
-        std::fs::write(&config, &self.file.text).unwrap();
         let lines: Vec<&Value> = answers
             .iter()
             .filter_map(|answer| answer.line.as_ref())
             .collect();
-        ask::simulate(program, &config, &lines).await
+        ask::simulate(program, &self.config(), &lines).await
     }
 }

@@ -151,7 +151,21 @@ impl Tally {
                 match named_faults::shown(&case, voice) {
                     Some(name) => *self.by_fault.entry(format!("before: {name}")).or_default() += 1,
                     None => {
-                        let found = [format!("now    {new}"), format!("before {old}")];
+                        let same = new
+                            .bytes()
+                            .zip(old.bytes())
+                            .take_while(|(one, other)| one == other);
+                        let from = same.count().saturating_sub(60);
+                        let part = |text: &str| {
+                            String::from_utf8_lossy(&text.as_bytes()[from..])
+                                .chars()
+                                .take(400)
+                                .collect::<String>()
+                        };
+                        let found = [
+                            format!("now    ..{}", part(&new)),
+                            format!("before ..{}", part(&old)),
+                        ];
                         self.note(round, at, "", &format!("two programs' {voice:?}"), &found);
                     }
                 }
@@ -219,10 +233,15 @@ fn shown(answered: &Answered) -> String {
             "connect_ms",
             "queued_ms",
             "delay_ms",
+            "remaining",
             "retry_after_ms",
         ];
         for name in times {
             line[name] = Value::Null;
+        }
+        if line["reason"] == "limit_refused" {
+            // Its body has the wait in it.
+            line["bytes_out"] = Value::Null;
         }
         line
     });
