@@ -53,10 +53,11 @@ use crate::upstream::pool::Pools;
 use arc_swap::ArcSwap;
 use bodies::kept_body::KeptBytes;
 use bodies::request_body::RequestBody;
+use bytes::Bytes;
 use error::ProxyError;
 use exchange::Exchange;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{HeaderValue, Method, Request, Response, header};
 use hyper::body::Incoming;
 use limits::wait_queue::WorkerQueues;
 use request::body_prefix::PrefixBudget;
@@ -136,7 +137,11 @@ impl Handler for Worker {
             }
             Err(error) => {
                 exchange.leave(mem::take(&mut parts.headers));
-                let response = exchange.fail(&error).map(Body::own);
+                let mut response = exchange.fail(&error);
+                if parts.method == Method::HEAD {
+                    leave_body_out(&mut response);
+                }
+                let response = response.map(Body::own);
                 (error.logged_as(response.status()), response)
             }
         };
@@ -147,6 +152,16 @@ impl Handler for Worker {
     fn rejected(&self, head: &RejectedHead<'_>, peer: &Peer) -> Vec<u8> {
         request::head_rejection::note(self, head, peer)
     }
+}
+
+/// The answer to HEAD: its fields alone, with the length that the body would have (RFC 9110 section 9.3.2). hyper leaves
+/// the body out over HTTP/1.1 alone.
+#[cold]
+#[inline(never)]
+fn leave_body_out(response: &mut Response<Bytes>) {
+    let body = mem::take(response.body_mut());
+    let fields = response.headers_mut();
+    fields.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
 }
 
 /// The result of carrying a request.

@@ -53,6 +53,9 @@ pub(super) struct Routing {
     pub(super) identity: Vec<(HeaderName, Option<String>)>,
     /// The limits that are looked at before the token is verified, where it decides which route takes the request.
     pub(super) before_token: Vec<Arc<str>>,
+    /// Limits that do not ask the token refuse before it is verified: their counters are here, so that it is known whether
+    /// they do.
+    pub(super) is_asked_early: bool,
     /// The reason that the token claims nothing, where a limit asks for a claim.
     pub(super) token: Option<TokenDoubt>,
 }

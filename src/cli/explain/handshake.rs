@@ -110,9 +110,12 @@ pub(super) fn outlook(
     client: &ClientHandshake,
     request: &Parts,
 ) -> Option<HandshakeOutlook> {
-    let host = request.headers.get(header::HOST);
-    let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let host = &*host_key(host);
+    let field = request.headers.get(header::HOST);
+    let field = field.and_then(|host| host.to_str().ok());
+    // The target's own host outranks the field (RFC 9112 section 3.2.2).
+    let own = request.uri.authority().map(|own| own.as_str());
+    let own = own.map(|own| own.rsplit_once('@').map_or(own, |(_, host)| host));
+    let host = &*host_key(own.or(field).unwrap_or_default());
     let named = client.sni.as_deref().unwrap_or(host);
     let sni = Some(named).filter(|name| !name.is_empty());
     let listeners = compiled.boot.listen.listeners.iter().zip(&compiled.offers);

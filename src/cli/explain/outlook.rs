@@ -86,8 +86,10 @@ impl Explanation {
         let Some(routing) = &mut self.routing else {
             return;
         };
+        let is_early = routing.is_asked_early && routing.limits.iter().any(is_refused_early);
         let deciding = || {
             let limits = routing.limits.iter();
+            let limits = limits.filter(|applied| !is_early || !applied.limit.asks_token());
             limits.filter_map(|limit| Some((limit, limit.deciding()?.fresh)))
         };
         let is_live = deciding().all(|(limit, _)| limit.live.is_some());
@@ -115,6 +117,14 @@ impl Explanation {
             Ruling::Admit { .. } => {}
         }
     }
+}
+
+/// Does the limit refuse, as its counter stands, before a token is verified?
+fn is_refused_early(applied: &AppliedLimit) -> bool {
+    let outcome = applied.live.map(|live| live.outcome);
+    matches!(outcome, Some(VerdictOutcome::Refuse(_)))
+        && applied.deciding().is_some()
+        && !applied.limit.asks_token()
 }
 
 impl Routing {

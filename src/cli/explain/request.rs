@@ -48,8 +48,8 @@ pub(super) struct ExplainedRequest {
 /// Explains `request` under the file in `compiled`.
 pub(super) fn explain(compiled: &Compiled, mut request: ExplainedRequest) -> Explanation {
     let host_assumed = name_host(&mut request);
-    if is_too_large(&request.parts) {
-        request.parts.extensions.insert(FramingFault::TooLarge);
+    if let Some(fault) = framing_fault(&request.parts) {
+        request.parts.extensions.insert(fault);
     }
     if arrival::comes_by_tls(compiled, &request.parts) {
         request.handshake.get_or_insert_default();
@@ -90,6 +90,19 @@ pub(super) fn explain(compiled: &Compiled, mut request: ExplainedRequest) -> Exp
         handshake,
         routing,
         answer,
+    }
+}
+
+/// The fault of the framing that the gateway would find before it reads the head, but for a fragment.
+fn framing_fault(parts: &Parts) -> Option<FramingFault> {
+    let has = |name: HeaderName| parts.headers.contains_key(name);
+    let is_framed_twice = has(header::CONTENT_LENGTH) && has(header::TRANSFER_ENCODING);
+    if is_too_large(parts) {
+        Some(FramingFault::TooLarge)
+    } else if is_framed_twice && parts.extensions.get::<FramingFault>().is_none() {
+        Some(FramingFault::LengthAndCoding)
+    } else {
+        None
     }
 }
 
@@ -164,6 +177,7 @@ fn explained(
         outlook::answer(service, caller.method, &onward, lack, limits)
     });
     routing.token = routing.token.or(token.why_not());
+    routing.is_asked_early = !compiled.asks_redis() && token.is_there();
     let names_client = service.identity.as_ref();
     let names_client = names_client.is_some_and(|identity| !identity.fields.is_empty());
     let is_unread = names_client && token.why_not() == Some(TokenDoubt::KeysUnread);
