@@ -15,6 +15,7 @@ use crate::key::token::Verifier;
 use crate::key::{Group, IdentityFields, KeyTemplate};
 use crate::limit::Limit;
 use crate::route::{PathBack, PathPattern, Table, Template};
+use crate::tls::Offers;
 use crate::upstream::{ServerHost, Upstream};
 use bytes::Bytes;
 use changes::Changes;
@@ -55,6 +56,8 @@ pub struct Snapshot {
     pub other_methods: bool,
     /// Bounds on held requests.
     pub holds: HoldCaps,
+    /// What the listeners with TLS offer: the program fills it in, when it knows which of them run.
+    pub offers: Offers,
 }
 
 impl Snapshot {

@@ -5,8 +5,7 @@ use super::sockets::OpenedSocket;
 use super::tls_listeners::TlsListeners;
 use crate::admin::{self, AdminState};
 use crate::config::Boot;
-use crate::key::client_ip::Trust;
-use crate::listen::accept::{KnownPeer, ListenerFacts, ListeningSocket, PeerLookup};
+use crate::listen::accept::{KnownPeer, ListenerFacts, ListeningSocket, PeerTrust};
 use crate::listen::bind::AcceptSocket;
 use crate::listen::dispatch::Dispatcher;
 use crate::listen::listener::ListenAddress;
@@ -23,7 +22,7 @@ use tokio::task::JoinSet;
 pub(super) struct Accepting<'a> {
     pub(super) tls: &'a TlsListeners,
     pub(super) dispatcher: &'a Arc<Dispatcher>,
-    pub(super) peers: &'a PeerLookup,
+    pub(super) peers: Arc<dyn PeerTrust>,
     pub(super) drain: &'a Drain,
 }
 
@@ -53,7 +52,7 @@ impl Accepting<'_> {
                     taken_over: opened.taken_over,
                     given_up: opened.given_up,
                 };
-                let (dispatcher, peers) = (Arc::clone(self.dispatcher), Arc::clone(self.peers));
+                let (dispatcher, peers) = (Arc::clone(self.dispatcher), Arc::clone(&self.peers));
                 acceptors.spawn(listening.accept(dispatcher, peers, self.drain.clone()));
             }
         }
@@ -87,19 +86,16 @@ pub(super) fn start_admin(
     sockets.into_iter().map(start).collect()
 }
 
-/// Looks up peers in the snapshot in force.
-pub(super) fn peer_lookup(snapshots: &Arc<ArcSwap<Snapshot>>) -> PeerLookup {
-    let snapshots = Arc::clone(snapshots);
-    Arc::new(move |from| known_peer(&snapshots.load().trust, from))
-}
-
-/// What `trust` says of the peer at an address.
-pub(super) fn known_peer(trust: &Trust, from: Option<SocketAddr>) -> KnownPeer {
-    let counted = |from: SocketAddr| SocketAddr::new(trust.counted(from.ip()), from.port());
-    let from = from.map(counted);
-    KnownPeer {
-        from,
-        is_trusted: trust.believes(from.map(|from| from.ip())),
+/// What `trust` of the snapshot in force says of peers.
+impl PeerTrust for ArcSwap<Snapshot> {
+    fn known(&self, from: Option<SocketAddr>) -> KnownPeer {
+        let trust = &self.load().trust;
+        let counted = |from: SocketAddr| SocketAddr::new(trust.counted(from.ip()), from.port());
+        let from = from.map(counted);
+        KnownPeer {
+            from,
+            is_trusted: trust.believes(from.map(|from| from.ip())),
+        }
     }
 }
 

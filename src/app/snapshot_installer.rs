@@ -79,8 +79,8 @@ impl reload::ReloadTarget for SnapshotInstaller {
         if let Backend::Redis(target) = &self.boot.store.source {
             target.try_for(snapshot.limits());
         }
-        self.shared.snapshots.store(Arc::new(snapshot));
-        self.tls.install(&boot.listen.listeners, offers, identities);
+        let listeners = &boot.listen.listeners;
+        self.tls.install(snapshot, listeners, offers, identities);
         self.shared.metrics.reloaded(generation);
         tracing::info!("reloaded: generation {generation} is in force");
         for change in changes {

@@ -1,6 +1,6 @@
 //! The gateway starts, stage by stage: it takes over what there is, builds what serves, waits for the store, and serves.
 
-use super::accepting::{Accepting, peer_lookup, start_admin};
+use super::accepting::{Accepting, start_admin};
 use super::banner;
 use super::certificates::CertificateOrders;
 use super::handover::bequest::Bequest;
@@ -11,7 +11,7 @@ use super::predecessor::Predecessor;
 use super::service_manager::{self, ServiceState};
 use super::snapshot_installer::{ServerFollower, SnapshotInstaller, start_demo, start_reload};
 use super::sockets::{BoundSockets, KeptSockets, OpenedSocket};
-use super::tls_listeners::TlsListeners;
+use super::tls_listeners::{TlsListeners, numbered};
 use super::worker::WorkerThread;
 use super::workers::{WorkerChannels, start_workers};
 use super::{GatewayState, StartError};
@@ -140,13 +140,15 @@ impl UnopenedGateway {
         servers.prepare(&mut snapshot, &boot).await;
         let mut keys = KeyFollower::new(&metrics);
         keys.prepare(key_sets).await;
+        let (numbers, offers) = numbered(&boot, offers);
+        snapshot.offers = offers;
         let (switch, drain) = drain();
         let gateways = inheritance.bequest.gateways;
         let shared = GatewayState::new(&boot, snapshot, metrics, drain, gateways);
         let log = AccessLog::stdout(boot.log.access, &shared.metrics)?;
         let frontend = Frontend::start(&boot, &shared, &log, inheritance)?;
         tokio::spawn(sweep(shared.clone()));
-        let tls = TlsListeners::new(&boot, offers, Arc::clone(&identities), &shared.metrics);
+        let tls = TlsListeners::new(numbers, &shared.snapshots, &identities, &shared.metrics);
         tokio::spawn(Arc::clone(&tls).watch_ends());
         look_at_store(&boot);
         let challenges = &shared.challenges;
@@ -208,7 +210,7 @@ impl UnopenedGateway {
         let accepting = Accepting {
             tls: &self.tls,
             dispatcher: &self.frontend.dispatcher,
-            peers: &peer_lookup(&shared.snapshots),
+            peers: shared.snapshots.clone(),
             drain: &shared.drain,
         };
         let (acceptors, addresses) = accepting.start(&self.boot, open)?;

@@ -6,9 +6,10 @@ use crate::clock;
 use crate::config::{Boot, Identities, LoadedIdentity, describe};
 use crate::listen::listener::{ListenAddress, Listener};
 use crate::shutdown::Drain;
+use crate::snapshot::Snapshot;
 use crate::telemetry::metrics::Metrics;
-use crate::tls::{ClientCheck, Offer, OfferInForce, ServerIdentity};
-use arc_swap::ArcSwap;
+use crate::tls::{ClientCheck, Offer, OfferInForce, OfferSource, Offers, ServerIdentity};
+use arc_swap::{ArcSwap, Guard};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -26,7 +27,9 @@ const LISTS_EVERY: Duration = Duration::from_secs(10);
 /// The listeners with TLS.
 #[derive(Debug)]
 pub(super) struct TlsListeners {
-    listeners: HashMap<ListenAddress, OfferInForce>,
+    numbers: ListenerNumbers,
+    /// The file in force, with the offers of the listeners.
+    snapshots: Arc<ArcSwap<Snapshot>>,
     identities: ArcSwap<Identities>,
     /// The file as it is now was refused, so that nothing it names has come into force with it.
     is_file_refused: AtomicBool,
@@ -39,25 +42,39 @@ pub(super) struct TlsListeners {
 
 type OrderedByName = HashMap<String, Arc<ServerIdentity>>;
 
+/// The number of each listener with TLS among them, by its address. It stays as long as the process runs.
+type ListenerNumbers = HashMap<ListenAddress, usize>;
+
+impl OfferSource for ArcSwap<Snapshot> {
+    fn offer(&self, listener: usize) -> Guard<Arc<Offer>> {
+        self.load().offers.load(listener)
+    }
+}
+
+/// The numbers of the listeners of `boot` that have TLS, and their offers by these numbers.
+pub(super) fn numbered(boot: &Boot, offers: Vec<Option<Offer>>) -> (ListenerNumbers, Offers) {
+    let listeners = boot.listen.listeners.iter().zip(offers);
+    let with_tls = listeners.filter_map(|(listener, offer)| Some((&listener.address, offer?)));
+    let (addresses, offers): (Vec<_>, Vec<_>) = with_tls.unzip();
+    let addresses = addresses.into_iter().cloned();
+    let offers = offers.into_iter().collect();
+    (addresses.zip(0..).collect(), offers)
+}
+
 impl TlsListeners {
-    /// The listeners of `boot`, with what each of them offers.
+    /// The listeners of these numbers, whose offers are those of the snapshot in force.
     pub(super) fn new(
-        boot: &Boot,
-        offers: Vec<Option<Offer>>,
-        identities: Arc<Identities>,
+        numbers: ListenerNumbers,
+        snapshots: &Arc<ArcSwap<Snapshot>>,
+        identities: &Arc<Identities>,
         metrics: &Arc<Metrics>,
     ) -> Arc<Self> {
-        let listeners = boot.listen.listeners.iter().zip(offers);
-        let listeners = listeners.filter_map(|(listener, offer)| Some((&listener.address, offer?)));
-        let listeners = listeners.enumerate().map(|(at, (address, offer))| {
-            let offer = OfferInForce::new(at, offer);
-            (address.clone(), offer)
-        });
         let all = Self {
-            listeners: listeners.collect(),
+            numbers,
+            snapshots: Arc::clone(snapshots),
             ordered: ArcSwap::default(),
             issued: IssuedCertificates::default(),
-            identities: ArcSwap::new(identities),
+            identities: ArcSwap::new(Arc::clone(identities)),
             is_file_refused: AtomicBool::new(false),
             metrics: Arc::clone(metrics),
         };
@@ -69,7 +86,8 @@ impl TlsListeners {
 
     /// What the listener at this address offers; nothing where it has no TLS.
     pub(super) fn offer(&self, address: &ListenAddress) -> Option<OfferInForce> {
-        self.listeners.get(address).cloned()
+        let number = *self.numbers.get(address)?;
+        Some(OfferInForce::new(number, self.snapshots.clone()))
     }
 
     /// The certificates that have come.
@@ -87,11 +105,18 @@ impl TlsListeners {
     /// Has new handshakes use the certificates that have come. Connections, and sessions of other identities, go on.
     pub(super) fn install_issued(&self) {
         let ordered = self.ordered_now(&self.identities.load());
-        for offer in self.listeners.values() {
-            offer.install(offer.load().certified(&ordered));
-        }
+        self.certify(&ordered);
         self.ordered.store(Arc::new(ordered));
         self.measure();
+    }
+
+    /// Has all listeners offer these certificates for the identities of their names.
+    fn certify(&self, certified: &OrderedByName) {
+        let offers = &self.snapshots.load().offers;
+        for number in self.numbers.values() {
+            let offer = offers.load(*number).certified(certified);
+            offers.install(*number, offer);
+        }
     }
 
     /// The ordered identities with the best certificates that there are.
@@ -131,21 +156,28 @@ impl TlsListeners {
         ordered.get(name).unwrap_or(loaded.identity()).clone()
     }
 
-    /// Has the listeners that run offer what a new file says. Those whose address is gone, or has no TLS any more, go on
-    /// as they are until the restart that they need.
+    /// Puts `snapshot` in force, in which the listeners that run offer what its file says: no request and no handshake
+    /// finds the one without the other. Listeners whose address is gone, or has no TLS any more, go on as they are until
+    /// the restart that they need.
     pub(super) fn install(
         &self,
+        mut snapshot: Snapshot,
         listeners: &[Listener],
         offers: Vec<Option<Offer>>,
         identities: Arc<Identities>,
     ) {
         let ordered = self.ordered_now(&identities);
-        for (listener, offer) in listeners.iter().zip(offers) {
-            let running = self.listeners.get(&listener.address);
-            if let (Some(running), Some(offer)) = (running, offer) {
-                running.install(offer.certified(&ordered));
-            }
-        }
+        let offers = listeners
+            .iter()
+            .zip(offers)
+            .filter_map(|(listener, offer)| {
+                let number = *self.numbers.get(&listener.address)?;
+                Some((number, offer?.certified(&ordered)))
+            });
+        let mut offers: HashMap<usize, Offer> = offers.collect();
+        let before = self.snapshots.load_full();
+        snapshot.offers = before.offers.replaced(|number| offers.remove(&number));
+        self.snapshots.store(Arc::new(snapshot));
         self.is_file_refused.store(false, Relaxed);
         self.took_over(ordered, identities);
     }
@@ -186,9 +218,7 @@ impl TlsListeners {
         for one in identities.all().filter(|one| !one.is_ordered()) {
             today.insert(one.identity().name().to_owned(), Arc::clone(one.identity()));
         }
-        for offer in self.listeners.values() {
-            offer.install(offer.load().certified(&today));
-        }
+        self.certify(&today);
         self.took_over(ordered, Arc::new(identities));
     }
 
@@ -267,5 +297,69 @@ impl TlsListeners {
             (name, one.kept().is_none() && is_there)
         });
         self.metrics.tls_files(kept.collect());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::QuickStart;
+    use crate::tls::tests::parts;
+    use std::net::SocketAddr;
+    use std::thread;
+
+    const NAMES: [&str; 2] = ["even", "odd"];
+    const RELOADS: u64 = 300;
+
+    fn parity(generation: u64) -> usize {
+        usize::from(generation % 2 == 1)
+    }
+
+    fn snapshot(generation: u64) -> Snapshot {
+        let flags = QuickStart {
+            to: "127.0.0.1:1",
+            ..QuickStart::default()
+        };
+        let mut snapshot = flags.compile().unwrap().snapshot;
+        snapshot.generation = generation;
+        snapshot
+    }
+
+    /// The attack: a handshake, or a request's host, is judged by the identities of one file while the rest of another is
+    /// in force.
+    #[test]
+    fn a_generation_serves_its_own_identities_from_its_first_moment() {
+        let identity = |name| ServerIdentity::new(parts(name, &["api.test"])).unwrap();
+        let identities = NAMES.map(identity).map(Arc::new);
+        let offer = |generation| {
+            let identity = Arc::clone(&identities[parity(generation)]);
+            Offer::new(vec![identity]).unwrap()
+        };
+        let listener = Listener::plain(SocketAddr::from(([127, 0, 0, 1], 1)).into());
+        let mut first = snapshot(0);
+        first.offers = [offer(0)].into_iter().collect();
+        let snapshots = Arc::new(ArcSwap::from_pointee(first));
+        let numbers = ListenerNumbers::from([(listener.address.clone(), 0)]);
+        let listeners = TlsListeners::new(numbers, &snapshots, &Arc::default(), &Metrics::new());
+        let in_force = listeners.offer(&listener.address).unwrap();
+        let reader = thread::spawn(move || {
+            loop {
+                let before = snapshots.load().generation;
+                let name = in_force.load().identities()[0].name().to_owned();
+                let after = snapshots.load().generation;
+                if before == after {
+                    assert_eq!(name, NAMES[parity(before)], "generation {before}");
+                }
+                if after == RELOADS {
+                    return;
+                }
+            }
+        });
+        for generation in 1..=RELOADS {
+            let offers = vec![Some(offer(generation))];
+            let written = std::slice::from_ref(&listener);
+            listeners.install(snapshot(generation), written, offers, Arc::default());
+        }
+        reader.join().unwrap();
     }
 }

@@ -1,23 +1,19 @@
 //! One worker: a thread with a single-threaded runtime that owns its connections, pools and way to the store.
 
 use super::GatewayState;
-use super::accepting::known_peer;
 use crate::admin::{PeekRequest, answer_peeks};
 use crate::descriptors::DescriptorShare;
-use crate::listen::arrival::{Arrivals, ArrivingConnection, PeerKind};
+use crate::listen::ListenSettings;
+use crate::listen::arrival::Arrivals;
 use crate::listen::connection_register::ConnectionRegister;
-use crate::listen::dispatch::{DealtConnection, Dispatcher, WorkerTask};
+use crate::listen::dispatch::{Dispatcher, WorkerTask};
 use crate::listen::encrypted_peers::EncryptedPeers;
 use crate::listen::keep_alive::KeepAlive;
-use crate::listen::socket::Stream;
-use crate::listen::{ListenSettings, Peer, connection};
+use crate::listen::service::ConnectionService;
 use crate::proxy::{self, Worker};
-use crate::snapshot::Snapshot;
 use crate::store::redis::RedisStore;
 use crate::store::{self, Backend, SharedStore, Store, WorkerCache};
 use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::metrics::WorkerMetrics;
-use arc_swap::ArcSwap;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,7 +21,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
 
 /// The interval at which a worker tidies its pools.
 const TIDY: Duration = Duration::from_secs(1);
@@ -94,11 +89,11 @@ fn until_over(runtime: LocalRuntime, serving: impl Future<Output = ()>) {
     runtime.shutdown_background();
 }
 
-async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
+async fn serve(equipment: WorkerSetup, ended: oneshot::Receiver<()>) {
     let WorkerSetup {
         index,
         dispatcher,
-        mut incoming,
+        incoming,
         descriptors,
         shared,
         log,
@@ -131,9 +126,10 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
     let keep_alive = listen.keep_alive.clone();
     tokio::task::spawn_local(tidy(Rc::clone(&worker), register.clone(), keep_alive));
     let service = Rc::new(ConnectionService {
-        worker: Rc::clone(&worker),
+        handler: Rc::clone(&worker),
         arrivals: Arrivals {
             dispatcher: Arc::clone(&dispatcher),
+            trust: snapshots,
             register,
             within: listen.handshake,
             metrics: shared.metrics,
@@ -141,104 +137,26 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
             refused_chains: shared.refused_chains,
             encrypted: EncryptedPeers::watched(),
         },
-        listen,
+        settings: listen,
         descriptors,
         metrics,
-        snapshots,
+        index,
     });
-    loop {
-        tokio::select! {
-            _ = &mut ended => break,
-            Some(task) = incoming.recv() => service.obey(task, index),
-        }
-    }
+    obey(&service, incoming, ended).await;
     worker.settle().await;
 }
 
-/// The parts of a worker that serve its connections.
-struct ConnectionService {
-    worker: Rc<Worker>,
-    arrivals: Arrivals,
-    listen: ListenSettings,
-    descriptors: DescriptorShare,
-    metrics: WorkerMetrics,
-    snapshots: Arc<ArcSwap<Snapshot>>,
-}
-
-impl ConnectionService {
-    /// Does what the dispatcher has for the worker with this number.
-    fn obey(self: &Rc<Self>, task: WorkerTask, index: usize) {
-        let Arrivals {
-            dispatcher,
-            register,
-            ..
-        } = &self.arrivals;
-        match task {
-            WorkerTask::Serve(accepted) => {
-                if let Some(accepted) = dispatcher.evict_for(accepted, index, register) {
-                    self.take(accepted);
-                }
-            }
-            WorkerTask::Evict(request) => request.obey(register),
+/// Has the service do what the dispatcher asks for, until the worker ends.
+async fn obey(
+    service: &Rc<ConnectionService<Worker>>,
+    mut incoming: mpsc::Receiver<WorkerTask>,
+    mut ended: oneshot::Receiver<()>,
+) {
+    loop {
+        tokio::select! {
+            _ = &mut ended => break,
+            Some(task) = incoming.recv() => service.obey(task),
         }
-    }
-
-    /// Has a task serve the connection.
-    fn take(self: &Rc<Self>, accepted: DealtConnection) {
-        let DealtConnection { new, open, .. } = accepted;
-        let (bound, share) = (self.listen.rate_bound(), self.descriptors.clone());
-        let Ok(stream) = Stream::new(new.tcp, new.from.is_some(), bound, share) else {
-            return;
-        };
-        let connection = ArrivingConnection {
-            stream,
-            from: new.from,
-            open,
-            kind: PeerKind::of(new.is_trusted),
-            registration: self.arrivals.enter(new.from),
-            facts: new.facts,
-        };
-        let connected = self.metrics.connected();
-        if new.is_proxied || connection.facts.offer.is_some() {
-            let service = Rc::clone(self);
-            tokio::task::spawn_local(async move {
-                let named = if new.is_proxied {
-                    service.named(connection, new.since).await
-                } else {
-                    Some(connection)
-                };
-                let Some(connection) = named else { return };
-                let kind = connection.kind;
-                let (mut stream, peer) = connection.into_peer(connected);
-                let arrivals = &service.arrivals;
-                // The future is boxed, so that the connection needs no room for it afterwards.
-                let encrypting = arrivals.encrypted(&mut stream, &peer, kind, new.since);
-                if Box::pin(encrypting).await {
-                    service.serve(stream, peer).await;
-                }
-            });
-        } else {
-            // The future is spawned by itself: the many connections that arrive at once need no room for more.
-            let (stream, peer) = connection.into_peer(connected);
-            tokio::task::spawn_local(Rc::clone(self).serve(stream, peer));
-        }
-    }
-
-    /// Has a proxy name the client of a connection. Nothing where the connection must be closed.
-    async fn named(
-        &self,
-        connection: ArrivingConnection,
-        since: Instant,
-    ) -> Option<ArrivingConnection> {
-        let known = |client| known_peer(&self.snapshots.load().trust, Some(client));
-        // The future is boxed, so that the connection needs no room for it afterwards.
-        Box::pin(self.arrivals.named(connection, since, known)).await
-    }
-
-    /// Serves a connection that has arrived.
-    async fn serve(self: Rc<Self>, stream: Stream, peer: Rc<Peer>) {
-        let worker = Rc::clone(&self.worker);
-        connection::serve(stream, peer, worker, &self.listen).await;
     }
 }
 

@@ -20,6 +20,7 @@ use crate::route::{PathBack, PathPattern, Rule, Segment};
 use crate::snapshot::errors::ErrorFormats;
 use crate::snapshot::{HoldCaps, HostChange, Service, Snapshot, StaticReply};
 use crate::store::Backend;
+use crate::tls::Offers;
 use crate::upstream::{self, ServerHost};
 use http::{HeaderValue, header};
 use ipnet::Ipv6Net;
@@ -93,6 +94,7 @@ impl Compilation<'_> {
                 errors: self.errors,
                 jitter: outline.jitter,
                 holds: outline.holds,
+                offers: Offers::default(),
             },
             identities: Arc::new(self.identities.identities),
             offers: self.identities.offers,

@@ -8,11 +8,13 @@
 //! socket      the stream under hyper: TLS, what is seen in its bytes, how slow a client may be
 //! connection  HTTP/1.1 or HTTP/2 on it, the trait of the service, deadlines and floods
 //! arrival     what comes before the protocol: a proxy's header, the handshake
+//! service     a socket's way at its worker: which of these steps it takes
 //! ```
 
 pub mod accept;
 pub mod arrival;
 pub mod connection;
+pub mod service;
 pub mod socket;
 
 pub use accept::{bind, connection_register, dispatch, handed_sockets, listener, socket_file};
@@ -77,7 +79,7 @@ pub struct Peer {
     /// The peer's timer, kept from one request to the next: moving a deadline on costs a fraction of setting a new one.
     timer: RefCell<Option<Pin<Box<Sleep>>>>,
     /// Counts the peer's connection as open, for dispatch and for draining.
-    _open: OpenGuard,
+    open: OpenGuard,
     /// Counts the peer's connection in the metrics.
     metric: Connected,
 }
@@ -111,7 +113,7 @@ impl Peer {
             registration,
             has_own_idle: Cell::new(false),
             timer: RefCell::default(),
-            _open: open,
+            open,
             metric,
         }
     }

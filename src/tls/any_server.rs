@@ -1,14 +1,43 @@
-//! The belief in any certificate of a server, where the file says `insecure`.
+//! The belief in any certificate of a server, where the file says `insecure`; and what all verifiers do alike.
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, Error, SignatureScheme};
-use std::sync::Arc;
+
+/// The methods by which a verifier judges the signatures of a handshake: as webpki's verifiers do, by the algorithms of
+/// the gateway's provider.
+macro_rules! judge_signatures {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            cert: &rustls::pki_types::CertificateDer<'_>,
+            dss: &rustls::DigitallySignedStruct,
+        ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+            let known = &$crate::tls::PROVIDER.signature_verification_algorithms;
+            rustls::crypto::verify_tls12_signature(message, cert, dss, known)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            cert: &rustls::pki_types::CertificateDer<'_>,
+            dss: &rustls::DigitallySignedStruct,
+        ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+            let known = &$crate::tls::PROVIDER.signature_verification_algorithms;
+            rustls::crypto::verify_tls13_signature(message, cert, dss, known)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+            let known = &$crate::tls::PROVIDER.signature_verification_algorithms;
+            known.supported_schemes()
+        }
+    };
+}
+pub(super) use judge_signatures;
 
 /// Believes any certificate whose key the server has.
 #[derive(Debug)]
-pub(super) struct AnyServer(pub(super) Arc<CryptoProvider>);
+pub(super) struct AnyServer;
 
 impl ServerCertVerifier for AnyServer {
     fn verify_server_cert(
@@ -18,39 +47,9 @@ impl ServerCertVerifier for AnyServer {
         _server_name: &ServerName<'_>,
         _ocsp_response: &[u8],
         _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
+    ) -> Result<ServerCertVerified, rustls::Error> {
         Ok(ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(
-            message,
-            cert,
-            dss,
-            &self.0.signature_verification_algorithms,
-        )
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(
-            message,
-            cert,
-            dss,
-            &self.0.signature_verification_algorithms,
-        )
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
+    judge_signatures!();
 }

@@ -1,17 +1,13 @@
 //! The verifier of clients' certificates. What a client sends is bounded before webpki looks at it: a client can make up
 //! any chain, and webpki tries each certificate that has the name of an issuer, in every order, before it gives up.
 
+use super::any_server::judge_signatures;
 use super::named_certificate::{NamedCertificates, is_named};
-use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{
-    CertRevocationListError, CertificateError, DigitallySignedStruct, DistinguishedName, Error,
-    OtherError, SignatureScheme,
-};
+use rustls::{CertRevocationListError, CertificateError, DistinguishedName, Error, OtherError};
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
@@ -49,27 +45,15 @@ pub(super) struct ClientVerifier {
 
 /// What is wrong with a chain before anything in it is verified. The words stand behind "its certificate is refused:"; what
 /// a client has written is not among them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum ChainFault {
+    #[error("its chain has {0} certificates, and a client's may have {most}", most = MOST)]
     TooLong(usize),
+    #[error(
+        "two of the certificates behind it have one name: of a cross-signed pair a client sends one"
+    )]
     SameName,
 }
-
-impl fmt::Display for ChainFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLong(count) => write!(
-                f,
-                "its chain has {count} certificates, and a client's may have {MOST}"
-            ),
-            Self::SameName => f.write_str(
-                "two of the certificates behind it have one name: of a cross-signed pair a client sends one",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ChainFault {}
 
 impl From<ChainFault> for CertificateError {
     fn from(fault: ChainFault) -> Self {
@@ -157,25 +141,5 @@ impl ClientCertVerifier for ClientVerifier {
         self.judge(end_entity, intermediates, now)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.first.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.first.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.first.supported_verify_schemes()
-    }
+    judge_signatures!();
 }

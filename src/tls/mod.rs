@@ -12,7 +12,7 @@
 //! certificate           what stands in a certificate
 //! distinguished_name    its subject as text
 //! roots                 authorities to trust
-//! any_server            trust in any server, by `insecure`
+//! any_server            trust in any server, by `insecure`; signatures, as all verifiers judge them
 //! named_certificate     a peer whose certificate a file names itself
 //! identity              an identity towards servers
 //! server_identity       an identity towards clients
@@ -69,7 +69,7 @@ pub use distinguished_name::canonical as canonical_subject;
 pub use failure::{Advice, certificate_fault, explain, is_without_protocol, refused_certificate};
 pub use identity_mistake::IdentityMistake;
 pub use offer::{ChosenBy, ClaimedTwice, Offer};
-pub use offer_in_force::OfferInForce;
+pub use offer_in_force::{OfferInForce, OfferSource, Offers};
 pub use revocation_list::RevocationList;
 pub use served_name::ServedName;
 pub use server_identity::{Alpn, IdentityParts, ServerIdentity, TlsVersion};
@@ -212,7 +212,7 @@ impl ClientTls {
         let builder = match &self.0.roots {
             _ if self.0.is_insecure => builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(AnyServer(PROVIDER.clone()))),
+                .with_custom_certificate_verifier(Arc::new(AnyServer)),
             Some(roots) => {
                 let servers = named_certificate::servers(&roots.store, roots.named.clone())?;
                 builder

@@ -1,44 +1,78 @@
-//! The offer of a listener as it is now: handshakes read it, a reload replaces it.
+//! The offers of the listeners as they are now: handshakes read them, a reload replaces all of them at once.
 
 use super::Offer;
 use arc_swap::{ArcSwap, Guard};
+use std::fmt;
 use std::sync::Arc;
 
-/// The offer of one listener, which all of the listener's connections share. A reload installs another in its place.
-#[derive(Debug, Clone)]
-pub struct OfferInForce(Arc<ListenerOffer>);
+/// The offers of the listeners with TLS, each at its listener's number among them. A reload makes others, which come into
+/// force with all else that the file says; between two reloads certificates come, and one offer takes another's place.
+#[derive(Debug, Default)]
+pub struct Offers(Vec<ArcSwap<Offer>>);
 
-#[derive(Debug)]
-struct ListenerOffer {
+impl Offers {
+    /// The offer of the listener with this number. It is held for a moment, never over a wait.
+    #[must_use]
+    pub fn load(&self, listener: usize) -> Guard<Arc<Offer>> {
+        self.0[listener].load()
+    }
+
+    /// Has new handshakes on a listener use `offer`. Identities that are equal to those of the offer before stay as they
+    /// are ([`Offer::keeping`]). One thread installs offers.
+    pub fn install(&self, listener: usize, offer: Offer) {
+        let kept = offer.keeping(&self.load(listener));
+        self.0[listener].store(Arc::new(kept));
+    }
+
+    /// The offers that a reload puts in the place of these: a listener without a new one goes on as it is. Equal identities
+    /// stay as they are here too.
+    #[must_use]
+    pub fn replaced(&self, mut new: impl FnMut(usize) -> Option<Offer>) -> Self {
+        let all = self.0.iter().enumerate();
+        let replaced = all.map(|(listener, now)| match new(listener) {
+            Some(offer) => ArcSwap::from_pointee(offer.keeping(&now.load())),
+            None => ArcSwap::new(now.load_full()),
+        });
+        Self(replaced.collect())
+    }
+}
+
+impl FromIterator<Offer> for Offers {
+    fn from_iter<T: IntoIterator<Item = Offer>>(offers: T) -> Self {
+        Self(offers.into_iter().map(ArcSwap::from_pointee).collect())
+    }
+}
+
+/// Where the offers in force are found. The program passes it in: it keeps them with all else that a reload changes.
+pub trait OfferSource: fmt::Debug + Send + Sync {
+    /// The offer in force of the listener with this number.
+    fn offer(&self, listener: usize) -> Guard<Arc<Offer>>;
+}
+
+/// The offer of one listener, which all of the listener's connections share.
+#[derive(Debug, Clone)]
+pub struct OfferInForce {
     listener: usize,
-    now: ArcSwap<Offer>,
+    source: Arc<dyn OfferSource>,
 }
 
 impl OfferInForce {
     /// The offer of a listener that is about to open: of the one with this number among those with TLS.
     #[must_use]
-    pub fn new(listener: usize, offer: Offer) -> Self {
-        let now = ArcSwap::from_pointee(offer);
-        Self(Arc::new(ListenerOffer { listener, now }))
-    }
-
-    /// Has new handshakes use `offer`. Identities that are equal to those of the offer before stay as they are
-    /// ([`Offer::keeping`]). One thread installs offers.
-    pub fn install(&self, offer: Offer) {
-        let kept = offer.keeping(&self.load());
-        self.0.now.store(Arc::new(kept));
+    pub fn new(listener: usize, source: Arc<dyn OfferSource>) -> Self {
+        Self { listener, source }
     }
 
     /// The number of its listener among those with TLS.
     #[must_use]
     pub fn listener(&self) -> usize {
-        self.0.listener
+        self.listener
     }
 
     /// The offer in force. It is held for a moment, never over a wait.
     #[must_use]
     pub fn load(&self) -> Guard<Arc<Offer>> {
-        self.0.now.load()
+        self.source.offer(self.listener)
     }
 }
 
@@ -48,15 +82,25 @@ mod tests {
     use crate::tls::ServerIdentity;
     use crate::tls::server_identity::tests::parts;
 
+    impl OfferSource for Offers {
+        fn offer(&self, listener: usize) -> Guard<Arc<Offer>> {
+            self.load(listener)
+        }
+    }
+
     #[test]
     fn a_reload_replaces_the_offer_and_keeps_what_is_equal() {
         let api = parts("api", &["api.test"]);
         let made = || Arc::new(ServerIdentity::new(api.clone()).unwrap());
         let first = made();
-        let in_force = OfferInForce::new(0, Offer::new(vec![Arc::clone(&first)]).unwrap());
-        let of_listener = in_force.clone();
+        let offers: Arc<Offers> = Arc::new(
+            [Offer::new(vec![Arc::clone(&first)]).unwrap()]
+                .into_iter()
+                .collect(),
+        );
+        let of_listener = OfferInForce::new(0, offers.clone());
         let shop = Arc::new(ServerIdentity::new(parts("shop", &["shop.test"])).unwrap());
-        in_force.install(Offer::new(vec![shop, made()]).unwrap());
+        offers.install(0, Offer::new(vec![shop, made()]).unwrap());
         let offer = of_listener.load();
         let chosen = |host| offer.choose(Some(host));
         assert!(Arc::ptr_eq(chosen("api.test").unwrap(), &first));

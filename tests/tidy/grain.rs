@@ -85,6 +85,25 @@ const NAMES_WITHOUT_NOUN: usize = 0;
 const IMPORT_LOOPS: usize = 0;
 const PRONOUNS_IN_1000: usize = 5;
 
+/// A folder that shows more modules is divided by what is read together.
+const MODULES_IN_A_FOLDER: usize = 14;
+
+/// The folders that show more, and how many. These figures only go down.
+const BROAD_FOLDERS: [(&str, usize); 12] = [
+    ("src", 25),
+    ("src/acme", 28),
+    ("src/config", 40),
+    ("src/config/document", 27),
+    ("src/config/validate", 21),
+    ("src/config/value", 17),
+    ("src/key", 23),
+    ("src/limit", 28),
+    ("src/proxy", 52),
+    ("src/replay", 26),
+    ("src/store", 19),
+    ("src/tls", 24),
+];
+
 /// One file of `src` that goes into the program, tests within it apart.
 pub(super) struct Source {
     /// From the repository, as `src/store/mod.rs`.
@@ -136,6 +155,8 @@ struct Grain {
 
 struct File {
     path: String,
+    /// The modules with files of their own that it declares, but those for tests.
+    modules: usize,
     shapes: Shapes,
     comments: Vec<String>,
     /// Lines with code in them: neither blank, nor comment, nor test.
@@ -146,6 +167,7 @@ impl File {
     fn of(source: &Source) -> Self {
         Self {
             path: source.path.clone(),
+            modules: source.modules(),
             shapes: Shapes::of(source),
             comments: source.comments().map(str::to_owned).collect(),
             code: source.code(),
@@ -224,6 +246,14 @@ pub(super) fn folder(path: &str) -> String {
 impl Source {
     fn is_tested(&self, line: usize) -> bool {
         self.tests.iter().any(|range| range.contains(&line))
+    }
+
+    fn modules(&self) -> usize {
+        let items = self.syntax.items.iter();
+        let shown = items.filter(|item| {
+            matches!(item, syn::Item::Mod(module) if module.content.is_none() && !is_for_tests(&module.attrs))
+        });
+        shown.count()
     }
 
     fn code(&self) -> usize {
@@ -475,6 +505,21 @@ fn files_import_each_other_round_no_loop() {
         loops,
         IMPORT_LOOPS,
     )]);
+}
+
+#[test]
+fn a_folder_shows_few_modules() {
+    let mut broad = Vec::new();
+    for source in &GRAIN.files {
+        let folder = folder(&source.path);
+        let known = BROAD_FOLDERS.iter().find(|(known, _)| *known == folder);
+        let most = known.map_or(MODULES_IN_A_FOLDER, |(_, most)| *most);
+        if source.modules > most {
+            let modules = source.modules;
+            broad.push(format!("{folder} shows {modules} modules, at most {most}"));
+        }
+    }
+    assert_all(vec![verdict("folders that show too many", &broad, 0)]);
 }
 
 #[test]

@@ -51,7 +51,7 @@ const ROOMS: [(&str, &[&str]); 26] = [
         &["clock", "shutdown", "telemetry", "tls", "key", "limit"],
     ),
     ("acme", &["clock", "telemetry", "tls", "fetch", "store"]),
-    ("snapshot", &["route", "upstream", "key", "limit"]),
+    ("snapshot", &["tls", "route", "upstream", "key", "limit"]),
     (
         "admission",
         &[

@@ -6,6 +6,7 @@
 //! changes.
 
 use super::connection_register::{ClientWait, ConnectionRegister, EvictionBoard, EvictionRank};
+use super::{KnownPeer, ListenerFacts};
 use crate::client::{Client, spelled};
 use crate::clock;
 use crate::listen::ConnectionFacts;
@@ -31,7 +32,7 @@ const SHARE: usize = 10;
 /// The least time between two log lines of one kind of event.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// A connection that has just been accepted.
+/// A connection that was accepted, on its way to a worker.
 #[derive(Debug)]
 pub struct NewConnection {
     /// The socket, not yet registered with any runtime.
@@ -46,13 +47,6 @@ pub struct NewConnection {
     pub facts: ConnectionFacts,
     /// The peer names the connection's client before anything else. The connection counts as that client's from then on.
     pub is_proxied: bool,
-}
-
-/// A connection on its way to a worker.
-#[derive(Debug)]
-pub struct DealtConnection {
-    /// The connection.
-    pub new: NewConnection,
     /// Counts the connection as open until dropped.
     pub open: OpenGuard,
     /// The connections that may be evicted for it; nothing where there is room.
@@ -65,7 +59,7 @@ pub struct DealtConnection {
 #[derive(Debug)]
 pub enum WorkerTask {
     /// A connection to serve.
-    Serve(DealtConnection),
+    Serve(NewConnection),
     /// A connection of another worker needs the place of an idle connection of its client.
     Evict(EvictionRequest),
 }
@@ -177,7 +171,7 @@ impl Drop for OpenGuard {
 
 /// No worker is left to deal a connection to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::listen) struct NoWorkers;
+pub(super) struct NoWorkers;
 
 impl Dispatcher {
     /// A dispatcher for `workers` workers, and the queue of connections of each.
@@ -226,14 +220,21 @@ impl Dispatcher {
         self.open() >= self.bounds.most.saturating_add(MOST_OVER)
     }
 
-    /// Deals a new connection to a worker, or closes it.
-    pub(in crate::listen) async fn dispatch(&self, new: NewConnection) -> Result<(), NoWorkers> {
-        let from = new.from;
+    /// Deals a new connection of `peer` on a listener to a worker, or closes it.
+    pub(super) async fn dispatch(
+        &self,
+        tcp: TcpStream,
+        peer: KnownPeer,
+        listener: &ListenerFacts,
+    ) -> Result<(), NoWorkers> {
+        let since = clock::now();
+        let KnownPeer { from, is_trusted } = peer;
+        let is_proxied = listener.is_proxied(peer);
         let open = self.open();
         let client = Client::of(from.map(|from| from.ip()));
         let of_client = self.count_of(client, open);
         let held = of_client.load(Ordering::Relaxed);
-        let is_bounded = !new.is_trusted && !new.is_proxied;
+        let is_bounded = !is_trusted && !is_proxied;
         let evicts = if is_bounded && held >= self.bounds.of_client(open) {
             Some(EvictionScope::Client)
         } else {
@@ -247,13 +248,18 @@ impl Dispatcher {
             self.reject(EvictionScope::All, from);
             return Ok(());
         };
-        let accepted = DealtConnection {
-            new,
+        let new = NewConnection {
+            tcp,
+            from,
+            since,
+            is_trusted,
+            facts: listener.of_connection(),
+            is_proxied,
             open: OpenGuard::new(&worker.open, of_client),
             evicts,
             tried: 0,
         };
-        let dealt = worker.tasks.send(WorkerTask::Serve(accepted)).await;
+        let dealt = worker.tasks.send(WorkerTask::Serve(new)).await;
         dealt.map_err(|_| NoWorkers)
     }
 
@@ -262,12 +268,12 @@ impl Dispatcher {
     #[must_use]
     pub fn evict_for(
         &self,
-        mut accepted: DealtConnection,
+        mut new: NewConnection,
         worker: usize,
         register: &ConnectionRegister,
-    ) -> Option<DealtConnection> {
-        let Some(scope) = accepted.evicts else {
-            return Some(accepted);
+    ) -> Option<NewConnection> {
+        let Some(scope) = new.evicts else {
+            return Some(new);
         };
         let evicted = match scope {
             EvictionScope::All => {
@@ -275,27 +281,27 @@ impl Dispatcher {
                 evicted.map(ClientWait::metric)
             }
             EvictionScope::Client => {
-                let evicted =
-                    register.evict_of_client(Client::of(accepted.new.from.map(|from| from.ip())));
+                let client = Client::of(new.from.map(|from| from.ip()));
+                let evicted = register.evict_of_client(client);
                 evicted.map(|_| Eviction::Own)
             }
         };
         if let Some(what) = evicted {
             self.metrics.evicted(what);
-            self.log_eviction(what, accepted.new.from);
-            return Some(accepted);
+            self.log_eviction(what, new.from);
+            return Some(new);
         }
         // The connection to be evicted has a request in the meantime, or another worker was faster.
         let next = match scope {
             EvictionScope::All => self.first_to_evict(),
             EvictionScope::Client => self.workers.get((worker + 1) % self.workers.len()),
         };
-        let from = accepted.new.from;
-        accepted.tried += 1;
-        let next = next.filter(|_| accepted.tried < self.workers.len());
+        let from = new.from;
+        new.tried += 1;
+        let next = next.filter(|_| new.tried < self.workers.len());
         let passed_on = next.is_some_and(|next| {
-            accepted.open.move_to(&next.open);
-            next.tasks.try_send(WorkerTask::Serve(accepted)).is_ok()
+            new.open.move_to(&next.open);
+            next.tasks.try_send(WorkerTask::Serve(new)).is_ok()
         });
         if !passed_on {
             self.reject(scope, from);

@@ -20,15 +20,15 @@ pub mod listener;
 pub mod socket_file;
 
 use super::ConnectionFacts;
-use crate::clock;
 use crate::shutdown::Drain;
 use crate::telemetry::log::Throttle;
 use crate::tls::OfferInForce;
 use bind::{Acceptor, BACKLOG};
-use dispatch::{Dispatcher, NewConnection};
+use dispatch::Dispatcher;
 use listener::Listener;
+use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -57,8 +57,11 @@ pub struct KnownPeer {
     pub is_trusted: bool,
 }
 
-/// Looks up what the file in force says of the peer at an address.
-pub type PeerLookup = Arc<dyn Fn(Option<SocketAddr>) -> KnownPeer + Send + Sync>;
+/// What the file in force says of peers. The program passes it in; this room does not know the file.
+pub trait PeerTrust: fmt::Debug + Send + Sync {
+    /// Looks up the peer at an address.
+    fn known(&self, from: Option<SocketAddr>) -> KnownPeer;
+}
 
 /// The number of connections to hold at once: `asked`, or fewer where the system's `files` do not suffice for as many
 /// upstream connections as well. Running out of files would fail requests that are under way.
@@ -102,12 +105,17 @@ pub struct ListenerFacts {
 impl ListeningSocket {
     /// Accepts until draining begins, or the socket is given up, and then the connections that wait on it; or until it is
     /// taken over, with those. A connection for which there is no room is closed at once, which costs the least.
-    pub async fn accept(self, dispatcher: Arc<Dispatcher>, peers: PeerLookup, drain: Drain) {
+    pub async fn accept(
+        self,
+        dispatcher: Arc<Dispatcher>,
+        peers: Arc<dyn PeerTrust>,
+        drain: Drain,
+    ) {
         loop {
             let accepted = tokio::select! {
                 accepted = self.socket.accept() => accepted,
-                () = drain.begun() => return self.accept_waiting(&dispatcher, &peers).await,
-                () = self.given_up.notified() => return self.accept_waiting(&dispatcher, &peers).await,
+                () = drain.begun() => return self.accept_waiting(&dispatcher, &*peers).await,
+                () = self.given_up.notified() => return self.accept_waiting(&dispatcher, &*peers).await,
                 () = self.taken_over.notified() => return,
             };
             match accepted {
@@ -115,8 +123,8 @@ impl ListeningSocket {
                     while dispatcher.is_overfull() {
                         tokio::time::sleep(ROOM_IS_MADE).await;
                     }
-                    let new = self.facts.connection(stream, peers(from));
-                    if dispatcher.dispatch(new).await.is_err() {
+                    let dealing = dispatcher.dispatch(stream, peers.known(from), &self.facts);
+                    if dealing.await.is_err() {
                         return;
                     }
                 }
@@ -136,7 +144,7 @@ impl ListeningSocket {
 
     /// Accepts the connections that wait when draining begins, which the system would reset, and no more than could wait
     /// then: new ones may come as fast.
-    async fn accept_waiting(self, dispatcher: &Dispatcher, peers: &PeerLookup) {
+    async fn accept_waiting(self, dispatcher: &Dispatcher, peers: &dyn PeerTrust) {
         let Ok(socket) = self.socket.leave_runtime() else {
             return;
         };
@@ -147,8 +155,8 @@ impl ListeningSocket {
             let Ok((tcp, from)) = socket.accept() else {
                 return;
             };
-            let new = self.facts.connection(tcp, peers(from));
-            if dispatcher.dispatch(new).await.is_err() {
+            let dealing = dispatcher.dispatch(tcp, peers.known(from), &self.facts);
+            if dealing.await.is_err() {
                 return;
             }
         }
@@ -156,20 +164,18 @@ impl ListeningSocket {
 }
 
 impl ListenerFacts {
-    fn connection(&self, tcp: TcpStream, peer: KnownPeer) -> NewConnection {
-        let KnownPeer { from, is_trusted } = peer;
-        let from_ip = from.map(|from| from.ip());
+    /// Does this peer name the client of each of its connections?
+    fn is_proxied(&self, peer: KnownPeer) -> bool {
+        let from = peer.from.map(|from| from.ip());
         let proxies = self.listener.proxies.as_ref();
-        NewConnection {
-            tcp,
-            from,
-            since: clock::now(),
-            is_trusted,
-            is_proxied: proxies.is_some_and(|proxies| proxies.have(from_ip, is_trusted)),
-            facts: ConnectionFacts {
-                offer: self.offer.clone(),
-                redirects: self.listener.redirects,
-            },
+        proxies.is_some_and(|proxies| proxies.have(from, peer.is_trusted))
+    }
+
+    /// What a connection has from the listener.
+    fn of_connection(&self) -> ConnectionFacts {
+        ConnectionFacts {
+            offer: self.offer.clone(),
+            redirects: self.listener.redirects,
         }
     }
 }

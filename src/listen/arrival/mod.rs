@@ -4,7 +4,8 @@
 //! One deadline holds over all of it, from the time at which the connection was accepted. Meanwhile the connection may be
 //! evicted, as every connection that waits for its client.
 //!
-//! In: a socket that was just accepted. Out: a stream with its peer, or the cause for which it is closed.
+//! In: a stream and its peer, as the socket shows it. Out: the client of the connection and its session, or the cause for
+//! which it is closed.
 //!
 //! ```text
 //! proxy_protocol          the header by which a proxy names the client, in bytes as they come
@@ -21,20 +22,20 @@
 //! ```
 
 pub mod encrypted_peers;
-pub(super) mod handshake;
-pub(super) mod handshake_report;
+mod handshake;
+mod handshake_report;
 pub mod proxy_protocol;
 pub mod refused_chains;
 
-use super::accept::KnownPeer;
+use super::accept::PeerTrust;
 use super::accept::connection_register::{ClientWait, ConnectionRegister, Registration};
-use super::accept::dispatch::{Dispatcher, OpenGuard};
+use super::accept::dispatch::Dispatcher;
 use super::connection::{until_given_up, waiting};
 use super::socket::Stream;
-use super::{ConnectionFacts, Peer};
+use super::{Peer, canonical};
 use crate::client::{Client, spelled};
 use crate::telemetry::log::Throttles;
-use crate::telemetry::metrics::{Connected, Metrics, Rejection};
+use crate::telemetry::metrics::{Metrics, Rejection};
 use crate::tls::AuthorityChallenges;
 use bytes::BytesMut;
 use encrypted_peers::EncryptedPeers;
@@ -61,6 +62,8 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 pub struct Arrivals {
     /// The bounds on connections.
     pub dispatcher: Arc<Dispatcher>,
+    /// What the file in force says of peers.
+    pub trust: Arc<dyn PeerTrust>,
     /// The worker's connections.
     pub register: ConnectionRegister,
     /// Longest time from accepting a connection to the end of its arrival.
@@ -73,23 +76,6 @@ pub struct Arrivals {
     pub refused_chains: Arc<RefusedChains>,
     /// The worker's connections with TLS.
     pub encrypted: EncryptedPeers,
-}
-
-/// A connection that arrives.
-#[derive(Debug)]
-pub struct ArrivingConnection {
-    /// The connection's bytes.
-    pub stream: Stream,
-    /// The address of its client: of the socket's peer, until a proxy has named another.
-    pub from: Option<SocketAddr>,
-    /// Counts the connection as its client's.
-    pub open: OpenGuard,
-    /// Whose it is.
-    pub kind: PeerKind,
-    /// The connection in the worker's register, as its client's.
-    pub registration: Registration,
-    /// What the connection has from its listener.
-    pub facts: ConnectionFacts,
 }
 
 /// Whose a connection is.
@@ -112,24 +98,6 @@ impl PeerKind {
         } else {
             Self::Client
         }
-    }
-}
-
-impl ArrivingConnection {
-    /// The connection as that of its client, counted by `connected`.
-    #[must_use]
-    pub fn into_peer(self, connected: Connected) -> (Stream, Rc<Peer>) {
-        let Self {
-            stream,
-            from,
-            open,
-            kind,
-            registration,
-            facts,
-        } = self;
-        let mut peer = Peer::new(from, &stream, registration, open, connected, facts);
-        peer.is_stranger = kind == PeerKind::Unnamed;
-        (stream, Rc::new(peer))
     }
 }
 
@@ -169,34 +137,34 @@ impl fmt::Display for ArrivalFault {
 impl Arrivals {
     /// Enters `new` into the register.
     #[must_use]
-    pub fn enter(&self, from: Option<SocketAddr>) -> Registration {
+    pub(super) fn enter(&self, from: Option<SocketAddr>) -> Registration {
         self.register.enter(Client::of(from.map(|from| from.ip())))
     }
 
-    /// Reads the header that names the client of `arriving`, a connection that came as `new`. Nothing where the
-    /// connection must be closed.
-    pub async fn named(
+    /// Reads the header that names the client of a connection, of a `peer` of this kind until then. Returns whose the
+    /// connection is; nothing where it must be closed.
+    pub(super) async fn named(
         &self,
-        mut arriving: ArrivingConnection,
+        stream: &mut Stream,
+        peer: &mut Peer,
+        kind: PeerKind,
         since: Instant,
-        known: impl Fn(SocketAddr) -> KnownPeer,
-    ) -> Option<ArrivingConnection> {
-        let proxy = arriving.from;
-        let named = self.until_named(&mut arriving, since).await;
-        match named {
-            Ok(NamedClient::Peer) => Some(arriving),
+    ) -> Option<PeerKind> {
+        let proxy = peer.address;
+        match self.until_named(stream, &peer.registration, since).await {
+            Ok(NamedClient::Peer) => Some(kind),
             Ok(NamedClient::Nobody) => {
-                arriving.kind = PeerKind::Unnamed;
-                match proxy {
-                    Some(proxy) => self.counted(arriving, proxy, false, since).await,
-                    None => Some(arriving),
+                peer.is_stranger = true;
+                if let Some(proxy) = proxy {
+                    self.counted(peer, proxy, false, since).await?;
                 }
+                Some(PeerKind::Unnamed)
             }
             Ok(NamedClient::At(client)) => {
-                let peer = known(client);
-                let client = peer.from.unwrap_or(client);
-                arriving.kind = PeerKind::of(peer.is_trusted);
-                self.counted(arriving, client, peer.is_trusted, since).await
+                let known = self.trust.known(Some(client));
+                let client = known.from.unwrap_or(client);
+                self.counted(peer, client, known.is_trusted, since).await?;
+                Some(PeerKind::of(known.is_trusted))
             }
             Err(fault) => {
                 self.report(&fault, proxy);
@@ -205,37 +173,33 @@ impl Arrivals {
         }
     }
 
-    /// The connection as one of `client`. Nothing where it has as many as it may.
+    /// Counts the connection of `peer` as one of `client`. Nothing where the client has as many as it may.
     async fn counted(
         &self,
-        mut arriving: ArrivingConnection,
+        peer: &mut Peer,
         client: SocketAddr,
         is_trusted: bool,
         since: Instant,
-    ) -> Option<ArrivingConnection> {
-        let open = &mut arriving.open;
+    ) -> Option<()> {
+        let open = &mut peer.open;
         let naming = self
             .dispatcher
             .name(open, client, is_trusted, &self.register);
         if !timeout_at(since + self.within, naming).await.ok()? {
             return None;
         }
-        arriving.registration = self.enter(Some(client));
-        arriving.from = Some(client);
-        Some(arriving)
+        peer.registration = self.enter(Some(client));
+        peer.address = Some(canonical(client));
+        Some(())
     }
 
     /// The client that the header names, before the deadline and while the connection may stay.
     async fn until_named(
         &self,
-        arriving: &mut ArrivingConnection,
+        stream: &mut Stream,
+        registration: &Registration,
         since: Instant,
     ) -> Result<NamedClient, ArrivalFault> {
-        let ArrivingConnection {
-            stream,
-            registration,
-            ..
-        } = arriving;
         tokio::select! {
             biased;
             () = poll_fn(|cx| registration.poll_evicted(cx)) => Err(ArrivalFault::Unwanted),
@@ -249,7 +213,7 @@ impl Arrivals {
     /// Shakes hands on a connection whose listener offers identities, and counts the handshake. Where the peer stands for
     /// many clients by its `kind`, what one of them shows is not held against the others. False where the connection
     /// must be closed.
-    pub async fn encrypted(
+    pub(super) async fn encrypted(
         &self,
         stream: &mut Stream,
         peer: &Rc<Peer>,

@@ -16,16 +16,16 @@
 //! h2_fields        fields of answers that HPACK does not index
 //! ```
 
-pub(super) mod backpressure;
-pub(super) mod h2_fields;
-pub(super) mod h2_flood;
+mod backpressure;
+mod h2_fields;
+mod h2_flood;
 pub mod handler;
-pub(super) mod head_deadline;
+mod head_deadline;
 mod http1;
 mod http2;
 pub mod keep_alive;
-pub(super) mod requests;
-pub(super) mod stream_deadline;
+mod requests;
+mod stream_deadline;
 
 #[cfg(test)]
 pub(crate) use http2::{MOST_SEEN, MOST_STREAMS, MOST_UNTAKEN, STREAM_WINDOW};

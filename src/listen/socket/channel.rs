@@ -2,8 +2,6 @@
 
 use super::encrypted_layer::EncryptedLayer;
 use super::transport::Transport;
-use crate::descriptors::SpareDescriptor;
-use crate::descriptors::departure::SecondDescriptor;
 use std::io;
 use std::task::{Context, Poll, ready};
 use tokio::io::ReadBuf;
@@ -161,23 +159,9 @@ impl Channel {
         }
     }
 
-    /// Looks at the next bytes of the socket, below any layer, without taking them.
-    pub(super) fn poll_peek_bytes(
-        &self,
-        cx: &mut Context<'_>,
-        seen: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<usize>> {
-        self.transport.poll_peek_bytes(cx, seen)
-    }
-
-    /// A second registration of the socket, which learns of the closing whatever lies unread.
-    pub(super) fn duplicate(&self, spare: SpareDescriptor) -> io::Result<SecondDescriptor> {
-        self.transport.duplicate(spare)
-    }
-
-    /// Has the system give up the last bytes when the client takes none of them ([`Transport::bound_farewell`]).
-    pub(super) fn bound_farewell(&self) {
-        self.transport.bound_farewell();
+    /// The socket, below any layer.
+    pub(super) fn transport(&self) -> &Transport {
+        &self.transport
     }
 
     /// Ends the socket's connection in a reset, which whoever waits on it hears of.

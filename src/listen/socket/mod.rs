@@ -16,16 +16,16 @@
 //! minimum_rate     how slow a client may be, counted while it alone is waited for
 //! ```
 
-pub(super) mod channel;
-pub(super) mod chunk_framing;
+mod channel;
+mod chunk_framing;
 pub(super) mod encrypted_layer;
 pub(super) mod framing;
 pub(super) mod h2_frames;
-pub(super) mod library_answer;
+mod library_answer;
 pub mod minimum_rate;
 mod probe;
-pub(super) mod raw_target;
-pub(super) mod transport;
+mod raw_target;
+mod transport;
 mod withheld;
 
 pub(super) use probe::SocketProbe;
@@ -167,7 +167,11 @@ impl Stream {
     /// Looks at the next bytes without taking them. It is asked before any byte is read.
     pub(super) async fn peek(&self, seen: &mut [u8]) -> io::Result<usize> {
         let mut seen = ReadBuf::new(seen);
-        poll_fn(|cx| lock(&self.socket).channel.poll_peek_bytes(cx, &mut seen)).await
+        let peeking = |cx: &mut Context<'_>| {
+            let socket = lock(&self.socket);
+            socket.channel.transport().poll_peek_bytes(cx, &mut seen)
+        };
+        poll_fn(peeking).await
     }
 
     /// Gives bytes back that were read to tell the protocol.
@@ -518,7 +522,7 @@ impl SocketWatch {
         let socket = lock(&socket);
         // A connection to a server is worth more than noticing that a client leaves.
         let descriptor = socket.share.take_spare()?;
-        socket.channel.duplicate(descriptor).ok()
+        socket.channel.transport().duplicate(descriptor).ok()
     }
 
     /// A flag that tells, also later, whether the connection was ended because its client took no bytes.

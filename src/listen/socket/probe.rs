@@ -181,7 +181,7 @@ impl SocketProbe {
         if socket.is_full {
             socket.channel.end_in_reset();
         } else {
-            socket.channel.bound_farewell();
+            socket.channel.transport().bound_farewell();
         }
     }
 

@@ -17,12 +17,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// The time for which a client may take none of the last bytes of a closed connection.
 const LAST_BYTES: Duration = Duration::from_secs(5);
 
-/// A connection's bytes, in both directions.
+/// A connection's bytes as the socket has them, in both directions. A Unix socket is used as one of TCP is.
 #[derive(Debug)]
-pub(in crate::listen) enum Transport {
-    /// Clear text.
-    Tcp(TcpStream),
-}
+pub(in crate::listen) struct Transport(TcpStream);
 
 impl Transport {
     /// Takes over an accepted socket. The peer of a Unix socket is not remote: there is no network to be quiet on.
@@ -35,7 +32,7 @@ impl Transport {
             tcp.set_nodelay(true)?;
             SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
         }
-        Ok(Self::Tcp(TcpStream::from_std(tcp)?))
+        Ok(Self(TcpStream::from_std(tcp)?))
     }
 
     pub(super) fn poll_read(
@@ -43,9 +40,7 @@ impl Transport {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self {
-            Self::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
-        }
+        Pin::new(&mut self.0).poll_read(cx, buf)
     }
 
     pub(super) fn poll_write(
@@ -53,11 +48,10 @@ impl Transport {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self {
-            Self::Tcp(tcp) => match bufs {
-                [buf] => Pin::new(tcp).poll_write(cx, buf),
-                bufs => Pin::new(tcp).poll_write_vectored(cx, bufs),
-            },
+        let tcp = Pin::new(&mut self.0);
+        match bufs {
+            [buf] => tcp.poll_write(cx, buf),
+            bufs => tcp.poll_write_vectored(cx, bufs),
         }
     }
 
@@ -65,34 +59,24 @@ impl Transport {
     /// is free, and the buffer grows to megabytes: a peer that reads all the time, but slowly, would seem to take
     /// nothing for minutes.
     pub(super) fn write_at_once(&self, bufs: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(tcp) => SockRef::from(tcp).send_vectored(bufs),
-        }
+        SockRef::from(&self.0).send_vectored(bufs)
     }
 
     /// Writes as many of `bytes` as the socket takes now. The others are lost: the connection ends.
     pub(in crate::listen) fn write_last(&self, bytes: &[u8]) {
-        match self {
-            Self::Tcp(tcp) => drop(tcp.try_write(bytes)),
-        }
+        let _ = self.0.try_write(bytes);
     }
 
     pub(super) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Self::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
-        }
+        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 
     /// Looks at the next byte without taking it: ready with false at the client's end of stream, with true when a byte
     /// has come.
     pub(super) fn poll_peek(&self, cx: &mut Context<'_>) -> Poll<bool> {
-        match self {
-            Self::Tcp(tcp) => {
-                let mut byte = [0];
-                let peeked = ready!(tcp.poll_peek(cx, &mut ReadBuf::new(&mut byte)));
-                Poll::Ready(!matches!(peeked, Ok(0) | Err(_)))
-            }
-        }
+        let mut byte = [0];
+        let peeked = ready!(self.0.poll_peek(cx, &mut ReadBuf::new(&mut byte)));
+        Poll::Ready(!matches!(peeked, Ok(0) | Err(_)))
     }
 
     /// Looks at the next bytes of the socket without taking them.
@@ -101,36 +85,30 @@ impl Transport {
         cx: &mut Context<'_>,
         seen: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<usize>> {
-        self.socket().poll_peek(cx, seen)
+        self.0.poll_peek(cx, seen)
     }
 
     /// A second registration of the socket, which learns of the closing whatever lies unread.
     pub(super) fn duplicate(&self, spare: SpareDescriptor) -> io::Result<SecondDescriptor> {
-        SecondDescriptor::of(self.socket(), spare)
+        SecondDescriptor::of(&self.0, spare)
     }
 
     /// Has the system give up the bytes of a closed connection when the client takes none of them for a while. It would keep
     /// them, megabytes, for minutes.
     pub(super) fn bound_farewell(&self) {
         // A Unix socket has no such bytes.
-        let _ = SockRef::from(self.socket()).set_tcp_user_timeout(Some(LAST_BYTES));
+        let _ = SockRef::from(&self.0).set_tcp_user_timeout(Some(LAST_BYTES));
     }
 
     /// Has the connection end in a reset when it is closed.
     pub(in crate::listen) fn end_in_reset(&self) {
         // At worst the connection ends in order.
-        let _ = SockRef::from(self.socket()).set_linger(Some(Duration::ZERO));
+        let _ = SockRef::from(&self.0).set_linger(Some(Duration::ZERO));
     }
 
     /// Ends both directions.
     pub(in crate::listen) fn cut(&self) {
         // A connection that has ended already needs no end.
-        let _ = SockRef::from(self.socket()).shutdown(Shutdown::Both);
-    }
-
-    fn socket(&self) -> &TcpStream {
-        match self {
-            Self::Tcp(tcp) => tcp,
-        }
+        let _ = SockRef::from(&self.0).shutdown(Shutdown::Both);
     }
 }

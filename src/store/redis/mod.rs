@@ -2,7 +2,8 @@
 //!
 //! The store belongs to one worker and is used by no other: no lock, no thread is woken. Redis' own clock decides.
 //!
-//! In: checks. Out: answers of the scripts. Folders stand on those above them.
+//! In: checks. Out: answers of the scripts. Folders stand on those above them. They are private: `pub(crate)` in them
+//! reaches no further than this file.
 //!
 //! ```text
 //! wire         what is asked of Redis, as bytes

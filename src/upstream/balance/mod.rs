@@ -12,12 +12,12 @@
 //! shared_connection  an answer that comes while the request still goes up
 //! ```
 
-pub(super) mod choice;
+mod choice;
 pub mod endpoint;
-pub(super) mod least_requests;
+mod least_requests;
 pub mod pool;
 pub mod rendezvous;
-pub(super) mod rotation;
+mod rotation;
 pub mod shared_connection;
 
 use super::rules::ejection::ServerFailure;

@@ -14,7 +14,7 @@
 
 pub mod balance_rule;
 pub mod ejection;
-pub(super) mod failure_row;
+mod failure_row;
 pub mod probe_rule;
 pub(super) mod recent_clients;
 pub mod retry_rule;

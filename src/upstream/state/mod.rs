@@ -15,12 +15,12 @@
 //! retry_budget      how many requests may be sent again
 //! ```
 
-pub(super) mod availability;
+mod availability;
 pub(super) mod connection_bound;
 pub(super) mod registry;
 pub mod resolution;
 pub(super) mod retry_budget;
-pub(super) mod server_health;
+mod server_health;
 pub mod server_queue;
 pub(super) mod server_state;
 pub(super) mod upstream_state;

@@ -18,11 +18,11 @@
 //! ```
 
 pub mod connection;
-pub(super) mod head_bound;
-pub(super) mod held_body;
+mod head_bound;
+mod held_body;
 pub mod http1;
 pub(super) mod http2;
-pub(super) mod keep_alive;
+mod keep_alive;
 pub(super) mod library_words;
 pub(super) mod offending_line;
 pub mod owed_time;

@@ -4,7 +4,7 @@ use super::*;
 use crate::descriptors::Budget;
 use crate::listen::socket::minimum_rate::RateBound;
 use crate::tls::tests::{Authority, parts};
-use crate::tls::{Alpn, ClientParts, ClientVerify, IdentityParts, Offer};
+use crate::tls::{Alpn, ClientParts, ClientVerify, IdentityParts, Offer, OfferInForce, Offers};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{AlertDescription, ClientConfig, RootCertStore};
@@ -44,7 +44,8 @@ impl Scene {
             Arc::new(ServerIdentity::new(parts).unwrap())
         });
         let identities = made.collect();
-        let offer = OfferInForce::new(0, Offer::new(identities).unwrap());
+        let offers: Offers = [Offer::new(identities).unwrap()].into_iter().collect();
+        let offer = OfferInForce::new(0, Arc::new(offers));
         Self {
             offer,
             challenges: AuthorityChallenges::default(),

@@ -12,16 +12,16 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 /// A look at what has arrived.
-pub(in crate::store::redis) const LOOK: Duration = Duration::from_millis(1);
+pub(crate) const LOOK: Duration = Duration::from_millis(1);
 
 /// The timer of one lane. It is made at the first call.
 #[derive(Debug, Default)]
-pub(in crate::store::redis) struct CallTimer(Option<Pin<Box<Sleep>>>);
+pub(crate) struct CallTimer(Option<Pin<Box<Sleep>>>);
 
 impl CallTimer {
     /// The answer, if it is there by this instant. A worker that was late itself looks at the replies that came
     /// meanwhile, before it reports that none did.
-    pub(in crate::store::redis) async fn in_time<T>(
+    pub(crate) async fn in_time<T>(
         &mut self,
         deadline: Instant,
         answer: impl Future<Output = T>,

@@ -18,7 +18,7 @@
 //! ```
 
 pub(super) mod call_timer;
-pub(super) mod slot_calls;
+mod slot_calls;
 
 use super::cluster::router::Router;
 use super::link::connection::{Connection, KeptConnection};

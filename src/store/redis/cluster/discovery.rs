@@ -33,7 +33,7 @@ const LEAST: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Discovers the map for one worker.
-pub(in crate::store::redis) struct Discovery {
+pub(crate) struct Discovery {
     router: Rc<Router>,
     target: RedisTarget,
     seeds: Arc<[Address]>,
@@ -49,11 +49,7 @@ struct MapState {
 }
 
 impl Discovery {
-    pub(in crate::store::redis) fn new(
-        router: Rc<Router>,
-        target: RedisTarget,
-        seeds: &Arc<[Address]>,
-    ) -> Self {
+    pub(crate) fn new(router: Rc<Router>, target: RedisTarget, seeds: &Arc<[Address]>) -> Self {
         let gap = Outage::new(format!("a part of {target}").into());
         Self {
             router,
@@ -64,7 +60,7 @@ impl Discovery {
     }
 
     /// Asks for the map again and again, until the worker ends.
-    pub(in crate::store::redis) async fn run(self) {
+    pub(crate) async fn run(self) {
         let router = &*self.router;
         let mut state = MapState::default();
         let mut since = clock::now();
@@ -167,7 +163,7 @@ fn while_away(since: Instant) -> Duration {
 }
 
 /// The map, as the node at `address` has it.
-pub(in crate::store::redis) async fn map_of(
+pub(crate) async fn map_of(
     target: RedisTarget,
     address: Address,
 ) -> Result<Vec<SlotRange>, StoreError> {

@@ -13,8 +13,8 @@
 //! multi_slot  None
 //! ```
 
-pub(super) mod discovery;
-pub(super) mod multi_slot;
+mod discovery;
+mod multi_slot;
 pub(super) mod redirect;
 pub(super) mod router;
 pub(super) mod slot_map;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// Causes for which a node of a cluster did not run a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::store::redis) enum Redirection {
+pub(crate) enum Redirection {
     /// The slot has a new home.
     Moved(Slot, Address),
     /// The slot is on its way to another node, and the counters are there already, or new.
@@ -20,7 +20,7 @@ pub(in crate::store::redis) enum Redirection {
 }
 
 /// Reads the text of an error of the node at `from`.
-pub(in crate::store::redis) fn read(reason: &str, from: &Address) -> Option<Redirection> {
+pub(crate) fn read(reason: &str, from: &Address) -> Option<Redirection> {
     let mut words = reason.split_ascii_whitespace();
     match words.next()? {
         "MOVED" => {

@@ -33,11 +33,11 @@ enum MapKnowledge {
 }
 
 /// Makes the node at an address of a cluster, or of a lone Redis, with its tasks.
-pub(in crate::store::redis) type NodeMaker = Box<dyn Fn(Option<&Address>) -> NodeHandle>;
+pub(crate) type NodeMaker = Box<dyn Fn(Option<&Address>) -> NodeHandle>;
 
 /// The masters of a cluster and their slots.
-pub(in crate::store::redis) struct Router {
-    pub(in crate::store::redis) context: Rc<StoreContext>,
+pub(crate) struct Router {
+    pub(crate) context: Rc<StoreContext>,
     make: NodeMaker,
     lone: OnceCell<NodeHandle>,
     map: RefCell<SlotMap>,
@@ -49,13 +49,13 @@ pub(in crate::store::redis) struct Router {
     /// Notified when the map is known, or cannot be.
     learned: Notify,
     /// Notified when the map is to be asked for again.
-    pub(in crate::store::redis) stale: Notify,
+    pub(crate) stale: Notify,
     /// Calls that wait for a slot to arrive.
-    pub(in crate::store::redis) underway: Cell<usize>,
+    pub(crate) underway: Cell<usize>,
 }
 
 impl Router {
-    pub(in crate::store::redis) fn new(context: Rc<StoreContext>, make: NodeMaker) -> Self {
+    pub(crate) fn new(context: Rc<StoreContext>, make: NodeMaker) -> Self {
         let outage = Outage::new(context.target.to_string().into());
         Self {
             context,
@@ -72,7 +72,7 @@ impl Router {
     }
 
     /// The name of the cluster in the log.
-    pub(in crate::store::redis) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.outage.name
     }
 
@@ -82,14 +82,14 @@ impl Router {
     }
 
     /// Makes the node of a lone Redis, which serves every slot.
-    pub(in crate::store::redis) fn make_lone(&self) {
+    pub(crate) fn make_lone(&self) {
         let node = self.lone.get_or_init(|| (self.make)(None));
         self.map.borrow_mut().set_lone(node.clone());
         self.knowledge.set(MapKnowledge::Known);
     }
 
     /// The only node, if the store is a lone Redis.
-    pub(in crate::store::redis) fn lone(&self) -> Option<&NodeHandle> {
+    pub(crate) fn lone(&self) -> Option<&NodeHandle> {
         self.lone.get()
     }
 
@@ -98,10 +98,7 @@ impl Router {
     ///
     /// # Errors
     /// The cause, while the map is not known.
-    pub(in crate::store::redis) async fn known(
-        &self,
-        patience: Duration,
-    ) -> Result<(), StoreError> {
+    pub(crate) async fn known(&self, patience: Duration) -> Result<(), StoreError> {
         let learned = async {
             loop {
                 let learned = self.learned.notified();
@@ -122,12 +119,12 @@ impl Router {
         known
     }
 
-    pub(in crate::store::redis) fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         self.knowledge.get() == MapKnowledge::Known
     }
 
     /// The cause for which the map is not known, if there is one.
-    pub(in crate::store::redis) fn why(&self) -> Option<StoreError> {
+    pub(crate) fn why(&self) -> Option<StoreError> {
         self.why.borrow().clone()
     }
 
@@ -156,7 +153,7 @@ impl Router {
     ///
     /// # Errors
     /// The error, when no node serves the slot.
-    pub(in crate::store::redis) fn at(&self, slot: Slot) -> Result<NodeHandle, StoreError> {
+    pub(crate) fn at(&self, slot: Slot) -> Result<NodeHandle, StoreError> {
         let node = self.map().at(slot).cloned();
         node.ok_or_else(|| {
             self.context.stats.errors.add(1);
@@ -176,7 +173,7 @@ impl Router {
     }
 
     /// Queues an update of a counter on the node that serves it by now.
-    pub(in crate::store::redis) fn update(&self, limit: &Limit, key: &[u8], update: CounterUpdate) {
+    pub(crate) fn update(&self, limit: &Limit, key: &[u8], update: CounterUpdate) {
         match self.home(limit, key) {
             Some((home, route)) => home.node.updates.push(CounterUpdate { route, ..update }),
             // The map of the cluster was never known.
@@ -190,7 +187,7 @@ impl Router {
 
     /// Amends a charge, soon. `answer` receives the script's byte. A place in a queue goes back in its order when its
     /// request does not go on.
-    pub(in crate::store::redis) fn amend(
+    pub(crate) fn amend(
         &self,
         clock: Option<Timestamp>,
         reservation: &Reservation,
@@ -209,52 +206,47 @@ impl Router {
     }
 
     /// Every node.
-    pub(in crate::store::redis) fn all(&self) -> Vec<NodeHandle> {
+    pub(crate) fn all(&self) -> Vec<NodeHandle> {
         self.map().all().cloned().collect()
     }
 
     /// The map, to be read.
-    pub(in crate::store::redis) fn map(&self) -> Ref<'_, SlotMap> {
+    pub(crate) fn map(&self) -> Ref<'_, SlotMap> {
         self.map.borrow()
     }
 
     /// Is every master up?
-    pub(in crate::store::redis) fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         self.is_known() && self.map().masters().all(NodeHandle::is_up)
     }
 
     /// Is the master of this slot up?
-    pub(in crate::store::redis) fn serves(&self, slot: Slot) -> bool {
+    pub(crate) fn serves(&self, slot: Slot) -> bool {
         self.map().at(slot).is_some_and(NodeHandle::is_up)
     }
 
     /// Are the shares of slots at the master of this slot kept to?
-    pub(in crate::store::redis) fn keeps_shares(&self, slot: Slot) -> bool {
+    pub(crate) fn keeps_shares(&self, slot: Slot) -> bool {
         let map = self.map();
         map.at(slot).is_some_and(|home| home.node.keeps_shares())
     }
 
     /// Does the master of this slot refuse a command, and is away for that alone?
-    pub(in crate::store::redis) fn lacks_rights(&self, slot: Slot) -> bool {
+    pub(crate) fn lacks_rights(&self, slot: Slot) -> bool {
         let map = self.map();
         map.at(slot)
             .is_some_and(|home| home.node.lacks_rights.get())
     }
 
     /// Has the node of a counter tried, which can be neither read nor written. `line` tells of its key.
-    pub(in crate::store::redis) fn suspect(
-        &self,
-        limit: &Limit,
-        key: &[u8],
-        line: impl FnOnce() -> String,
-    ) {
+    pub(crate) fn suspect(&self, limit: &Limit, key: &[u8], line: impl FnOnce() -> String) {
         if let Some((home, _)) = self.home(limit, key) {
             home.node.suspicion.raise(line);
         }
     }
 
     /// The part of the cluster that is asked.
-    pub(in crate::store::redis) fn reach(&self) -> StoreReach {
+    pub(crate) fn reach(&self) -> StoreReach {
         let map = self.map();
         if self.is_up() && map.unserved() == 0 {
             StoreReach::All
@@ -266,7 +258,7 @@ impl Router {
     }
 
     /// Notes that a node has come up, or gone down.
-    pub(in crate::store::redis) fn node_changed(&self, up: bool) {
+    pub(crate) fn node_changed(&self, up: bool) {
         self.report_reach();
         if !up {
             self.stale.notify_one();
@@ -274,7 +266,7 @@ impl Router {
     }
 
     /// Does `node` answer that other nodes serve the slots of its call?
-    pub(in crate::store::redis) fn is_redirected(&self, node: &Node, reason: &str) -> bool {
+    pub(crate) fn is_redirected(&self, node: &Node, reason: &str) -> bool {
         let address = node.address.as_ref();
         let redirected = address.is_some_and(|address| redirect::read(reason, address).is_some());
         if redirected {
@@ -284,14 +276,14 @@ impl Router {
     }
 
     /// The node at this address, which may be new.
-    pub(in crate::store::redis) fn at_address(&self, address: &Address) -> NodeHandle {
+    pub(crate) fn at_address(&self, address: &Address) -> NodeHandle {
         self.map
             .borrow_mut()
             .node(address, || (self.make)(Some(address)))
     }
 
     /// Takes over a node's answer that a slot is served at `address`.
-    pub(in crate::store::redis) fn moved(&self, slot: Slot, address: &Address) -> NodeHandle {
+    pub(crate) fn moved(&self, slot: Slot, address: &Address) -> NodeHandle {
         let node = self
             .map
             .borrow_mut()

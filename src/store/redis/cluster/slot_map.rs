@@ -18,7 +18,7 @@ const KEPT: Duration = Duration::from_secs(5);
 const NO_NODE: u16 = u16::MAX;
 
 /// The known nodes, and the slots that each serves.
-pub(in crate::store::redis) struct SlotMap {
+pub(crate) struct SlotMap {
     homes: Vec<MappedNode>,
     /// Positions among the nodes.
     slots: Box<[u16]>,
@@ -43,24 +43,24 @@ impl Default for SlotMap {
 
 impl SlotMap {
     /// The node that serves a slot.
-    pub(in crate::store::redis) fn at(&self, slot: Slot) -> Option<&NodeHandle> {
+    pub(crate) fn at(&self, slot: Slot) -> Option<&NodeHandle> {
         let position = *self.slots.get(usize::from(slot))?;
         Some(&self.homes.get(usize::from(position))?.node)
     }
 
     /// Every node.
-    pub(in crate::store::redis) fn all(&self) -> impl Iterator<Item = &NodeHandle> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &NodeHandle> {
         self.homes.iter().map(|home| &home.node)
     }
 
     /// The nodes that serve a slot.
-    pub(in crate::store::redis) fn masters(&self) -> impl Iterator<Item = &NodeHandle> {
+    pub(crate) fn masters(&self) -> impl Iterator<Item = &NodeHandle> {
         let masters = self.homes.iter().filter(|home| home.serves > 0);
         masters.map(|home| &home.node)
     }
 
     /// The node at an address, made if it is not known.
-    pub(in crate::store::redis) fn node(
+    pub(crate) fn node(
         &mut self,
         address: &Address,
         make: impl FnOnce() -> NodeHandle,
@@ -95,7 +95,7 @@ impl SlotMap {
     }
 
     /// Gives one slot to the node at that address.
-    pub(in crate::store::redis) fn moved(
+    pub(crate) fn moved(
         &mut self,
         slot: Slot,
         address: &Address,
@@ -151,7 +151,7 @@ impl SlotMap {
     }
 
     /// The number of slots that no node serves.
-    pub(in crate::store::redis) fn unserved(&self) -> usize {
+    pub(crate) fn unserved(&self) -> usize {
         self.slots.iter().filter(|at| **at == NO_NODE).count()
     }
 
@@ -161,7 +161,7 @@ impl SlotMap {
     }
 
     /// The addresses of the nodes that can be asked: of the nodes that are up.
-    pub(in crate::store::redis) fn up(&self) -> Vec<Address> {
+    pub(crate) fn up(&self) -> Vec<Address> {
         let up = self.all().filter(|handle| handle.is_up());
         up.filter_map(|handle| handle.node.address.clone())
             .collect()
@@ -170,26 +170,26 @@ impl SlotMap {
 
 /// A master and some of its slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::store::redis) struct SlotRange {
-    pub(in crate::store::redis) first: Slot,
-    pub(in crate::store::redis) last: Slot,
-    pub(in crate::store::redis) master: Address,
+pub(crate) struct SlotRange {
+    pub(crate) first: Slot,
+    pub(crate) last: Slot,
+    pub(crate) master: Address,
 }
 
 impl SlotRange {
     /// The number of slots in the range.
-    pub(in crate::store::redis) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         usize::from(self.last.saturating_sub(self.first)) + 1
     }
 
     /// A tag whose slot is in the range.
-    pub(in crate::store::redis) fn tag(&self) -> Option<Vec<u8>> {
+    pub(crate) fn tag(&self) -> Option<Vec<u8>> {
         slot::tag_of(|slot| (self.first..=self.last).contains(&slot))
     }
 }
 
 /// Asks the node at `asked` for the map.
-pub(in crate::store::redis) async fn ask(
+pub(crate) async fn ask(
     connection: &mut Connection,
     asked: &Address,
 ) -> Result<Vec<SlotRange>, StoreError> {

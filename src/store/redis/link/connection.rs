@@ -23,10 +23,10 @@ use tokio::time::timeout;
 
 /// Longest time in which a connection is made, scripts loaded. A probe of a stalled server lasts as long, so the time
 /// is well below the two seconds within which limits are to be shared again.
-pub(in crate::store::redis) const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 
 /// The result of `work` within that time; else the error that there is none.
-pub(in crate::store::redis) async fn within<T>(
+pub(crate) async fn within<T>(
     after: Duration,
     work: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
@@ -36,12 +36,12 @@ pub(in crate::store::redis) async fn within<T>(
 
 /// Tries to load scripts that the server forgets again before they are called: an operator flushes them at every turn,
 /// or the master goes.
-pub(in crate::store::redis) const FORGOTTEN_AGAIN: usize = 3;
+pub(crate) const FORGOTTEN_AGAIN: usize = 3;
 
 /// A connection with its scripts loaded. Clones share the connection. The drop of the last clone closes it, whatever
 /// its state.
 #[derive(Debug, Clone)]
-pub(in crate::store::redis) struct Connection {
+pub(crate) struct Connection {
     stream: MultiplexedConnection,
     life: Arc<ConnectionLife>,
     /// Are scripts called as functions?
@@ -49,12 +49,12 @@ pub(in crate::store::redis) struct Connection {
     /// The signals' age when the connection was made.
     pub(super) age: u64,
     /// The master at its other end, if sentinels had to be asked.
-    pub(in crate::store::redis) master: Option<Address>,
+    pub(crate) master: Option<Address>,
 }
 
 /// A connection that may have been closed since: a share in it that does not keep it open.
 #[derive(Debug)]
-pub(in crate::store::redis) struct KeptConnection {
+pub(crate) struct KeptConnection {
     stream: MultiplexedConnection,
     life: Weak<ConnectionLife>,
     functions: bool,
@@ -64,7 +64,7 @@ pub(in crate::store::redis) struct KeptConnection {
 
 impl KeptConnection {
     /// The connection, if it is still of use.
-    pub(in crate::store::redis) fn taken(self) -> Option<Connection> {
+    pub(crate) fn taken(self) -> Option<Connection> {
         let connection = Connection {
             stream: self.stream,
             life: self.life.upgrade()?,
@@ -92,7 +92,7 @@ impl Drop for ConnectionLife {
 
 impl Connection {
     /// A connection over `stream`, on which only `greeting` is sent. `age` is the signals' at the beginning.
-    pub(in crate::store::redis) async fn open(
+    pub(crate) async fn open(
         stream: RedisStream,
         greeting: &RedisConnectionInfo,
         functions: bool,
@@ -129,10 +129,7 @@ impl Connection {
     /// Sends a script call. A server that has forgotten the script ran nothing, so the script and the same call are
     /// sent again. Both go in one write, so that hardly another client comes between. After any other error there is no
     /// second try.
-    pub(in crate::store::redis) async fn call(
-        &mut self,
-        command: &Cmd,
-    ) -> Result<Vec<u8>, StoreError> {
+    pub(crate) async fn call(&mut self, command: &Cmd) -> Result<Vec<u8>, StoreError> {
         let function = self.functions.then(|| library::call(command));
         let shaped = function.as_ref().unwrap_or(command);
         let mut answer = self.send(shaped).await;
@@ -169,7 +166,7 @@ impl Connection {
     }
 
     /// The command that loads the script of a call again.
-    pub(in crate::store::redis) fn reminder(&self, call: &Cmd) -> Option<Cmd> {
+    pub(crate) fn reminder(&self, call: &Cmd) -> Option<Cmd> {
         if self.functions {
             Some(library::remind())
         } else {
@@ -178,7 +175,7 @@ impl Connection {
     }
 
     /// A script call in this connection's form: where scripts are functions, the call of its function.
-    pub(in crate::store::redis) fn shaped(&self, command: Cmd) -> Cmd {
+    pub(crate) fn shaped(&self, command: Cmd) -> Cmd {
         if self.functions {
             library::call(&command)
         } else {
@@ -187,7 +184,7 @@ impl Connection {
     }
 
     /// Sends several commands in one write, and reads the answer to each.
-    pub(in crate::store::redis) async fn many(
+    pub(crate) async fn many(
         &mut self,
         commands: &Pipeline,
     ) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
@@ -197,22 +194,19 @@ impl Connection {
     }
 
     /// Sends several commands in one write. Answers and errors are the crate's.
-    pub(in crate::store::redis) async fn raw(
-        &mut self,
-        commands: &Pipeline,
-    ) -> RedisResult<Vec<Value>> {
+    pub(crate) async fn raw(&mut self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
         let many = commands.len();
         self.stream.send_packed_commands(commands, 0, many).await
     }
 
     /// Marks the connection as closed to new calls. Calls under way on it may still be answered.
-    pub(in crate::store::redis) fn condemn(&self) {
+    pub(crate) fn condemn(&self) {
         self.life.dead.store(true, Ordering::Relaxed);
         self.life.signals.lost.notify_one();
     }
 
     /// Gives up this share, so that it can be taken again without the pool.
-    pub(in crate::store::redis) fn kept(self) -> KeptConnection {
+    pub(crate) fn kept(self) -> KeptConnection {
         KeptConnection {
             stream: self.stream,
             life: Arc::downgrade(&self.life),
@@ -223,12 +217,12 @@ impl Connection {
     }
 
     /// Is the connection of no use any more, or can a better one be made?
-    pub(in crate::store::redis) fn is_dead(&self) -> bool {
+    pub(crate) fn is_dead(&self) -> bool {
         let ConnectionLife { dead, signals, .. } = &*self.life;
         dead.load(Ordering::Relaxed) || self.age < signals.age.load(Ordering::Relaxed)
     }
 
-    pub(in crate::store::redis) async fn load(&mut self) -> Result<(), StoreError> {
+    pub(crate) async fn load(&mut self) -> Result<(), StoreError> {
         if self.functions {
             return self.load_library().await;
         }
@@ -260,10 +254,7 @@ impl Connection {
     }
 
     /// Sends any command.
-    pub(in crate::store::redis) async fn send(
-        &mut self,
-        command: &Cmd,
-    ) -> Result<Value, StoreError> {
+    pub(crate) async fn send(&mut self, command: &Cmd) -> Result<Value, StoreError> {
         let answer = self.stream.send_packed_command(command).await;
         answer.and_then(Value::extract_error).map_err(server_error)
     }
@@ -297,13 +288,13 @@ fn server_error(error: RedisError) -> StoreError {
 }
 
 /// Did the server run nothing, because it does not know the script or function?
-pub(in crate::store::redis) fn is_forgotten(error: &StoreError) -> bool {
+pub(crate) fn is_forgotten(error: &StoreError) -> bool {
     let StoreError::Refused(reason) = error else {
         return false;
     };
     first_word(reason) == "NOSCRIPT" || library::is_missing(reason)
 }
 
-pub(in crate::store::redis) fn first_word(reason: &str) -> &str {
+pub(crate) fn first_word(reason: &str) -> &str {
     reason.split_whitespace().next().unwrap_or_default()
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 /// Is called when a node has come up (`true`) or gone down.
-pub(in crate::store::redis) type ChangeListener = Box<dyn Fn(bool)>;
+pub(crate) type ChangeListener = Box<dyn Fn(bool)>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Availability {
@@ -25,23 +25,19 @@ enum Availability {
 }
 
 /// A worker's opinion of one Redis.
-pub(in crate::store::redis) struct Health {
-    pub(in crate::store::redis) outage: Outage,
+pub(crate) struct Health {
+    pub(crate) outage: Outage,
     /// The limits that an outage concerns, in words for the log.
     limits: &'static str,
     state: Cell<Availability>,
     era: Cell<u64>,
     listener: ChangeListener,
     /// Notified when Redis has gone down.
-    pub(in crate::store::redis) fallen: Notify,
+    pub(crate) fallen: Notify,
 }
 
 impl Health {
-    pub(in crate::store::redis) fn new(
-        name: Arc<str>,
-        limits: &'static str,
-        listener: ChangeListener,
-    ) -> Self {
+    pub(crate) fn new(name: Arc<str>, limits: &'static str, listener: ChangeListener) -> Self {
         Self {
             outage: Outage::new(name),
             limits,
@@ -52,21 +48,21 @@ impl Health {
         }
     }
 
-    pub(in crate::store::redis) fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         self.state.get() == Availability::Up
     }
 
-    pub(in crate::store::redis) fn is_down(&self) -> bool {
+    pub(crate) fn is_down(&self) -> bool {
         self.state.get() == Availability::Down
     }
 
     /// The number of times that Redis came up. A failure of an earlier era does not concern the present one.
-    pub(in crate::store::redis) fn era(&self) -> u64 {
+    pub(crate) fn era(&self) -> u64 {
         self.era.get()
     }
 
     /// Notes that Redis is away from now on.
-    pub(in crate::store::redis) fn set_down(&self, why: &StoreError) {
+    pub(crate) fn set_down(&self, why: &StoreError) {
         self.state.set(Availability::Down);
         let (name, limits) = (&self.outage.name, self.limits);
         let is_first = self.outage.begins();
@@ -82,7 +78,7 @@ impl Health {
     }
 
     /// Notes that Redis is asked from now on.
-    pub(in crate::store::redis) fn set_up(&self) {
+    pub(crate) fn set_up(&self) {
         let before = self.state.replace(Availability::Up);
         self.era.set(self.era() + 1);
         let (name, limits) = (&self.outage.name, self.limits);
@@ -96,7 +92,7 @@ impl Health {
 
     /// Notes that an attempt to bring Redis up has failed. A server that could not be reached may be there by now and
     /// refuse, for a cause that only its answer names.
-    pub(in crate::store::redis) fn stays_down(&self, why: &StoreError) {
+    pub(crate) fn stays_down(&self, why: &StoreError) {
         let name = &self.outage.name;
         if self.outage.note(why) {
             tracing::warn!("{name} is still away: {why}");
@@ -106,7 +102,7 @@ impl Health {
     }
 
     /// Notes that the node is not asked any more: the map of the cluster does not name it.
-    pub(in crate::store::redis) fn leaves(&self) {
+    pub(crate) fn leaves(&self) {
         if self.outage.ends() {
             let name = &self.outage.name;
             tracing::info!("{name} is asked no more: it serves no slot");

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 /// A server that asks for credentials of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store::redis) enum Peer {
+pub(crate) enum Peer {
     /// Redis itself.
     Redis,
     /// A sentinel.
@@ -50,7 +50,7 @@ fn greeting() -> RedisConnectionInfo {
 }
 
 /// A connection to a destination, on which only the login with the credentials of `peer` is sent.
-pub(in crate::store::redis) async fn connect(
+pub(crate) async fn connect(
     destination: RedisDestination<'_>,
     peer: Peer,
     signals: &Arc<Signals>,
@@ -74,19 +74,27 @@ pub(in crate::store::redis) async fn connect(
     }
 }
 
+/// The command that logs in, where there are credentials. A user without a password is logged in with any.
+pub(super) fn auth(target: &RedisTarget) -> Option<Cmd> {
+    if target.password.is_none() && target.username.is_none() {
+        return None;
+    }
+    let mut auth = cmd("AUTH");
+    if let Some(name) = &target.username {
+        auth.arg(&**name);
+    }
+    auth.arg(target.password.as_ref().map_or("", Secret::expose));
+    Some(auth)
+}
+
 impl Connection {
     /// Logs in, in one write, where there are credentials.
     async fn greet(&mut self, target: &RedisTarget, peer: Peer) -> Result<(), StoreError> {
         let (mut words, mut matter) = (Pipeline::new(), Vec::new());
-        let logs_in = target.password.is_some() || target.username.is_some();
-        if logs_in {
-            let mut auth = cmd("AUTH");
-            if let Some(name) = &target.username {
-                auth.arg(&**name);
-            }
-            // A user without a password is logged in with any.
-            let password = target.password.as_ref().map_or("", Secret::expose);
-            words.add_command(auth.arg(password).clone());
+        let login = auth(target);
+        let logs_in = login.is_some();
+        if let Some(auth) = login {
+            words.add_command(auth);
             matter.push(LoginStep::Login);
         }
         if target.database != 0 {
@@ -127,7 +135,7 @@ impl Connection {
     }
 
     /// The cause for which a command was refused on a new connection. Where the remedy is known, the words name it.
-    pub(in crate::store::redis) async fn explain(
+    pub(crate) async fn explain(
         &mut self,
         error: StoreError,
         destination: RedisDestination<'_>,
@@ -279,10 +287,7 @@ fn is_sentinel(target: &RedisTarget, address: &Address, watched: &Value) -> Stri
 }
 
 /// The remedy where a lone Redis was meant, and the server's answer shows that it is none.
-pub(in crate::store::redis) fn of_cluster(
-    target: &RedisTarget,
-    error: &StoreError,
-) -> Option<StoreError> {
+pub(crate) fn of_cluster(target: &RedisTarget, error: &StoreError) -> Option<StoreError> {
     let StoreError::Refused(reason) = error else {
         return None;
     };
@@ -312,7 +317,7 @@ pub(super) fn scheme(target: &RedisTarget) -> &'static str {
 }
 
 /// A text in a server's answer.
-pub(in crate::store::redis) fn text(value: &Value) -> Option<String> {
+pub(crate) fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
         Value::SimpleString(text) => Some(text.clone()),

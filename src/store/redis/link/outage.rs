@@ -34,14 +34,14 @@ pub fn missing_right() -> Option<Arc<str>> {
 
 /// One worker's share in an outage. Dropping it ends the share.
 #[derive(Debug)]
-pub(in crate::store::redis) struct Outage {
-    pub(in crate::store::redis) name: Arc<str>,
+pub(crate) struct Outage {
+    pub(crate) name: Arc<str>,
     lasts: Cell<bool>,
 }
 
 impl Outage {
     /// The outage of the Redis with this name in the log, which is not away yet.
-    pub(in crate::store::redis) fn new(name: Arc<str>) -> Self {
+    pub(crate) fn new(name: Arc<str>) -> Self {
         Self {
             name,
             lasts: Cell::new(false),
@@ -49,7 +49,7 @@ impl Outage {
     }
 
     /// Joins the outage of this Redis. Is this the first worker to notice?
-    pub(in crate::store::redis) fn begins(&self) -> bool {
+    pub(crate) fn begins(&self) -> bool {
         if self.lasts.replace(true) {
             return false;
         }
@@ -86,7 +86,7 @@ impl Outage {
     }
 
     /// Leaves the outage. Was Redis away for this worker, and is the worker the last to notice its return?
-    pub(in crate::store::redis) fn ends(&self) -> bool {
+    pub(crate) fn ends(&self) -> bool {
         if !self.lasts.replace(false) {
             return false;
         }

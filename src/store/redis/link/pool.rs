@@ -16,11 +16,11 @@ use std::sync::atomic::Ordering;
 use tokio::time::sleep_until;
 
 /// Connections of one worker.
-pub(in crate::store::redis) const CONNECTIONS: u32 = 2;
+pub(crate) const CONNECTIONS: u32 = 2;
 
 /// Makes connections for bb8.
 #[derive(Debug)]
-pub(in crate::store::redis) struct Manager {
+pub(crate) struct Manager {
     target: RedisTarget,
     /// The node of the target, where the target has several.
     node: Option<Address>,
@@ -29,11 +29,7 @@ pub(in crate::store::redis) struct Manager {
 }
 
 impl Manager {
-    pub(in crate::store::redis) fn new(
-        target: RedisTarget,
-        node: Option<Address>,
-        signals: Arc<Signals>,
-    ) -> Self {
+    pub(crate) fn new(target: RedisTarget, node: Option<Address>, signals: Arc<Signals>) -> Self {
         Self {
             target,
             node,
@@ -43,7 +39,7 @@ impl Manager {
     }
 
     /// A connection that can decide.
-    pub(in crate::store::redis) async fn open(&self) -> Result<Connection, StoreError> {
+    pub(crate) async fn open(&self) -> Result<Connection, StoreError> {
         self.open_for(async |connection| connection.load().await)
             .await
             .map(|(connection, ())| connection)
@@ -51,7 +47,7 @@ impl Manager {
 
     /// A connection and the answer to `asked` on it, or the cause of a refusal. It may lead to a replica, which keeps
     /// nothing.
-    pub(in crate::store::redis) async fn open_for<T>(
+    pub(crate) async fn open_for<T>(
         &self,
         asked: impl AsyncFnOnce(&mut Connection) -> Result<T, StoreError>,
     ) -> Result<(Connection, T), StoreError> {
@@ -123,19 +119,19 @@ impl ManageConnection for Manager {
 
 /// A worker's connections.
 #[derive(Debug)]
-pub(in crate::store::redis) struct Connections {
+pub(crate) struct Connections {
     pool: Pool<Manager>,
     /// The watch over the master's name, where sentinels give it.
     master_watch: Option<MasterWatch>,
     /// The target of the connections, if it is one Redis alone.
     lone: Option<RedisTarget>,
-    pub(in crate::store::redis) signals: Arc<Signals>,
+    pub(crate) signals: Arc<Signals>,
 }
 
 impl Connections {
     /// Starts to connect to this node of `target`, or to the place in its settings, and waits for nothing: the gateway
     /// starts without Redis.
-    pub(in crate::store::redis) fn new(target: &RedisTarget, node: Option<Address>) -> Self {
+    pub(crate) fn new(target: &RedisTarget, node: Option<Address>) -> Self {
         let signals = Arc::new(Signals::default());
         let lone = node.is_none().then(|| target.clone());
         let manager = Manager::new(target.clone(), node, signals.clone());
@@ -162,7 +158,7 @@ impl Connections {
 
     /// Notes that the store has gone down. Where the cause may be a new master, no connection made so far is used
     /// again, idle ones included: they lead to the old master.
-    pub(in crate::store::redis) fn distrust(&self, why: &StoreError) {
+    pub(crate) fn distrust(&self, why: &StoreError) {
         let demoted = matches!(why, StoreError::Refused(reason) if reply::is_read_only(reason));
         if demoted || self.master_watch.is_some() {
             self.signals.age.fetch_add(1, Ordering::Relaxed);
@@ -170,14 +166,14 @@ impl Connections {
     }
 
     /// The error, with the remedy where one Redis is meant and a node of a cluster has answered.
-    pub(in crate::store::redis) fn explain(&self, why: &StoreError) -> StoreError {
+    pub(crate) fn explain(&self, why: &StoreError) -> StoreError {
         let lone = self.lone.as_ref();
         lone.and_then(|target| login::of_cluster(target, why))
             .unwrap_or_else(|| why.clone())
     }
 
     /// Waits until sentinels name another master. Without sentinels that is never.
-    pub(in crate::store::redis) async fn master_replaced(&self) -> Address {
+    pub(crate) async fn master_replaced(&self) -> Address {
         match &self.master_watch {
             Some(watch) => watch.replaced(&self.signals).await,
             None => std::future::pending().await,
@@ -185,29 +181,29 @@ impl Connections {
     }
 
     /// Notes that the master is another. Connections made so far are kept only for the calls under way on them.
-    pub(in crate::store::redis) fn renew_for(&self, master: &Address) {
+    pub(crate) fn renew_for(&self, master: &Address) {
         self.signals.leads(Some(master));
     }
 
     /// Do sentinels name the master?
-    pub(in crate::store::redis) fn are_by_sentinels(&self) -> bool {
+    pub(crate) fn are_by_sentinels(&self) -> bool {
         self.master_watch.is_some()
     }
 
     /// The master at the other end of the last connection, if sentinels had to be asked.
-    pub(in crate::store::redis) fn master(&self) -> Option<Address> {
+    pub(crate) fn master(&self) -> Option<Address> {
         locked(&self.signals.master).clone()
     }
 
     /// The cause for which no connection could be made, if the last attempt failed.
-    pub(in crate::store::redis) fn why_not(&self) -> Option<StoreError> {
+    pub(crate) fn why_not(&self) -> Option<StoreError> {
         let why = self.signals.last_failure();
         why.as_ref().map(|(_, why)| why.clone())
     }
 
     /// Looks at every connection, so that useless ones are replaced. The result is an error if there is no other, and
     /// none can be made.
-    pub(in crate::store::redis) async fn renew(&self) -> Result<(), StoreError> {
+    pub(crate) async fn renew(&self) -> Result<(), StoreError> {
         for _ in 0..CONNECTIONS {
             self.take().await?;
         }
@@ -215,7 +211,7 @@ impl Connections {
     }
 
     /// A share in a live connection, by turns, as soon as there is one; an error as soon as none can be made.
-    pub(in crate::store::redis) async fn take(&self) -> Result<Connection, StoreError> {
+    pub(crate) async fn take(&self) -> Result<Connection, StoreError> {
         loop {
             tokio::select! {
                 biased;

@@ -25,11 +25,11 @@ const GRANTED: u8 = 64;
 const GIVEN_BACK: u8 = 128;
 
 /// The answer to one request of a batch.
-pub(in crate::store::redis) type ScriptReply = Result<(Timestamp, Measurements), ReplyError>;
+pub(crate) type ScriptReply = Result<(Timestamp, Measurements), ReplyError>;
 
 /// Causes for which this one request could not be decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::store::redis) enum ReplyError {
+pub(crate) enum ReplyError {
     /// The key of one of its limits holds a value that cannot be read.
     Limit {
         /// The position of the limit.
@@ -42,7 +42,7 @@ pub(in crate::store::redis) enum ReplyError {
 }
 
 /// Reads the answer to requests with so many limits each, all of it or nothing.
-pub(in crate::store::redis) fn read(
+pub(crate) fn read(
     bytes: &[u8],
     shape: impl ExactSizeIterator<Item = usize>,
 ) -> Result<Vec<ScriptReply>, StoreError> {
@@ -51,7 +51,7 @@ pub(in crate::store::redis) fn read(
 }
 
 /// Hands to `told` the answer to each of the requests with so many limits each. After an error, none of them counts.
-pub(in crate::store::redis) fn read_each(
+pub(crate) fn read_each(
     bytes: &[u8],
     shape: impl Iterator<Item = usize>,
     mut told: impl FnMut(ScriptReply),
@@ -76,7 +76,7 @@ pub(in crate::store::redis) fn read_each(
 }
 
 /// Has every limit admitted the request?
-pub(in crate::store::redis) fn admits(reply: &ScriptReply) -> bool {
+pub(crate) fn admits(reply: &ScriptReply) -> bool {
     let is_free = |measured: &Measurement| measured.wait == Wait::Micros(0);
     reply
         .as_ref()
@@ -84,7 +84,7 @@ pub(in crate::store::redis) fn admits(reply: &ScriptReply) -> bool {
 }
 
 /// A lane's reply as the answers to `checks`.
-pub(in crate::store::redis) fn answers(
+pub(crate) fn answers(
     reply: &ScriptReply,
     checks: &[Check<'_>],
 ) -> Result<Box<Answers>, StoreError> {
@@ -118,7 +118,7 @@ fn error(wrong: &ReplyError, checks: &[Check<'_>]) -> StoreError {
 }
 
 /// Is this trouble of the whole server, and not of one key? The next request would have the same error.
-pub(in crate::store::redis) fn server_wide(reason: &str) -> bool {
+pub(crate) fn server_wide(reason: &str) -> bool {
     codes(reason).any(|word| {
         matches!(
             word,
@@ -134,12 +134,12 @@ pub(in crate::store::redis) fn server_wide(reason: &str) -> bool {
 }
 
 /// Does the server refuse each decision of this kind: by trouble of its own, or since the user may not call a command?
-pub(in crate::store::redis) fn ends_service(reason: &str) -> bool {
+pub(crate) fn ends_service(reason: &str) -> bool {
     server_wide(reason) || rights::is_refused(reason)
 }
 
 /// Does the error mean that the server is no master, or no longer one?
-pub(in crate::store::redis) fn is_read_only(reason: &str) -> bool {
+pub(crate) fn is_read_only(reason: &str) -> bool {
     codes(reason).any(|word| word == "READONLY")
 }
 

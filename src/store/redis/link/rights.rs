@@ -37,10 +37,10 @@ const RETURNED_STATES: &[&[&str]] = &[&["DEL", KEY]];
 const RETURNED_LOGS: &[&[&str]] = &[&["LREM", KEY, "0", ""], &["DEL", KEY]];
 
 /// The rights of a gateway's user at a server, on keys with a prefix and a tag.
-pub(in crate::store::redis) struct Rights<'a> {
-    pub(in crate::store::redis) target: &'a RedisTarget,
-    pub(in crate::store::redis) prefix: &'a str,
-    pub(in crate::store::redis) tag: &'a [u8],
+pub(crate) struct Rights<'a> {
+    pub(crate) target: &'a RedisTarget,
+    pub(crate) prefix: &'a str,
+    pub(crate) tag: &'a [u8],
 }
 
 impl Rights<'_> {
@@ -48,7 +48,7 @@ impl Rights<'_> {
     ///
     /// # Errors
     /// A refusal that names the first command which cannot be called.
-    pub(in crate::store::redis) async fn look(
+    pub(crate) async fn look(
         &self,
         connection: &mut Connection,
         uses: CounterUses,
@@ -155,7 +155,7 @@ fn why(reason: &str, name: &str, target: &RedisTarget, prefix: &str) -> Option<S
 
 /// The remedy, where the server's words mean that a command without keys may not be called, such as the load of a
 /// script. The words name it.
-pub(in crate::store::redis) fn remedy(reason: &str, target: &RedisTarget) -> Option<String> {
+pub(crate) fn remedy(reason: &str, target: &RedisTarget) -> Option<String> {
     if first_word(reason) != "NOPERM" || !reason.contains("command") {
         return None;
     }
@@ -169,7 +169,7 @@ pub(super) fn is_unknown_command(reason: &str) -> bool {
 }
 
 /// Do the words, which may come from within a script, mean that a command may not be called, or is not known?
-pub(in crate::store::redis) fn is_refused(reason: &str) -> bool {
+pub(crate) fn is_refused(reason: &str) -> bool {
     const WORDS: [&str; 4] = [
         "The user executing the script can't",
         "Unknown Redis command called from script",

@@ -41,7 +41,7 @@ const NO_SENTINELS: StoreError = StoreError::Protocol("no sentinels");
 
 /// The sentinels that watch one Redis.
 #[derive(Debug, Default)]
-pub(in crate::store::redis) struct Sentinels {
+pub(crate) struct Sentinels {
     /// The sentinel that is asked first: the last that knew the master.
     preferred: AtomicUsize,
     /// The signals of the connections that are made.
@@ -69,7 +69,7 @@ struct AskedSentinel {
 }
 
 impl MasterWatch {
-    pub(in crate::store::redis) fn new(target: &RedisTarget) -> Self {
+    pub(crate) fn new(target: &RedisTarget) -> Self {
         Self {
             target: target.clone(),
             sentinels: Sentinels::default(),
@@ -78,7 +78,7 @@ impl MasterWatch {
     }
 
     /// Waits until sentinels name another master than the one that `signals` know, and that server confirms its role.
-    pub(in crate::store::redis) async fn replaced(&self, signals: &Signals) -> Address {
+    pub(crate) async fn replaced(&self, signals: &Signals) -> Address {
         let mut asked: Option<AskedSentinel> = None;
         // The first look comes at once, so that the news are followed from the beginning.
         let mut pause = Duration::ZERO;
@@ -120,7 +120,7 @@ impl MasterWatch {
 
 impl Sentinels {
     /// Sentinels for connections that report to `signals`.
-    pub(in crate::store::redis) fn new(signals: Arc<Signals>) -> Self {
+    pub(crate) fn new(signals: Arc<Signals>) -> Self {
         Self {
             preferred: AtomicUsize::new(0),
             signals,
@@ -170,7 +170,7 @@ impl Sentinels {
 
     /// A connection to the master that the sentinels of `target` name. A master whose place another has just taken by
     /// these `signals` is followed only where all of them name it.
-    pub(in crate::store::redis) async fn follow(
+    pub(crate) async fn follow(
         &self,
         target: &RedisTarget,
         signals: &Signals,

@@ -17,13 +17,13 @@ pub(super) const AGREE: Duration = Duration::from_secs(5);
 
 /// Signals of the connections of one node.
 #[derive(Debug, Default)]
-pub(in crate::store::redis) struct Signals {
+pub(crate) struct Signals {
     /// A connection has ended.
-    pub(in crate::store::redis) lost: Notify,
+    pub(crate) lost: Notify,
     /// A connection could not be made.
-    pub(in crate::store::redis) failed: Notify,
+    pub(crate) failed: Notify,
     /// A connection leads to another master than those before it.
-    pub(in crate::store::redis) replaced: Notify,
+    pub(crate) replaced: Notify,
     /// How often the master has been replaced, and the last of these changes of which the new master was told: of all
     /// that this worker's requests hold.
     changes: AtomicU64,
@@ -31,7 +31,7 @@ pub(in crate::store::redis) struct Signals {
     /// The least age of connections that are still used.
     pub(super) age: AtomicU64,
     /// The master at the other end of the last connection, if sentinels had to be asked.
-    pub(in crate::store::redis) master: Mutex<Option<Address>>,
+    pub(crate) master: Mutex<Option<Address>>,
     /// The master before it, and the instant at which another took its place.
     former: Mutex<Option<(Address, Instant)>>,
     /// The cause of the last failure to connect, if the last attempt failed.
@@ -43,7 +43,7 @@ pub(in crate::store::redis) struct Signals {
 impl Signals {
     /// Takes `master` over, where sentinels had to be asked. Connections that lead to another are kept only for the calls
     /// under way on them. Returns the age of newer ones, if it is another.
-    pub(in crate::store::redis) fn leads(&self, master: Option<&Address>) -> Option<u64> {
+    pub(crate) fn leads(&self, master: Option<&Address>) -> Option<u64> {
         let mut known = locked(&self.master);
         let former = std::mem::replace(&mut *known, master.cloned())?;
         if Some(&former) == master {
@@ -55,18 +55,18 @@ impl Signals {
     }
 
     /// The number of times that the master was replaced.
-    pub(in crate::store::redis) fn changes(&self) -> u64 {
+    pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
     }
 
     /// Is the master another, which does not know yet what this worker's requests hold?
-    pub(in crate::store::redis) fn is_untold(&self) -> bool {
+    pub(crate) fn is_untold(&self) -> bool {
         self.changes() != self.told.load(Ordering::Relaxed)
     }
 
     /// Notes that the master of this change knows what this worker's requests hold. One that has followed meanwhile does
     /// not.
-    pub(in crate::store::redis) fn told(&self, change: u64) {
+    pub(crate) fn told(&self, change: u64) {
         self.told.store(change, Ordering::Relaxed);
     }
 
@@ -82,12 +82,12 @@ impl Signals {
     }
 
     /// Notes that the server has answered on a connection that is being made.
-    pub(in crate::store::redis) fn hear(&self) {
+    pub(crate) fn hear(&self) {
         *locked(&self.heard) = Some(clock::now());
     }
 
     /// The instant of the last such answer.
-    pub(in crate::store::redis) fn heard(&self) -> Option<Instant> {
+    pub(crate) fn heard(&self) -> Option<Instant> {
         *locked(&self.heard)
     }
 
@@ -106,7 +106,7 @@ impl Signals {
     }
 }
 
-pub(in crate::store::redis) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -32,10 +32,7 @@ pub(super) const ADVICE: Advice = Advice {
 };
 
 /// The stream under a connection.
-pub(in crate::store::redis) trait Duplex:
-    AsyncRead + AsyncWrite + Send + Unpin
-{
-}
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<L: AsyncRead + AsyncWrite + Send + Unpin> Duplex for L {}
 
@@ -44,20 +41,20 @@ pub(super) type RedisStream = Box<dyn Duplex>;
 
 /// The destination of a connection.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::store::redis) struct RedisDestination<'a> {
-    pub(in crate::store::redis) target: &'a RedisTarget,
+pub(crate) struct RedisDestination<'a> {
+    pub(crate) target: &'a RedisTarget,
     /// The node of the target, where the target has several.
-    pub(in crate::store::redis) node: Option<&'a Address>,
+    pub(crate) node: Option<&'a Address>,
 }
 
 impl<'a> RedisDestination<'a> {
     /// The destination of a target that is one Redis.
-    pub(in crate::store::redis) fn of(target: &'a RedisTarget) -> Self {
+    pub(crate) fn of(target: &'a RedisTarget) -> Self {
         Self { target, node: None }
     }
 
     /// The address, where there is one and it is known.
-    pub(in crate::store::redis) fn address(self) -> Option<&'a Address> {
+    pub(crate) fn address(self) -> Option<&'a Address> {
         match (self.node, &self.target.place) {
             (Some(address), _) | (None, RedisEndpoint::Tcp(address)) => Some(address),
             _ => None,

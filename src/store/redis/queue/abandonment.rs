@@ -15,27 +15,23 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 /// Receives the place in a queue of a request that has left.
-pub(in crate::store::redis) type AbandonedTicketHandler = Box<dyn Fn(Reservation)>;
+pub(crate) type AbandonedTicketHandler = Box<dyn Fn(Reservation)>;
 
 /// The abandoned requests of one worker.
 #[derive(Default)]
-pub(in crate::store::redis) struct Abandonments {
+pub(crate) struct Abandonments {
     requests: RefCell<Vec<AbandonedRequest>>,
     arrived: Notify,
     /// Requests whose answers are still to come.
     open: Cell<usize>,
     /// The handler that gives places back in their order. Without a handler, each place goes back by itself, if no
     /// request stands behind it by then.
-    pub(in crate::store::redis) tickets: OnceCell<AbandonedTicketHandler>,
+    pub(crate) tickets: OnceCell<AbandonedTicketHandler>,
 }
 
 impl Abandonments {
     /// Takes over a request that has left, with its questions.
-    pub(in crate::store::redis) fn push(
-        &self,
-        request: DecisionRequest<'_>,
-        questions: Vec<SlotQuestion>,
-    ) {
+    pub(crate) fn push(&self, request: DecisionRequest<'_>, questions: Vec<SlotQuestion>) {
         self.open.set(self.open.get() + 1);
         self.requests.borrow_mut().push(AbandonedRequest {
             clock: request.clock,
@@ -46,10 +42,7 @@ impl Abandonments {
     }
 
     /// Calls `cancel` for each charge that an abandoned request cannot use, until the worker ends.
-    pub(in crate::store::redis) async fn serve(
-        &self,
-        cancel: impl Fn(Option<Timestamp>, &Reservation),
-    ) {
+    pub(crate) async fn serve(&self, cancel: impl Fn(Option<Timestamp>, &Reservation)) {
         loop {
             self.arrived.notified().await;
             for request in self.requests.take() {
@@ -60,16 +53,12 @@ impl Abandonments {
     }
 
     /// Have all abandoned requests had their answers?
-    pub(in crate::store::redis) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.open.get() == 0
     }
 
     /// Hands a place in a queue over, if there is a handler for it.
-    pub(in crate::store::redis) fn hand_over(
-        &self,
-        clock: Option<Timestamp>,
-        reservation: &Reservation,
-    ) -> bool {
+    pub(crate) fn hand_over(&self, clock: Option<Timestamp>, reservation: &Reservation) -> bool {
         let is_place = reservation.is_place() && clock.is_none();
         let Some(handler) = self.tickets.get().filter(|_| is_place) else {
             return false;
@@ -134,6 +123,6 @@ impl OwnedCheck {
 
 /// Does a leaver's charge of this limit come back? A slot or a place in a queue is of no use to it; for other charges
 /// the limit says so.
-pub(in crate::store::redis) fn comes_back(limit: &Limit) -> bool {
+pub(crate) fn comes_back(limit: &Limit) -> bool {
     limit.rule.holds().is_some() || limit.rule.queues() || limit.refund_on.cancels
 }

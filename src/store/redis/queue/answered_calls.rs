@@ -35,7 +35,7 @@ const LITTLE: usize = 16;
 
 /// The updates that one worker has had answered by one Redis.
 #[derive(Debug, Default)]
-pub(in crate::store::redis) struct AnsweredCalls {
+pub(crate) struct AnsweredCalls {
     lately: RefCell<CallList>,
     /// Calls that are to be made again.
     again: RefCell<CallList>,
@@ -52,7 +52,7 @@ struct CallList {
 
 /// The updates of one call that are kept.
 #[derive(Debug)]
-pub(in crate::store::redis) struct AnsweredCall {
+pub(crate) struct AnsweredCall {
     /// The instant of the answer.
     at: Instant,
     /// In a cluster, the slot of all of its counters.
@@ -98,24 +98,24 @@ impl CallList {
 
 impl AnsweredCalls {
     /// Is there no call to be made again?
-    pub(in crate::store::redis) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.again.borrow().calls.is_empty()
     }
 
     /// Has the master answered any in the last seconds?
-    pub(in crate::store::redis) fn has_any(&self) -> bool {
+    pub(crate) fn has_any(&self) -> bool {
         !self.lately.borrow().calls.is_empty()
     }
 
     /// Notes the instant of an answer by the master's clock.
-    pub(in crate::store::redis) fn answered_at(&self, now: Timestamp) {
+    pub(crate) fn answered_at(&self, now: Timestamp) {
         self.now.set(now);
     }
 
     /// Keeps the updates of `batch`, one call, that another master may lack. The script has answered a byte for each.
     /// A call that was answered on an outdated connection, perhaps by a former master, is to be made again at once.
     /// Returns the markers whose names other calls may use from now on.
-    pub(in crate::store::redis) fn keep(
+    pub(crate) fn keep(
         &self,
         batch: &[CounterUpdate],
         is_done: impl Fn(usize) -> bool,
@@ -183,7 +183,7 @@ impl AnsweredCalls {
 
     /// Has the calls made again that were answered in the last seconds before `since`: since then the master may be
     /// another.
-    pub(in crate::store::redis) fn repeat(&self, since: Instant) {
+    pub(crate) fn repeat(&self, since: Instant) {
         let now = clock::now();
         let mut again = self.again.borrow_mut();
         let calls = std::mem::take(&mut *self.lately.borrow_mut()).calls;
@@ -195,7 +195,7 @@ impl AnsweredCalls {
     }
 
     /// The updates of calls that are made again, as many as fit in one call.
-    pub(in crate::store::redis) fn next(&self) -> Vec<CounterUpdate> {
+    pub(crate) fn next(&self) -> Vec<CounterUpdate> {
         let mut again = self.again.borrow_mut();
         let now = clock::now();
         let mut batch = Vec::new();
@@ -217,10 +217,7 @@ impl AnsweredCalls {
     }
 
     /// Takes out the calls about slots that another master serves.
-    pub(in crate::store::redis) fn take(
-        &self,
-        is_elsewhere: impl Fn(Slot) -> bool,
-    ) -> Vec<AnsweredCall> {
+    pub(crate) fn take(&self, is_elsewhere: impl Fn(Slot) -> bool) -> Vec<AnsweredCall> {
         let mut taken = Vec::new();
         for list in [&self.again, &self.lately] {
             let mut list = list.borrow_mut();
@@ -239,13 +236,13 @@ impl AnsweredCalls {
     }
 
     /// Has a call of another node made here.
-    pub(in crate::store::redis) fn take_over(&self, call: AnsweredCall) {
+    pub(crate) fn take_over(&self, call: AnsweredCall) {
         self.again.borrow_mut().add(call);
     }
 }
 
 impl AnsweredCall {
-    pub(in crate::store::redis) fn slot(&self) -> Slot {
+    pub(crate) fn slot(&self) -> Slot {
         self.slot
     }
 

@@ -26,7 +26,7 @@ const MOST_WAITING: usize = 4096;
 const _: () = assert!(MOST_IN_CALL <= MOST_WAITING);
 
 /// The decisions that wait for one node.
-pub(in crate::store::redis) struct CallQueue {
+pub(crate) struct CallQueue {
     /// Shows whether Redis is away.
     health: Rc<Health>,
     lanes: Rc<Lanes>,
@@ -35,11 +35,7 @@ pub(in crate::store::redis) struct CallQueue {
 }
 
 impl CallQueue {
-    pub(in crate::store::redis) fn new(
-        context: &Rc<StoreContext>,
-        health: &Rc<Health>,
-        lanes: &Rc<Lanes>,
-    ) -> Self {
+    pub(crate) fn new(context: &Rc<StoreContext>, health: &Rc<Health>, lanes: &Rc<Lanes>) -> Self {
         Self {
             health: Rc::clone(health),
             lanes: Rc::clone(lanes),
@@ -48,7 +44,7 @@ impl CallQueue {
         }
     }
 
-    pub(in crate::store::redis) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.decisions.borrow().is_empty()
     }
 
@@ -56,10 +52,7 @@ impl CallQueue {
     ///
     /// # Errors
     /// The cause for which there is none.
-    pub(in crate::store::redis) fn admit(
-        &self,
-        request: DecisionRequest<'_>,
-    ) -> Result<(), StoreError> {
+    pub(crate) fn admit(&self, request: DecisionRequest<'_>) -> Result<(), StoreError> {
         if self.health.is_down() {
             self.context.stats.down.add(1);
             return Err(StoreError::Down);
@@ -76,7 +69,7 @@ impl CallQueue {
     }
 
     /// Adds a decision that was admitted. Returns what receives the reply.
-    pub(in crate::store::redis) fn push(
+    pub(crate) fn push(
         &self,
         question: Question,
         clock: Option<Timestamp>,
@@ -90,25 +83,25 @@ impl CallQueue {
     }
 
     /// Is a decision still to be sent? A decision whose request has left by then is not sent.
-    pub(in crate::store::redis) fn is_unsent(&self, number: u64) -> bool {
+    pub(crate) fn is_unsent(&self, number: u64) -> bool {
         let decisions = self.decisions.borrow();
         decisions.iter().any(|one| one.number == number)
     }
 
     /// Puts a decision in front of all waiting ones.
-    pub(in crate::store::redis) fn put_back(&self, decision: QueuedDecision) {
+    pub(crate) fn put_back(&self, decision: QueuedDecision) {
         self.decisions.borrow_mut().push_front(decision);
     }
 
     /// The instant since which the oldest decision waits.
-    pub(in crate::store::redis) fn oldest(&self) -> Option<Instant> {
+    pub(crate) fn oldest(&self) -> Option<Instant> {
         Some(self.decisions.borrow().front()?.arrived)
     }
 
     /// The decisions of the next call: of one clock, and only decisions that a request still waits for. A decision that
     /// has used up nearly all of its time is turned away: its call would end too early for all others in it, and would
     /// look like the call of a store that does not answer.
-    pub(in crate::store::redis) fn next(&self) -> Vec<QueuedDecision> {
+    pub(crate) fn next(&self) -> Vec<QueuedDecision> {
         let mut waiting = self.decisions.borrow_mut();
         if waiting.is_empty() {
             return Vec::new();
@@ -140,7 +133,7 @@ impl CallQueue {
     }
 
     /// Turns away decisions that have used up their time. Returns the instant at which the next one has.
-    pub(in crate::store::redis) fn expire(&self) -> Option<Instant> {
+    pub(crate) fn expire(&self) -> Option<Instant> {
         loop {
             let ends = self.oldest()? + self.context.timeout;
             if ends > clock::now() {
@@ -158,7 +151,7 @@ impl CallQueue {
     }
 
     /// Answers all waiting decisions: Redis is away.
-    pub(in crate::store::redis) fn set_down(&self) {
+    pub(crate) fn set_down(&self) {
         let decisions = self.decisions.take();
         self.context.stats.down.add(decisions.len() as u64);
         for decision in decisions {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Calls under way to a server that is near.
-pub(in crate::store::redis) const NEAR: usize = 2;
+pub(crate) const NEAR: usize = 2;
 /// Calls under way of one worker, however far the server is.
 pub(super) const MOST_CALLS: usize = 32;
 /// Part of a round trip that lets one more call be under way.
@@ -31,7 +31,7 @@ const HELD_UP: Duration = Duration::from_millis(50);
 
 /// One worker's knowledge of the way to one server. Times are in microseconds.
 #[derive(Debug)]
-pub(in crate::store::redis) struct CallWindow {
+pub(crate) struct CallWindow {
     timeout: Duration,
     /// The round trip. None is known before the first call.
     trip: Cell<Option<u64>>,
@@ -51,14 +51,14 @@ pub(in crate::store::redis) struct CallWindow {
 
 /// A call under way.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::store::redis) struct CallStart {
+pub(crate) struct CallStart {
     at: Instant,
     /// Was hardly any other call under way?
     quiet: bool,
 }
 
 impl CallWindow {
-    pub(in crate::store::redis) fn new(timeout: Duration) -> Self {
+    pub(crate) fn new(timeout: Duration) -> Self {
         Self {
             timeout,
             trip: Cell::new(None),
@@ -72,12 +72,12 @@ impl CallWindow {
     }
 
     /// The number of calls that may be under way.
-    pub(in crate::store::redis) fn calls(&self) -> usize {
+    pub(crate) fn calls(&self) -> usize {
         self.calls.get()
     }
 
     /// A call is made now, as one of so many under way.
-    pub(in crate::store::redis) fn send(&self, under_way: usize) -> CallStart {
+    pub(crate) fn send(&self, under_way: usize) -> CallStart {
         CallStart {
             at: clock::now(),
             quiet: under_way <= NEAR,
@@ -85,7 +85,7 @@ impl CallWindow {
     }
 
     /// Notes that the call was answered.
-    pub(in crate::store::redis) fn answer(&self, sent: CallStart) {
+    pub(crate) fn answer(&self, sent: CallStart) {
         let now = clock::now();
         let took = now - sent.at;
         if took <= self.timeout {
@@ -100,7 +100,7 @@ impl CallWindow {
     }
 
     /// Notes that the call was not answered in time.
-    pub(in crate::store::redis) fn misses(&self) {
+    pub(crate) fn misses(&self) {
         if self.late.get().is_none() {
             self.late.set(Some(clock::now()));
         }
@@ -108,7 +108,7 @@ impl CallWindow {
 
     /// Notes that the call was lost with its connection. Are connections lost as soon as they are used? Of calls that
     /// were under way together, one counts.
-    pub(in crate::store::redis) fn loses(&self, sent: CallStart) -> bool {
+    pub(crate) fn loses(&self, sent: CallStart) -> bool {
         let (last, many) = self.lost.get();
         if last.is_some_and(|last| sent.at < last) {
             return false;
@@ -118,12 +118,12 @@ impl CallWindow {
     }
 
     /// Has the server answered any call in time since this one was sent?
-    pub(in crate::store::redis) fn lives_since(&self, sent: CallStart) -> bool {
+    pub(crate) fn lives_since(&self, sent: CallStart) -> bool {
         self.answered.get().is_some_and(|last| last >= sent.at)
     }
 
     /// Is the server there, but without an answer in time for so long that it is of no use?
-    pub(in crate::store::redis) fn is_too_slow(&self) -> bool {
+    pub(crate) fn is_too_slow(&self) -> bool {
         let late = self.late.get();
         late.is_some_and(|since| clock::now() - since >= self.timeout.max(HELD_UP) * 2)
     }
@@ -137,7 +137,7 @@ impl CallWindow {
     /// The instant until which the server counts as there without an answer to this call: a whole `timeout` from when
     /// it was sent, however long its decisions had waited in this process. The time is longer where an answer takes
     /// most of the `timeout`, or where a mere hold-up takes longer than the `timeout`.
-    pub(in crate::store::redis) fn patience(&self, sent: CallStart) -> Instant {
+    pub(crate) fn patience(&self, sent: CallStart) -> Instant {
         let far = (self.trip() * 3 / 2).min(self.timeout * 2);
         sent.at + far.max(self.timeout).max(HELD_UP)
     }

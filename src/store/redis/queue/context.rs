@@ -25,24 +25,24 @@ use tokio::sync::Notify;
 const TOGETHER: Duration = Duration::from_millis(100);
 
 /// The common context of one worker's nodes.
-pub(in crate::store::redis) struct StoreContext {
-    pub(in crate::store::redis) target: RedisTarget,
+pub(crate) struct StoreContext {
+    pub(crate) target: RedisTarget,
     /// Longest time of a decision.
-    pub(in crate::store::redis) timeout: Duration,
+    pub(crate) timeout: Duration,
     /// First part of every key.
-    pub(in crate::store::redis) prefix: Arc<str>,
-    pub(in crate::store::redis) stats: Arc<Stats>,
-    pub(in crate::store::redis) abandonments: Abandonments,
+    pub(crate) prefix: Arc<str>,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) abandonments: Abandonments,
     /// Notified when a server needs the slots of requests in flight once more.
-    pub(in crate::store::redis) registration: Notify,
-    pub(in crate::store::redis) shares: Shares,
+    pub(crate) registration: Notify,
+    pub(crate) shares: Shares,
     /// Decisions asked for so far.
     decisions: Cell<u64>,
     prefixes: RefCell<hashbrown::HashMap<LimitId, Rc<[u8]>, foldhash::fast::RandomState>>,
 }
 
 impl StoreContext {
-    pub(in crate::store::redis) fn new(target: &RedisTarget, settings: &StoreSettings) -> Self {
+    pub(crate) fn new(target: &RedisTarget, settings: &StoreSettings) -> Self {
         Self {
             target: target.clone(),
             timeout: settings.timeout.min(LONGEST),
@@ -57,7 +57,7 @@ impl StoreContext {
     }
 
     /// The moment in which other workers and gateways tell a new master of their requests.
-    pub(in crate::store::redis) fn together(&self) -> Duration {
+    pub(crate) fn together(&self) -> Duration {
         TOGETHER.min(self.timeout / 4)
     }
 
@@ -69,7 +69,7 @@ impl StoreContext {
     }
 
     /// The question that decides `request`.
-    pub(in crate::store::redis) fn decision(&self, request: DecisionRequest<'_>) -> Question {
+    pub(crate) fn decision(&self, request: DecisionRequest<'_>) -> Question {
         let mut question = Question::default();
         let groups = if shadow::all_decide(request.checks) {
             shadow::Groups::new()
@@ -90,7 +90,7 @@ impl StoreContext {
 
     /// The update that amends a charge, if the limit's present numbers allow one. By a clock of the caller's no update
     /// is repeated.
-    pub(in crate::store::redis) fn amend(
+    pub(crate) fn amend(
         &self,
         clock: Option<Timestamp>,
         reservation: &Reservation,
@@ -136,12 +136,7 @@ impl StoreContext {
     }
 
     /// The update with the script block `block` for one counter.
-    pub(in crate::store::redis) fn update(
-        &self,
-        limit: &Limit,
-        key: &[u8],
-        block: &[u8],
-    ) -> Question {
+    pub(crate) fn update(&self, limit: &Limit, key: &[u8], block: &[u8]) -> Question {
         let mut question = Question::default();
         question.push(&self.prefix_of(limit), key, block);
         question

@@ -66,7 +66,7 @@ fn group_number(index: usize) -> u8 {
 }
 
 /// The number of each question's group. Groups are numbered in the order of their first questions.
-pub(in crate::store::redis) fn groups<'q>(
+pub(crate) fn groups<'q>(
     questions: impl Iterator<Item = &'q Question>,
 ) -> SmallVec<[u8; MOST_IN_CALL]> {
     let mut groups = QuestionGroups::default();
@@ -74,7 +74,7 @@ pub(in crate::store::redis) fn groups<'q>(
 }
 
 /// Brings equal questions side by side, in the order in which they came.
-pub(in crate::store::redis) fn gather(batch: &mut [QueuedDecision]) {
+pub(crate) fn gather(batch: &mut [QueuedDecision]) {
     if batch.len() < 2 {
         return;
     }

@@ -7,9 +7,9 @@ use tokio::sync::Notify;
 
 /// The lanes of one node. Each makes one call at a time.
 #[derive(Debug)]
-pub(in crate::store::redis) struct Lanes {
+pub(crate) struct Lanes {
     /// The number of calls that may be under way.
-    pub(in crate::store::redis) window: CallWindow,
+    pub(crate) window: CallWindow,
     /// Wakes a lane that sleeps.
     work: Notify,
     /// Has a lane been woken that has not begun yet?
@@ -19,17 +19,17 @@ pub(in crate::store::redis) struct Lanes {
     /// Has one more lane been asked for that has not begun yet?
     recruited: Cell<bool>,
     /// Notified when an update was put off.
-    pub(in crate::store::redis) reminder: Notify,
+    pub(crate) reminder: Notify,
     /// Lanes at work.
     busy: Cell<usize>,
     /// Lanes that have a connection.
-    pub(in crate::store::redis) serving: Cell<usize>,
+    pub(crate) serving: Cell<usize>,
     /// Notified when a lane has nothing left to do.
-    pub(in crate::store::redis) quiet: Notify,
+    pub(crate) quiet: Notify,
 }
 
 impl Lanes {
-    pub(in crate::store::redis) fn new(timeout: Duration) -> Self {
+    pub(crate) fn new(timeout: Duration) -> Self {
         Self {
             window: CallWindow::new(timeout),
             work: Notify::new(),
@@ -45,7 +45,7 @@ impl Lanes {
 
     /// Wakes a lane, if one sleeps and no woken lane is still to begin. While the server is far, one more lane joins
     /// the lanes at work.
-    pub(in crate::store::redis) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         let busy = self.busy.get();
         if busy >= NEAR && busy < self.window.calls() {
             if !self.recruited.replace(true) {
@@ -58,39 +58,39 @@ impl Lanes {
     }
 
     /// Waits until a sleeping lane is woken.
-    pub(in crate::store::redis) async fn woken(&self) {
+    pub(crate) async fn woken(&self) {
         self.work.notified().await;
         self.woken.set(false);
     }
 
     /// Waits until one more lane is asked for.
-    pub(in crate::store::redis) async fn recruited(&self) {
+    pub(crate) async fn recruited(&self) {
         self.recruits.notified().await;
     }
 
     /// Notes that the lane that was asked for begins.
-    pub(in crate::store::redis) fn joins(&self) {
+    pub(crate) fn joins(&self) {
         self.recruited.set(false);
     }
 
     /// Lanes at work.
-    pub(in crate::store::redis) fn busy(&self) -> usize {
+    pub(crate) fn busy(&self) -> usize {
         self.busy.get()
     }
 
     /// Notes that a lane begins to work.
-    pub(in crate::store::redis) fn begin(&self) {
+    pub(crate) fn begin(&self) {
         self.busy.set(self.busy.get() + 1);
     }
 
     /// Notes that a lane has nothing left to do.
-    pub(in crate::store::redis) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.busy.set(self.busy.get() - 1);
         self.quiet.notify_waiters();
     }
 
     /// Are more lanes at work than calls may be under way?
-    pub(in crate::store::redis) fn are_too_many(&self) -> bool {
+    pub(crate) fn are_too_many(&self) -> bool {
         self.busy.get() > self.window.calls()
     }
 }

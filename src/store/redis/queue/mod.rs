@@ -19,7 +19,7 @@
 //! ```
 
 pub(super) mod abandonment;
-pub(super) mod answered_calls;
+mod answered_calls;
 pub(super) mod call_queue;
 pub(super) mod call_window;
 pub(super) mod context;
@@ -27,7 +27,7 @@ pub(super) mod equal_questions;
 pub(super) mod lanes;
 pub(super) mod pending_decision;
 pub(super) mod pending_refunds;
-pub(super) mod shares;
+mod shares;
 pub(super) mod slot_question;
 pub(super) mod stats;
 pub(super) mod suspicion;

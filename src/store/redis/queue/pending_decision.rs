@@ -14,11 +14,11 @@ use std::task::{Context, Poll, Waker};
 use tokio::time::Instant;
 
 /// A decision, from the question to the answer.
-pub(in crate::store::redis) struct PendingDecision {
-    pub(in crate::store::redis) number: u64,
-    pub(in crate::store::redis) question: Question,
-    pub(in crate::store::redis) clock: Option<Timestamp>,
-    pub(in crate::store::redis) arrived: Instant,
+pub(crate) struct PendingDecision {
+    pub(crate) number: u64,
+    pub(crate) question: Question,
+    pub(crate) clock: Option<Timestamp>,
+    pub(crate) arrived: Instant,
     reply: RefCell<Option<ScriptReply>>,
     /// Wakes the request.
     waker: Cell<Option<Waker>>,
@@ -28,19 +28,19 @@ pub(in crate::store::redis) struct PendingDecision {
 
 /// The lane's end: a decision that waits to be sent, or to be answered. The request is woken when it is dropped. Without
 /// an answer by then, Redis is away for the request: the lane ended with the worker.
-pub(in crate::store::redis) struct QueuedDecision {
-    pub(in crate::store::redis) route: CallRoute,
+pub(crate) struct QueuedDecision {
+    pub(crate) route: CallRoute,
     /// Its place among the groups of equal questions of its call.
-    pub(in crate::store::redis) group: u8,
+    pub(crate) group: u8,
     decision: Rc<PendingDecision>,
 }
 
 /// The request's end.
-pub(in crate::store::redis) struct PendingReply(Rc<PendingDecision>);
+pub(crate) struct PendingReply(Rc<PendingDecision>);
 
 /// Both ends of a decision that comes now.
 #[inline]
-pub(in crate::store::redis) fn decision(
+pub(crate) fn decision(
     number: u64,
     question: Question,
     clock: Option<Timestamp>,
@@ -79,17 +79,17 @@ impl QueuedDecision {
     }
 
     /// Is there an answer?
-    pub(in crate::store::redis) fn is_answered(&self) -> bool {
+    pub(crate) fn is_answered(&self) -> bool {
         self.reply.borrow().is_some()
     }
 
     /// Keeps the answer for the request.
-    pub(in crate::store::redis) fn keep(&self, reply: ScriptReply) {
+    pub(crate) fn keep(&self, reply: ScriptReply) {
         *self.reply.borrow_mut() = Some(reply);
     }
 
     /// Answers that the decision was not made.
-    pub(in crate::store::redis) fn fail(self, why: &StoreError) {
+    pub(crate) fn fail(self, why: &StoreError) {
         self.keep(Err(ReplyError::Store(why.clone())));
     }
 }
@@ -107,15 +107,12 @@ impl Drop for QueuedDecision {
 
 impl PendingReply {
     /// The number of the decision.
-    pub(in crate::store::redis) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.0.number
     }
 
     /// Reads the answer, where it is there.
-    pub(in crate::store::redis) fn read<T>(
-        &self,
-        read: impl FnOnce(&ScriptReply) -> T,
-    ) -> Option<T> {
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&ScriptReply) -> T) -> Option<T> {
         self.0.reply.borrow().as_ref().map(read)
     }
 }

@@ -33,7 +33,7 @@ use tokio::time::{Instant, sleep_until};
 /// Most updates that one worker keeps for one Redis; an update beyond is lost.
 pub(super) const MOST_PENDING: usize = 16_384;
 /// Most attempts to send an update: one that Redis refuses each time would otherwise put Redis down each time.
-pub(in crate::store::redis) const MOST_TRIES: u8 = 16;
+pub(crate) const MOST_TRIES: u8 = 16;
 /// Pause before a release of slots that were not found is sent again, and then twice that. A call that is still on its
 /// way may take the slots yet.
 const RECHECK: Duration = Duration::from_secs(1);
@@ -41,13 +41,13 @@ const RECHECK: Duration = Duration::from_secs(1);
 /// earlier call.
 const APPLIED: u8 = 1;
 const EMPTY: u8 = 2;
-pub(in crate::store::redis) const FAILED: u8 = 3;
+pub(crate) const FAILED: u8 = 3;
 const APPLIED_BEFORE: u8 = 4;
 /// Pause before an update that the node did not apply is sent again.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The updates that one worker has for one Redis.
-pub(in crate::store::redis) struct PendingRefunds {
+pub(crate) struct PendingRefunds {
     /// Shows whether Redis is away.
     health: Rc<Health>,
     lanes: Rc<Lanes>,
@@ -61,7 +61,7 @@ pub(in crate::store::redis) struct PendingRefunds {
     later: RefCell<Vec<(Instant, CounterUpdate)>>,
     names: MarkerNames,
     /// Updates that Redis has answered.
-    pub(in crate::store::redis) answered: AnsweredCalls,
+    pub(crate) answered: AnsweredCalls,
     /// The instant at which Redis went away, until it is back.
     fell: Cell<Option<Instant>>,
     /// Do the slots of requests in flight go to Redis?
@@ -69,15 +69,15 @@ pub(in crate::store::redis) struct PendingRefunds {
 }
 
 /// An answered call: its answer, and how long it took.
-pub(in crate::store::redis) struct CallResult {
-    pub(in crate::store::redis) answer: Result<Vec<u8>, StoreError>,
-    pub(in crate::store::redis) took: Duration,
+pub(crate) struct CallResult {
+    pub(crate) answer: Result<Vec<u8>, StoreError>,
+    pub(crate) took: Duration,
     /// Has the connection become useless meanwhile? It may lead to a former master.
-    pub(in crate::store::redis) is_outdated: bool,
+    pub(crate) is_outdated: bool,
 }
 
 impl PendingRefunds {
-    pub(in crate::store::redis) fn new(
+    pub(crate) fn new(
         context: &Rc<StoreContext>,
         health: &Rc<Health>,
         lanes: &Rc<Lanes>,
@@ -99,12 +99,12 @@ impl PendingRefunds {
     }
 
     /// Is there nothing to send now?
-    pub(in crate::store::redis) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.borrow().is_empty() && self.answered.is_empty() && !self.has_registrations()
     }
 
     /// Are there slots of requests in flight that the server is still to be told of?
-    pub(in crate::store::redis) fn has_registrations(&self) -> bool {
+    pub(crate) fn has_registrations(&self) -> bool {
         !self.registrations.borrow().is_empty()
     }
 
@@ -113,7 +113,7 @@ impl PendingRefunds {
     }
 
     /// Takes an update over. The update is sent soon, or when Redis is back.
-    pub(in crate::store::redis) fn push(&self, mut update: CounterUpdate) {
+    pub(crate) fn push(&self, mut update: CounterUpdate) {
         let is_down = self.health.is_down();
         if update.kind == UpdateKind::Registration {
             // It goes before Redis is asked anything.
@@ -136,12 +136,7 @@ impl PendingRefunds {
     }
 
     /// Frees slots that a call without an answer may have taken. Its requests were answered without the slots.
-    pub(in crate::store::redis) fn release(
-        &self,
-        question: &Question,
-        route: CallRoute,
-        why: &StoreError,
-    ) {
+    pub(crate) fn release(&self, question: &Question, route: CallRoute, why: &StoreError) {
         if let StoreError::Refused(_) | StoreError::Down | StoreError::Overloaded = why {
             return;
         }
@@ -155,7 +150,7 @@ impl PendingRefunds {
     }
 
     /// All updates, for other nodes.
-    pub(in crate::store::redis) fn take_all(&self) -> Vec<CounterUpdate> {
+    pub(crate) fn take_all(&self) -> Vec<CounterUpdate> {
         let later = self.later.take().into_iter().map(|(_, update)| update);
         self.waiting.take().into_iter().chain(later).collect()
     }
@@ -163,7 +158,7 @@ impl PendingRefunds {
     /// The first updates that can go in one call: of one clock, and only updates that are still of use. Slots of requests
     /// in flight go first, since a server that does not know them admits others beside them. Then those go that a former
     /// master has answered: their slots have been free for the longest time.
-    pub(in crate::store::redis) fn next(&self) -> Vec<CounterUpdate> {
+    pub(crate) fn next(&self) -> Vec<CounterUpdate> {
         let registrations = self.next_of(&self.registrations);
         if !registrations.is_empty() {
             return registrations;
@@ -203,7 +198,7 @@ impl PendingRefunds {
 
     /// Gives the updates of one call a marker, if the call must not be applied twice. By a clock of the caller's no
     /// call is repeated.
-    pub(in crate::store::redis) fn mark(&self, batch: &mut [CounterUpdate]) {
+    pub(crate) fn mark(&self, batch: &mut [CounterUpdate]) {
         let is_new = batch.first().is_some_and(|first| first.marker.is_none());
         let adds_up = |update: &CounterUpdate| update.adds_up() && update.clock.is_none();
         if !is_new || !batch.iter().any(adds_up) {
@@ -216,7 +211,7 @@ impl PendingRefunds {
     }
 
     /// Takes over the outcome of a call for all of `batch`.
-    pub(in crate::store::redis) fn conclude(
+    pub(crate) fn conclude(
         &self,
         batch: Vec<CounterUpdate>,
         result: CallResult,
@@ -285,7 +280,7 @@ impl PendingRefunds {
     }
 
     /// Has updates that were answered last made again: the master is another, or is back.
-    pub(in crate::store::redis) fn repeat_answered(&self) {
+    pub(crate) fn repeat_answered(&self) {
         let since = self.fell.take().unwrap_or_else(clock::now);
         self.answered.repeat(since);
         // Slots that were not found at the former master may be taken at this one.
@@ -306,7 +301,7 @@ impl PendingRefunds {
     }
 
     /// Has the slots of requests in flight sent to Redis with the next updates.
-    pub(in crate::store::redis) async fn register(&self) {
+    pub(crate) async fn register(&self) {
         // A request whose decision has just been answered first keeps its slots, and then waits for this call.
         for _ in 0..3 {
             yield_now().await;
@@ -320,7 +315,7 @@ impl PendingRefunds {
     }
 
     /// Forgets answered updates that no other server can lack any more.
-    pub(in crate::store::redis) fn forget_answered(&self) {
+    pub(crate) fn forget_answered(&self) {
         for marker in self.answered.forget_old() {
             self.names.release(marker);
         }
@@ -337,13 +332,13 @@ impl PendingRefunds {
     }
 
     /// Puts an unsent update back as the first.
-    pub(in crate::store::redis) fn put_back(&self, mut update: CounterUpdate) {
+    pub(crate) fn put_back(&self, mut update: CounterUpdate) {
         update.unmark();
         self.waiting.borrow_mut().push_front(update);
     }
 
     /// Sends an update that the node did not apply again, after a pause in which the cause may end.
-    pub(in crate::store::redis) fn put_off(&self, mut update: CounterUpdate, why: &StoreError) {
+    pub(crate) fn put_off(&self, mut update: CounterUpdate, why: &StoreError) {
         if !update.is_kept() || self.is_full() {
             return self.lose(update, why);
         }
@@ -394,7 +389,7 @@ impl PendingRefunds {
     }
 
     /// Gives up updates that cannot wait until Redis is back.
-    pub(in crate::store::redis) fn set_down(&self) {
+    pub(crate) fn set_down(&self) {
         self.fell.set(Some(clock::now()));
         // They are named again when Redis is back.
         self.registrations.borrow_mut().clear();
@@ -409,7 +404,7 @@ impl PendingRefunds {
     }
 
     /// Waits until updates that were put off are due, and queues them.
-    pub(in crate::store::redis) async fn remind(&self) {
+    pub(crate) async fn remind(&self) {
         let next = self.later.borrow().iter().map(|(at, _)| *at).min();
         match next {
             None => self.lanes.reminder.notified().await,
@@ -444,11 +439,7 @@ fn outcomes(batch: &[CounterUpdate], bytes: Vec<u8>) -> Result<Vec<u8>, StoreErr
 }
 
 /// One call for all of `batch`. In a cluster the call's marker lives in the slot of the counters.
-pub(in crate::store::redis) fn command(
-    prefix: &str,
-    is_in_cluster: bool,
-    batch: &[CounterUpdate],
-) -> Cmd {
+pub(crate) fn command(prefix: &str, is_in_cluster: bool, batch: &[CounterUpdate]) -> Cmd {
     let first = batch.first();
     let clock = first.and_then(|first| first.clock);
     let questions = batch.iter().map(|update| &update.question);

@@ -12,14 +12,14 @@ const LAST: Duration = Duration::from_secs(2);
 
 /// Whether one worker keeps to its shares.
 #[derive(Debug, Default)]
-pub(in crate::store::redis) struct Shares {
+pub(crate) struct Shares {
     /// Until when it keeps to those of any node.
     until: Cell<Option<Instant>>,
 }
 
 impl Shares {
     /// A node is back from an outage: its shares are kept to for a moment. Returns its end.
-    pub(in crate::store::redis) fn keep(&self) -> Instant {
+    pub(crate) fn keep(&self) -> Instant {
         let ends = clock::now() + LAST;
         self.until.set(Some(ends));
         ends
@@ -27,12 +27,12 @@ impl Shares {
 
     /// Are the shares of any node kept to?
     #[inline]
-    pub(in crate::store::redis) fn are_kept(&self) -> bool {
+    pub(crate) fn are_kept(&self) -> bool {
         self.until.get().is_some()
     }
 
     /// Ends the moment, if it is over.
-    pub(in crate::store::redis) fn sweep(&self) {
+    pub(crate) fn sweep(&self) {
         if self.until.get().is_some_and(|until| until <= clock::now()) {
             self.until.set(None);
         }

@@ -12,16 +12,14 @@ use crate::store::reservation::Reservation;
 use smallvec::SmallVec;
 
 /// The limits of a request whose counters live in one slot.
-pub(in crate::store::redis) struct SlotLimits {
-    pub(in crate::store::redis) slot: Slot,
+pub(crate) struct SlotLimits {
+    pub(crate) slot: Slot,
     /// Positions among the limits of the request.
     positions: SmallVec<[usize; INLINE_LIMITS]>,
 }
 
 /// A request's limits by the slots of their counters.
-pub(in crate::store::redis) fn by_slot(
-    checks: &[Check<'_>],
-) -> SmallVec<[SlotLimits; INLINE_LIMITS]> {
+pub(crate) fn by_slot(checks: &[Check<'_>]) -> SmallVec<[SlotLimits; INLINE_LIMITS]> {
     let mut slots: SmallVec<[SlotLimits; INLINE_LIMITS]> = SmallVec::new();
     for (position, check) in checks.iter().enumerate() {
         let slot = slot_of(check.limit, check.key);
@@ -38,7 +36,7 @@ pub(in crate::store::redis) fn by_slot(
 
 impl SlotLimits {
     /// The checks among `checks` of these limits.
-    pub(in crate::store::redis) fn checks<'a>(&self, checks: &[Check<'a>]) -> Checks<'a> {
+    pub(crate) fn checks<'a>(&self, checks: &[Check<'a>]) -> Checks<'a> {
         let positions = self.positions.iter();
         let own = positions.filter_map(|position| checks.get(*position));
         own.copied().collect()
@@ -46,7 +44,7 @@ impl SlotLimits {
 }
 
 /// One question of a request, and its outcome.
-pub(in crate::store::redis) struct SlotQuestion {
+pub(crate) struct SlotQuestion {
     limits: SlotLimits,
     state: QuestionState,
 }
@@ -58,10 +56,7 @@ enum QuestionState {
 
 impl SlotQuestion {
     /// A question about `limits`: its reply to come, or the cause for which it could not be asked.
-    pub(in crate::store::redis) fn new(
-        limits: SlotLimits,
-        asked: Result<PendingReply, StoreError>,
-    ) -> Self {
+    pub(crate) fn new(limits: SlotLimits, asked: Result<PendingReply, StoreError>) -> Self {
         let state = match asked {
             Ok(reply) => QuestionState::Pending(reply),
             Err(error) => QuestionState::Answered(Err(error)),
@@ -70,7 +65,7 @@ impl SlotQuestion {
     }
 
     /// The only question of a request.
-    pub(in crate::store::redis) fn only(checks: &[Check<'_>], reply: PendingReply) -> Self {
+    pub(crate) fn only(checks: &[Check<'_>], reply: PendingReply) -> Self {
         let limits = SlotLimits {
             slot: Slot::default(),
             positions: (0..checks.len()).collect(),
@@ -79,7 +74,7 @@ impl SlotQuestion {
     }
 
     /// Waits for the answer, if it is not there yet. May be dropped and begun again.
-    pub(in crate::store::redis) async fn conclude(&mut self, checks: &[Check<'_>]) {
+    pub(crate) async fn conclude(&mut self, checks: &[Check<'_>]) {
         if let QuestionState::Pending(reply) = &mut self.state {
             (&mut *reply).await;
             let own = self.limits.checks(checks);
@@ -89,7 +84,7 @@ impl SlotQuestion {
     }
 
     /// The charges of the slot, apart from the other slots.
-    pub(in crate::store::redis) fn charged(&self, checks: &[Check<'_>]) -> Vec<Reservation> {
+    pub(crate) fn charged(&self, checks: &[Check<'_>]) -> Vec<Reservation> {
         match &self.state {
             QuestionState::Answered(Ok(answers)) => {
                 answers.reservations(&self.limits.checks(checks))
@@ -103,7 +98,7 @@ impl SlotQuestion {
 ///
 /// # Errors
 /// The error, when no slot has answered.
-pub(in crate::store::redis) fn combine(
+pub(crate) fn combine(
     checks: &[Check<'_>],
     questions: &[SlotQuestion],
 ) -> Result<Box<Answers>, StoreError> {

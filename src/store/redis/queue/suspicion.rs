@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 
 /// Such a counter of one node, until the node has been tried.
 #[derive(Debug, Default)]
-pub(in crate::store::redis) struct Suspicion {
+pub(crate) struct Suspicion {
     /// The line for the log, where the node refuses nothing.
     line: RefCell<Option<String>>,
     raised: Notify,
@@ -14,13 +14,13 @@ pub(in crate::store::redis) struct Suspicion {
 
 impl Suspicion {
     /// A counter could be neither read nor written. `line` tells of its key.
-    pub(in crate::store::redis) fn raise(&self, line: impl FnOnce() -> String) {
+    pub(crate) fn raise(&self, line: impl FnOnce() -> String) {
         self.line.borrow_mut().get_or_insert_with(line);
         self.raised.notify_one();
     }
 
     /// Waits for a counter, and returns the line about it.
-    pub(in crate::store::redis) async fn wait(&self) -> String {
+    pub(crate) async fn wait(&self) -> String {
         loop {
             self.raised.notified().await;
             if let Some(line) = self.line.take() {

@@ -15,8 +15,8 @@ pub(super) mod eviction;
 pub(super) mod heartbeat;
 pub(super) mod probe;
 pub(super) mod replication;
-pub(super) mod succession;
-pub(super) mod trial;
+mod succession;
+mod trial;
 
 use super::batcher::Lane;
 use super::cluster::router::Router;

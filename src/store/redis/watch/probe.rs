@@ -87,15 +87,13 @@ pub async fn probe(target: &RedisTarget, prefix: &str) -> Result<Vec<ProbeOutcom
 /// A master of a cluster, and its properties.
 pub type ProbeOutcome = (Option<Address>, Result<RedisReport, StoreError>);
 
-pub(in crate::store::redis) async fn open(
-    destination: RedisDestination<'_>,
-) -> Result<Connection, StoreError> {
+pub(crate) async fn open(destination: RedisDestination<'_>) -> Result<Connection, StoreError> {
     let RedisDestination { target, node } = destination;
     let manager = Manager::new(target.clone(), node.cloned(), Arc::default());
     within(CONNECT_WITHIN, manager.open()).await
 }
 
-pub(in crate::store::redis) async fn masters(
+pub(crate) async fn masters(
     target: &RedisTarget,
     seed: &Address,
 ) -> Result<Vec<SlotRange>, StoreError> {
@@ -187,7 +185,7 @@ pub(super) struct ServerFacts(String);
 
 impl ServerFacts {
     /// Asks the server. A user that may call scripts and not send INFO is good enough: nothing is known then.
-    pub(in crate::store::redis) async fn ask(connection: &mut Connection) -> Self {
+    pub(crate) async fn ask(connection: &mut Connection) -> Self {
         let mut info = Cmd::new();
         info.arg("INFO");
         Self(match connection.send(&info).await {
@@ -198,7 +196,7 @@ impl ServerFacts {
     }
 
     /// The fact of this name.
-    pub(in crate::store::redis) fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let mut lines = self.0.lines();
         lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
     }
@@ -214,18 +212,14 @@ impl ServerFacts {
 
 /// Can a Redis at this address be reached from other machines? A connection to no address in particular leads to the
 /// own machine.
-pub(in crate::store::redis) async fn is_far(at: &Address) -> bool {
+pub(crate) async fn is_far(at: &Address) -> bool {
     let is_far = |ip: IpAddr| !ip.is_loopback() && !ip.is_unspecified();
     let found = tokio::net::lookup_host((&*at.host, at.port)).await;
     found.is_ok_and(|mut all| all.any(|address| is_far(address.ip().to_canonical())))
 }
 
 /// May a client that has not logged in do more than read?
-pub(in crate::store::redis) async fn lets_anybody_in(
-    target: &RedisTarget,
-    at: &Address,
-    prefix: &str,
-) -> bool {
+pub(crate) async fn lets_anybody_in(target: &RedisTarget, at: &Address, prefix: &str) -> bool {
     let stranger = RedisTarget {
         database: 0,
         username: None,

@@ -18,7 +18,7 @@ const NAMED: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Waits until a server that outlives the master has this worker's last updates, for a few seconds at most.
-pub(in crate::store::redis) async fn outlive_master(node: &Node) {
+pub(crate) async fn outlive_master(node: &Node) {
     let is_asked = node.health.is_up() && node.connections.are_by_sentinels();
     if !is_asked || !node.updates.answered.has_any() || is_replicated(node).await {
         return;

@@ -31,7 +31,7 @@ const LIFE: u64 = 1_000_000;
 
 /// Decides on one key with this tag where a node of a cluster is meant. Else decides on two keys with tags of their
 /// own, as a request's keys have: a node of a cluster refuses such a question.
-pub(in crate::store::redis) async fn decide(
+pub(crate) async fn decide(
     connection: &mut Connection,
     prefix: &str,
     tag: Option<&[u8]>,
@@ -69,7 +69,7 @@ fn rate() -> Rate {
 ///
 /// # Errors
 /// A refusal with its cause: the command that may not be called, where it is one.
-pub(in crate::store::redis) async fn all(
+pub(crate) async fn all(
     connection: &mut Connection,
     target: &RedisTarget,
     prefix: &str,

@@ -18,17 +18,17 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// Time for which an unsent update is kept.
-pub(in crate::store::redis) const KEPT: Duration = Duration::from_hours(1);
+pub(crate) const KEPT: Duration = Duration::from_hours(1);
 
 /// Time for which a call that may have been applied is repeated. Its marker lasts longer.
-pub(in crate::store::redis) const REPEATED: Duration = Duration::from_mins(2);
+pub(crate) const REPEATED: Duration = Duration::from_mins(2);
 
 /// Receives the script's byte.
-pub(in crate::store::redis) type UpdateSender = oneshot::Sender<Result<u8, StoreError>>;
+pub(crate) type UpdateSender = oneshot::Sender<Result<u8, StoreError>>;
 
 /// The kind of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store::redis) enum UpdateKind {
+pub(crate) enum UpdateKind {
     /// Slots are freed.
     Release {
         /// The pause before a second look for the slots. Set where the call that asked for the slots had no answer: it
@@ -51,28 +51,28 @@ pub(in crate::store::redis) enum UpdateKind {
 
 /// One update, with all that a repeated call needs.
 #[derive(Debug)]
-pub(in crate::store::redis) struct CounterUpdate {
-    pub(in crate::store::redis) kind: UpdateKind,
-    pub(in crate::store::redis) question: Question,
-    pub(in crate::store::redis) clock: Option<Timestamp>,
-    pub(in crate::store::redis) route: CallRoute,
+pub(crate) struct CounterUpdate {
+    pub(crate) kind: UpdateKind,
+    pub(crate) question: Question,
+    pub(crate) clock: Option<Timestamp>,
+    pub(crate) route: CallRoute,
     /// The instant from which on the update has no use any more.
-    pub(in crate::store::redis) until: Instant,
+    pub(crate) until: Instant,
     /// The number of vain attempts to send the update.
-    pub(in crate::store::redis) tries: u8,
+    pub(crate) tries: u8,
     /// The marker of the call that carried the update.
-    pub(in crate::store::redis) marker: Option<AppliedMarker>,
+    pub(crate) marker: Option<AppliedMarker>,
     /// The sender of the answer, where a caller waits.
-    pub(in crate::store::redis) answer: Option<UpdateSender>,
+    pub(crate) answer: Option<UpdateSender>,
     /// The instant of the charge that comes back, by the clock of the master that made it, where it is known.
-    pub(in crate::store::redis) charged: Option<Timestamp>,
+    pub(crate) charged: Option<Timestamp>,
     /// Has a master answered it already, which may have been replaced?
-    pub(in crate::store::redis) is_again: bool,
+    pub(crate) is_again: bool,
 }
 
 impl UpdateKind {
     /// The operation in metrics, if they count this kind.
-    pub(in crate::store::redis) fn operation(self) -> Option<Operation> {
+    pub(crate) fn operation(self) -> Option<Operation> {
         Some(match self {
             Self::Release { .. } => Operation::Release,
             Self::Refund => Operation::Refund,
@@ -82,7 +82,7 @@ impl UpdateKind {
     }
 
     /// The kind of an amendment that brings something back to `limit`.
-    pub(in crate::store::redis) fn of_refund(limit: &Limit, amendment: Amendment) -> Self {
+    pub(crate) fn of_refund(limit: &Limit, amendment: Amendment) -> Self {
         match amendment {
             Amendment::Settlement(_) => Self::Settlement,
             _ if limit.rule.holds().is_some() => Self::Release { recheck: None },
@@ -93,11 +93,7 @@ impl UpdateKind {
 
 impl CounterUpdate {
     /// A new update. Slots that lapse after `lasts` need no update from then on.
-    pub(in crate::store::redis) fn new(
-        kind: UpdateKind,
-        question: Question,
-        lasts: Option<Duration>,
-    ) -> Self {
+    pub(crate) fn new(kind: UpdateKind, question: Question, lasts: Option<Duration>) -> Self {
         Self {
             kind,
             question,
@@ -113,14 +109,14 @@ impl CounterUpdate {
     }
 
     /// An update of a counter of `limit`. Slots that are not renewed lapse, and need no update from then on.
-    pub(in crate::store::redis) fn of(kind: UpdateKind, limit: &Limit, question: Question) -> Self {
+    pub(crate) fn of(kind: UpdateKind, limit: &Limit, question: Question) -> Self {
         let slots = limit.rule.holds();
         let lasts = slots.map(|rule| Duration::from_micros(rule.ttl));
         Self::new(kind, question, lasts)
     }
 
     /// Can both updates go in one call?
-    pub(in crate::store::redis) fn goes_with(&self, other: &Self) -> bool {
+    pub(crate) fn goes_with(&self, other: &Self) -> bool {
         let is_surcharge = |update: &Self| update.kind == UpdateKind::Surcharge;
         self.clock == other.clock
             && self.marker == other.marker
@@ -128,18 +124,18 @@ impl CounterUpdate {
     }
 
     /// Is the update kept while Redis is away? By a clock of the caller's nothing waits.
-    pub(in crate::store::redis) fn is_kept(&self) -> bool {
+    pub(crate) fn is_kept(&self) -> bool {
         self.clock.is_none() && self.kind.operation().is_some()
     }
 
     /// Would the update take effect twice if it were sent twice?
-    pub(in crate::store::redis) fn adds_up(&self) -> bool {
+    pub(crate) fn adds_up(&self) -> bool {
         use UpdateKind::{Refund, Settlement, Surcharge};
         matches!(self.kind, Refund | Settlement | Surcharge)
     }
 
     /// Can the update be sent again though it may have been applied?
-    pub(in crate::store::redis) fn is_repeatable(&self) -> bool {
+    pub(crate) fn is_repeatable(&self) -> bool {
         let is_marked = self
             .marker
             .is_some_and(|marker| clock::now() - marker.since < REPEATED);
@@ -147,12 +143,12 @@ impl CounterUpdate {
     }
 
     /// Is the update without use, or could Redis not recognise that it was applied?
-    pub(in crate::store::redis) fn is_over(&self, now: Instant) -> bool {
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
         self.until <= now || (self.tries > 0 && !self.is_repeatable())
     }
 
     /// Answers a waiting caller with an error. Mostly no caller waits.
-    pub(in crate::store::redis) fn fail(&mut self, why: &StoreError) {
+    pub(crate) fn fail(&mut self, why: &StoreError) {
         if let Some(answer) = self.answer.take() {
             let _ = answer.send(Err(why.clone()));
         }
@@ -160,7 +156,7 @@ impl CounterUpdate {
 
     /// Notes that the last call did not apply the update. If no other call carried it either, it may go with another
     /// call.
-    pub(in crate::store::redis) fn unmark(&mut self) {
+    pub(crate) fn unmark(&mut self) {
         if self.tries == 0 {
             self.marker = None;
         }
@@ -169,20 +165,20 @@ impl CounterUpdate {
 
 /// The marker of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store::redis) struct AppliedMarker {
-    pub(in crate::store::redis) name: u64,
-    pub(in crate::store::redis) number: u64,
+pub(crate) struct AppliedMarker {
+    pub(crate) name: u64,
+    pub(crate) number: u64,
     /// The instant at which the call was sent first.
-    pub(in crate::store::redis) since: Instant,
+    pub(crate) since: Instant,
 }
 
 /// Marker names that no call uses just now, with the last number of each.
 #[derive(Debug, Default)]
-pub(in crate::store::redis) struct MarkerNames(RefCell<Vec<(u64, u64)>>);
+pub(crate) struct MarkerNames(RefCell<Vec<(u64, u64)>>);
 
 impl MarkerNames {
     /// A marker for a new call.
-    pub(in crate::store::redis) fn next(&self) -> AppliedMarker {
+    pub(crate) fn next(&self) -> AppliedMarker {
         let free = self.0.borrow_mut().pop();
         let (name, last) = free.unwrap_or_else(|| (fastrand::u64(..), 0));
         AppliedMarker {
@@ -193,7 +189,7 @@ impl MarkerNames {
     }
 
     /// Releases the name of an answered call for the next call.
-    pub(in crate::store::redis) fn release(&self, marker: AppliedMarker) {
+    pub(crate) fn release(&self, marker: AppliedMarker) {
         self.0.borrow_mut().push((marker.name, marker.number));
     }
 }

@@ -15,14 +15,14 @@ use std::fmt::Write;
 pub(super) const VERSION: u32 = 1;
 
 /// Names of counters, one behind the other.
-pub(in crate::store::redis) type Names = SmallVec<[u8; 96]>;
+pub(crate) type Names = SmallVec<[u8; 96]>;
 
 /// The key of a limit that counts all clients together: empty braces would choose no slot. No other key has this
 /// character.
-pub(in crate::store::redis) const EVERYONE: &[u8] = b"*";
+pub(crate) const EVERYONE: &[u8] = b"*";
 
 /// The tag of a counter, which alone chooses its slot.
-pub(in crate::store::redis) fn tag<'a>(limit: &'a Limit, key: &'a [u8]) -> &'a [u8] {
+pub(crate) fn tag<'a>(limit: &'a Limit, key: &'a [u8]) -> &'a [u8] {
     match &limit.with {
         Some(tag) => tag.as_bytes(),
         None if key.is_empty() => EVERYONE,
@@ -31,14 +31,14 @@ pub(in crate::store::redis) fn tag<'a>(limit: &'a Limit, key: &'a [u8]) -> &'a [
 }
 
 /// Appends the name of the counter of `key`; `prefix` ends with the brace that this closes.
-pub(in crate::store::redis) fn counter(out: &mut Names, prefix: &[u8], key: &[u8]) {
+pub(crate) fn counter(out: &mut Names, prefix: &[u8], key: &[u8]) {
     out.extend_from_slice(prefix);
     out.extend_from_slice(if key.is_empty() { EVERYONE } else { key });
     out.push(b'}');
 }
 
 /// The name of the record of `id`, in the slot of the counter.
-pub(in crate::store::redis) fn record(prefix: &[u8], key: &[u8], id: RepeatId) -> Vec<u8> {
+pub(crate) fn record(prefix: &[u8], key: &[u8], id: RepeatId) -> Vec<u8> {
     let mut name = Names::new();
     counter(&mut name, prefix, key);
     name.extend_from_slice(b":d:");
@@ -50,7 +50,7 @@ pub(in crate::store::redis) fn record(prefix: &[u8], key: &[u8], id: RepeatId) -
 ///
 /// A name may hold any character. Characters with a meaning in a key are escaped, so that no two limits share a key.
 #[must_use]
-pub(in crate::store::redis) fn key_prefix(prefix: &str, limit: &Limit) -> Box<[u8]> {
+pub(crate) fn key_prefix(prefix: &str, limit: &Limit) -> Box<[u8]> {
     let mut text = format!("{prefix}:{VERSION}:");
     for character in limit.name.chars() {
         match character {
@@ -79,24 +79,24 @@ pub(in crate::store::redis) fn key_prefix(prefix: &str, limit: &Limit) -> Box<[u
 
 /// The key that a probe counts on, up to its closing brace. No limit has it: it has no kind.
 #[must_use]
-pub(in crate::store::redis) fn probe_key(prefix: &str) -> Vec<u8> {
+pub(crate) fn probe_key(prefix: &str) -> Vec<u8> {
     format!("{prefix}:{VERSION}:probe:{{").into_bytes()
 }
 
 /// The first part of the names of a trial's counters of this kind, up to the key.
-pub(in crate::store::redis) fn probe_prefix(prefix: &str, kind: &str) -> Vec<u8> {
+pub(crate) fn probe_prefix(prefix: &str, kind: &str) -> Vec<u8> {
     format!("{prefix}:{VERSION}:probe:{kind}:{{").into_bytes()
 }
 
 /// The name of a trial's counter of this kind, in the slot of `tag`.
-pub(in crate::store::redis) fn probe_counter(prefix: &str, kind: &str, tag: &[u8]) -> Vec<u8> {
+pub(crate) fn probe_counter(prefix: &str, kind: &str, tag: &[u8]) -> Vec<u8> {
     let mut name = Names::new();
     counter(&mut name, &probe_prefix(prefix, kind), tag);
     name.into_vec()
 }
 
 /// The limit that a counter's name belongs to, in the form that it has in names.
-pub(in crate::store::redis) fn limit_of<'k>(prefix: &str, counter: &'k [u8]) -> Option<&'k str> {
+pub(crate) fn limit_of<'k>(prefix: &str, counter: &'k [u8]) -> Option<&'k str> {
     let rest = counter.strip_prefix(format!("{prefix}:{VERSION}:").as_bytes())?;
     let end = rest.iter().position(|byte| *byte == b':')?;
     std::str::from_utf8(rest.get(..end)?).ok()
@@ -104,7 +104,7 @@ pub(in crate::store::redis) fn limit_of<'k>(prefix: &str, counter: &'k [u8]) -> 
 
 /// The key of the marker with this name, in the slot of the counter `beside`. No limit has the key: it has no kind.
 #[must_use]
-pub(in crate::store::redis) fn marker(prefix: &str, beside: Option<&[u8]>, name: u64) -> Vec<u8> {
+pub(crate) fn marker(prefix: &str, beside: Option<&[u8]>, name: u64) -> Vec<u8> {
     let tag = beside.and_then(|counter| {
         let open = counter.iter().position(|byte| *byte == b'{')?;
         let rest = counter.get(open + 1..)?;
@@ -119,7 +119,7 @@ pub(in crate::store::redis) fn marker(prefix: &str, beside: Option<&[u8]>, name:
 
 /// The key at which the gateways report that they live. No limit has it: it has no kind.
 #[must_use]
-pub(in crate::store::redis) fn gateways_key(prefix: &str) -> String {
+pub(crate) fn gateways_key(prefix: &str) -> String {
     format!("{prefix}:{VERSION}:gateways:{{*}}")
 }
 

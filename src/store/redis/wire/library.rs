@@ -44,7 +44,7 @@ impl Library {
 }
 
 /// The command that asks for the library.
-pub(in crate::store::redis) fn find() -> Cmd {
+pub(crate) fn find() -> Cmd {
     let mut command = Cmd::new();
     command.arg("FUNCTION").arg("LIST");
     command.arg("LIBRARYNAME").arg(&LIBRARY.name);
@@ -52,7 +52,7 @@ pub(in crate::store::redis) fn find() -> Cmd {
 }
 
 /// The command that writes the library. Another gateway that does so at the same time writes the same text.
-pub(in crate::store::redis) fn load() -> Cmd {
+pub(crate) fn load() -> Cmd {
     let mut command = Cmd::new();
     command.arg("FUNCTION").arg("LOAD");
     command.arg("REPLACE").arg(&LIBRARY.text);
@@ -60,14 +60,14 @@ pub(in crate::store::redis) fn load() -> Cmd {
 }
 
 /// The command that writes the library where it is missing. The server refuses it where the library is there.
-pub(in crate::store::redis) fn remind() -> Cmd {
+pub(crate) fn remind() -> Cmd {
     let mut command = Cmd::new();
     command.arg("FUNCTION").arg("LOAD").arg(&LIBRARY.text);
     command
 }
 
 /// A call of a script as the call of its function.
-pub(in crate::store::redis) fn call(script: &Cmd) -> Cmd {
+pub(crate) fn call(script: &Cmd) -> Cmd {
     let mut words = script.args_iter().map(|word| match word {
         Arg::Simple(word) => word,
         _ => b"",
@@ -85,17 +85,17 @@ pub(in crate::store::redis) fn call(script: &Cmd) -> Cmd {
 }
 
 /// Does the server answer that the library is not there any more?
-pub(in crate::store::redis) fn is_missing(reason: &str) -> bool {
+pub(crate) fn is_missing(reason: &str) -> bool {
     reason.contains("Function not found")
 }
 
 /// Does the server answer that the library is there already?
-pub(in crate::store::redis) fn is_there(error: &StoreError) -> bool {
+pub(crate) fn is_there(error: &StoreError) -> bool {
     matches!(error, StoreError::Refused(reason) if reason.contains("already exists"))
 }
 
 /// The cause for which a server that knows no functions refuses them.
-pub(in crate::store::redis) fn unknown(reason: &str) -> Option<String> {
+pub(crate) fn unknown(reason: &str) -> Option<String> {
     let unknown = reason.to_ascii_lowercase().contains("unknown command");
     unknown.then(|| {
         format!("this server has no functions, which Redis 7 and Valkey have: leave `functions` out ({reason})")

@@ -28,7 +28,7 @@ const REPEAT: u8 = 10;
 
 /// The limits of one request, or the charge that one refund gives back.
 #[derive(Debug, Default)]
-pub(in crate::store::redis) struct Question {
+pub(crate) struct Question {
     keys: layout::Names,
     counters: SmallVec<[KeyPlace; 4]>,
     blocks: SmallVec<[u8; 64]>,
@@ -43,10 +43,10 @@ pub(in crate::store::redis) struct Question {
 
 /// The place of one counter's key among the bytes of all keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store::redis) struct KeyPlace {
+pub(crate) struct KeyPlace {
     end: u32,
     /// A digest of the key. Keys with different digests are different.
-    pub(in crate::store::redis) digest: u32,
+    pub(crate) digest: u32,
 }
 
 /// Slots of one limit.
@@ -63,16 +63,16 @@ struct ChosenSlots {
 
 /// The limits of one request, as Redis is asked about them.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::store::redis) struct DecisionRequest<'a> {
-    pub(in crate::store::redis) checks: &'a [Check<'a>],
+pub(crate) struct DecisionRequest<'a> {
+    pub(crate) checks: &'a [Check<'a>],
     /// Replaces the server's clock, for tests.
-    pub(in crate::store::redis) clock: Option<Timestamp>,
-    pub(in crate::store::redis) intent: Intent,
+    pub(crate) clock: Option<Timestamp>,
+    pub(crate) intent: Intent,
 }
 
 /// Slot numbers that gateways choose: above all instants, and below the bound up to which a double counts exactly with
 /// a cost added.
-pub(in crate::store::redis) const CHOSEN: std::ops::Range<u64> = 1 << 52..(1 << 52) + (1 << 51);
+pub(crate) const CHOSEN: std::ops::Range<u64> = 1 << 52..(1 << 52) + (1 << 51);
 
 /// The number of a slot that no other is likely to have.
 pub(in crate::store) fn random_slot() -> u64 {
@@ -106,7 +106,7 @@ impl ScriptLevel {
 
 impl Question {
     /// Adds one counter: its key in two parts, closed by the brace that the first one opens, and its block.
-    pub(in crate::store::redis) fn push(&mut self, prefix: &[u8], key: &[u8], block: &[u8]) {
+    pub(crate) fn push(&mut self, prefix: &[u8], key: &[u8], block: &[u8]) {
         let start = self.keys.len();
         layout::counter(&mut self.keys, prefix, key);
         self.counters.push(KeyPlace::of(&self.keys, start));
@@ -118,7 +118,7 @@ impl Question {
     }
 
     /// Puts the next limit into this group; 0 is the group of the deciding limits.
-    pub(in crate::store::redis) fn shadow(&mut self, group: u8) {
+    pub(crate) fn shadow(&mut self, group: u8) {
         if group > 0 {
             (self.level, self.is_single) = (ScriptLevel::Shadow, true);
             self.blocks.extend_from_slice(&wire::shadow(group));
@@ -127,7 +127,7 @@ impl Question {
 
     /// Adds one limit of a request. Its slots are numbered from `chosen` on, else by chance. `clock` is the caller's
     /// clock, if the caller has one.
-    pub(in crate::store::redis) fn check(
+    pub(crate) fn check(
         &mut self,
         prefix: &[u8],
         check: &Check<'_>,
@@ -184,12 +184,12 @@ impl Question {
     }
 
     /// Does the question ask for slots of a limit that decides?
-    pub(in crate::store::redis) fn asks_for_slots(&self) -> bool {
+    pub(crate) fn asks_for_slots(&self) -> bool {
         self.slots.iter().any(|slots| slots.decides)
     }
 
     /// The updates that free the slots of this question, each with the life of its slots.
-    pub(in crate::store::redis) fn releases(&self) -> impl Iterator<Item = (Self, Duration)> + '_ {
+    pub(crate) fn releases(&self) -> impl Iterator<Item = (Self, Duration)> + '_ {
         self.slots.iter().filter_map(|slots| {
             let key = self.keys().nth(slots.limit)?;
             let mut free = Self::default();
@@ -204,17 +204,17 @@ impl Question {
     }
 
     /// The number of counters in the question.
-    pub(in crate::store::redis) fn limits(&self) -> usize {
+    pub(crate) fn limits(&self) -> usize {
         self.counters.len()
     }
 
     /// The counters in the question.
-    pub(in crate::store::redis) fn counters(&self) -> &[KeyPlace] {
+    pub(crate) fn counters(&self) -> &[KeyPlace] {
         &self.counters
     }
 
     /// Is `other` the same question, so that one question with a number can stand for both?
-    pub(in crate::store::redis) fn is_equal(&self, other: &Self) -> bool {
+    pub(crate) fn is_equal(&self, other: &Self) -> bool {
         !self.is_single
             && !other.is_single
             && self.counters == other.counters
@@ -228,13 +228,7 @@ impl Question {
     }
 
     /// Adds a return of one charge, with the record of its id; or of a repeat, which only its record knows.
-    pub(in crate::store::redis) fn refund(
-        &mut self,
-        prefix: &[u8],
-        key: &[u8],
-        block: &[u8],
-        ticket: Ticket,
-    ) {
+    pub(crate) fn refund(&mut self, prefix: &[u8], key: &[u8], block: &[u8], ticket: Ticket) {
         let Some(record) = ticket.record else {
             return self.push(prefix, key, block);
         };
@@ -251,7 +245,7 @@ impl Question {
         self.push(prefix, key, &whole);
     }
 
-    pub(in crate::store::redis) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let mut start = 0;
         self.counters.iter().map(move |counter| {
             let end = counter.end as usize;
@@ -345,7 +339,7 @@ impl<'q> QuestionForms<'q> {
 
 /// One call that decides `questions` in order. Equal questions that follow each other are asked once, with their number.
 /// `clock` replaces the server's own, for tests.
-pub(in crate::store::redis) fn decide<'q>(
+pub(crate) fn decide<'q>(
     clock: Option<Timestamp>,
     questions: impl Iterator<Item = &'q Question>,
 ) -> Cmd {
@@ -389,14 +383,14 @@ fn decide_alone(clock: Option<Timestamp>, question: &Question) -> Cmd {
 }
 
 /// The key of a call's marker, and the call's number under it.
-pub(in crate::store::redis) struct MarkerKey {
-    pub(in crate::store::redis) key: Vec<u8>,
-    pub(in crate::store::redis) number: u64,
+pub(crate) struct MarkerKey {
+    pub(crate) key: Vec<u8>,
+    pub(crate) number: u64,
 }
 
 /// One call that gives back `questions`, each a single charge. A call with a marker can be repeated when it had no
 /// answer.
-pub(in crate::store::redis) fn refund<'q>(
+pub(crate) fn refund<'q>(
     clock: Option<Timestamp>,
     questions: impl Iterator<Item = &'q Question> + Clone,
     marker: Option<MarkerKey>,
@@ -454,7 +448,7 @@ fn call<'q>(
 }
 
 /// The block of a refund; nothing when the ticket can give nothing back under the limit's present numbers.
-pub(in crate::store::redis) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block> {
+pub(crate) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block> {
     let mut block = wire::Block::new();
     let mut put = |kind, numbers: &[u64]| {
         block.push(kind);
@@ -507,7 +501,7 @@ pub(in crate::store::redis) fn refund_block(limit: &Limit, ticket: Ticket) -> Op
 }
 
 /// The block that renews a ticket's slots; nothing when the ticket has none.
-pub(in crate::store::redis) fn renew_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block> {
+pub(crate) fn renew_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block> {
     let mut block = refund_block(limit, ticket)?;
     let kind = block.first_mut().filter(|kind| **kind == FREE)?;
     *kind = RENEW;
@@ -515,7 +509,7 @@ pub(in crate::store::redis) fn renew_block(limit: &Limit, ticket: Ticket) -> Opt
 }
 
 /// The block that forgets a counter of any kind.
-pub(in crate::store::redis) fn forget_block() -> wire::Block {
+pub(crate) fn forget_block() -> wire::Block {
     let mut block = wire::Block::new();
     block.push(FORGET);
     block

@@ -66,7 +66,7 @@ pub(super) static DECIDE_SHADOW: LazyLock<Script> = LazyLock::new(|| {
 });
 
 /// Every script: what a connection loads.
-pub(in crate::store::redis) static ALL: [&LazyLock<Script>; 5] =
+pub(crate) static ALL: [&LazyLock<Script>; 5] =
     [&DECIDE, &DECIDE_ANY, &DECIDE_ONCE, &DECIDE_SHADOW, &REFUND];
 
 /// Gives back a batch of charges.
@@ -80,7 +80,7 @@ pub(super) static REFUND: LazyLock<Script> = LazyLock::new(|| {
 
 /// One script as the server knows it.
 #[derive(Debug)]
-pub(in crate::store::redis) struct Script {
+pub(crate) struct Script {
     text: String,
     digest: String,
 }
@@ -98,7 +98,7 @@ impl Script {
     }
 
     /// The script that a call by `EVALSHA` names.
-    pub(in crate::store::redis) fn of(call: &Cmd) -> Option<&'static Self> {
+    pub(crate) fn of(call: &Cmd) -> Option<&'static Self> {
         let Arg::Simple(digest) = call.args_iter().nth(1)? else {
             return None;
         };
@@ -107,24 +107,24 @@ impl Script {
     }
 
     /// The script's name in a call by `EVALSHA`.
-    pub(in crate::store::redis) fn digest(&self) -> &str {
+    pub(crate) fn digest(&self) -> &str {
         &self.digest
     }
 
     /// The script's text.
-    pub(in crate::store::redis) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
     /// The command that loads the script, by `SCRIPT LOAD`: newer servers forget scripts that came by `EVAL`.
-    pub(in crate::store::redis) fn load(&self) -> Cmd {
+    pub(crate) fn load(&self) -> Cmd {
         let mut command = cmd("SCRIPT");
         command.arg("LOAD").arg(&self.text);
         command
     }
 
     /// The head of a call with `keys` keys, of about `size` bytes in all. The keys follow, then the arguments.
-    pub(in crate::store::redis) fn call(&self, keys: usize, size: usize) -> Cmd {
+    pub(crate) fn call(&self, keys: usize, size: usize) -> Cmd {
         let mut command = Cmd::with_capacity(keys + 6, size + self.digest.len() + 16);
         command.arg("EVALSHA").arg(&self.digest).arg(keys);
         command

@@ -4,10 +4,10 @@ use super::layout;
 use crate::limit::Limit;
 
 /// A slot, below [`SLOTS`].
-pub(in crate::store::redis) type Slot = u16;
+pub(crate) type Slot = u16;
 
 /// How many slots a cluster has.
-pub(in crate::store::redis) const SLOTS: usize = 16_384;
+pub(crate) const SLOTS: usize = 16_384;
 
 /// The remainders of every byte, by XMODEM's polynomial, which the specification of Redis Cluster demands.
 const REMAINDERS: [u16; 256] = {
@@ -38,7 +38,7 @@ pub fn slot_of(limit: &Limit, key: &[u8]) -> Slot {
 
 /// The slot of all keys with this tag. The tag is not empty.
 #[must_use]
-pub(in crate::store::redis) fn of_tag(tag: &[u8]) -> Slot {
+pub(crate) fn of_tag(tag: &[u8]) -> Slot {
     let crc = tag.iter().fold(0_u16, |crc, byte| {
         let [high, _] = crc.to_be_bytes();
         (crc << 8) ^ REMAINDERS[usize::from(high ^ byte)]
@@ -47,7 +47,7 @@ pub(in crate::store::redis) fn of_tag(tag: &[u8]) -> Slot {
 }
 
 /// The shortest number, as bytes, that is the tag of a key in this slot.
-pub(in crate::store::redis) fn tag_of(is_such: impl Fn(Slot) -> bool) -> Option<Vec<u8>> {
+pub(crate) fn tag_of(is_such: impl Fn(Slot) -> bool) -> Option<Vec<u8>> {
     // The numbers below this bound cover every slot.
     let tags = (0..1_000_000_u32).map(|number| number.to_string().into_bytes());
     let mut tags = tags.filter(|tag| is_such(of_tag(tag)));
@@ -56,24 +56,24 @@ pub(in crate::store::redis) fn tag_of(is_such: impl Fn(Slot) -> bool) -> Option<
 
 /// A call's slot and its detours so far. A lone Redis has one route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::store::redis) struct CallRoute {
-    pub(in crate::store::redis) slot: Slot,
+pub(crate) struct CallRoute {
+    pub(crate) slot: Slot,
     /// Is the slot being moved to the node that the call is sent to?
-    pub(in crate::store::redis) asking: bool,
+    pub(crate) asking: bool,
     /// Is the call to be sent without others beside it?
-    pub(in crate::store::redis) alone: bool,
+    pub(crate) alone: bool,
     /// The number of times that the call was sent to another node.
-    pub(in crate::store::redis) hops: u8,
+    pub(crate) hops: u8,
     /// The number of times that the call was repeated at the same node.
-    pub(in crate::store::redis) tries: u8,
+    pub(crate) tries: u8,
     /// Was the call sent back to the slot's home, since some of its counters were in each place? The redirection that
     /// follows is no detour of its own.
-    pub(in crate::store::redis) returned: bool,
+    pub(crate) returned: bool,
 }
 
 impl CallRoute {
     /// The route to the master of `slot`, without any detour yet.
-    pub(in crate::store::redis) fn to(slot: Slot) -> Self {
+    pub(crate) fn to(slot: Slot) -> Self {
         Self {
             slot,
             ..Self::default()

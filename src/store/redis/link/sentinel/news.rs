@@ -5,8 +5,8 @@
 //! follow its news is asked every second, no more.
 
 use crate::store::error::StoreError;
+use crate::store::redis::link::login::auth;
 use crate::store::redis::link::transport::{RedisDestination, RedisStream, dial};
-use crate::store::secret::Secret;
 use crate::store::settings::RedisTarget;
 use bb8_redis::redis::cmd;
 use std::time::Duration;
@@ -22,13 +22,8 @@ const CHANNELS: [&str; 2] = ["+promoted-slave", "+switch-master"];
 pub(super) async fn follow(sentinel: &RedisTarget) -> Result<RedisStream, StoreError> {
     let mut stream = dial(RedisDestination::of(sentinel)).await?;
     let mut words = Vec::new();
-    if sentinel.password.is_some() || sentinel.username.is_some() {
-        let mut auth = cmd("AUTH");
-        if let Some(name) = &sentinel.username {
-            auth.arg(&**name);
-        }
-        let password = sentinel.password.as_ref().map_or("", Secret::expose);
-        words.extend(auth.arg(password).get_packed_command());
+    if let Some(auth) = auth(sentinel) {
+        words.extend(auth.get_packed_command());
     }
     words.extend(cmd("SUBSCRIBE").arg(&CHANNELS).get_packed_command());
     let written = stream.write_all(&words).await;

@@ -18,13 +18,13 @@ const LEVELS: [ScriptLevel; 4] = [
 
 impl Question {
     /// The number of bytes that [`Self::pack`] adds.
-    pub(in crate::store::redis) fn packed_size(&self) -> usize {
+    pub(crate) fn packed_size(&self) -> usize {
         let records = self.records.iter().map(|record| LENGTH + record.len());
         HEAD + self.keys.len() + self.blocks.len() + records.sum::<usize>()
     }
 
     /// Appends the question of an update, which has one counter, to `out`.
-    pub(in crate::store::redis) fn pack(&self, out: &mut Vec<u8>) {
+    pub(crate) fn pack(&self, out: &mut Vec<u8>) {
         let level = LEVELS.iter().position(|level| *level == self.level);
         out.push(
             level
@@ -40,7 +40,7 @@ impl Question {
     }
 
     /// Reads a question that was packed, and what stands behind it.
-    pub(in crate::store::redis) fn unpack(bytes: &[u8]) -> Option<(Self, &[u8])> {
+    pub(crate) fn unpack(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let ([level, records], rest) = bytes.split_first_chunk()?;
         let (keys, rest) = take(rest)?;
         let (blocks, mut rest) = take(rest)?;
