@@ -1,5 +1,6 @@
 //! Reads `Forwarded` (RFC 7239): its elements from the right, their parameters, the node behind `for`.
 
+use super::credential::trim;
 use super::node::{Node, read_node};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -52,14 +53,14 @@ fn is_escaped(text: &[u8], at: usize) -> bool {
 /// The node behind the `for` of an element; nothing where the element is empty. A parameter occurs once (RFC 7239,
 /// section 4).
 fn node(element: &[u8]) -> Option<Node> {
-    let element = trimmed(element);
+    let element = trim(element);
     if element.is_empty() {
         return None;
     }
     let mut names: SmallVec<[&[u8]; 4]> = SmallVec::new();
     let mut named = None;
     for parameter in from_the_right(element, b';') {
-        let Some(parameter) = parameter.map(trimmed) else {
+        let Some(parameter) = parameter.map(trim) else {
             return Some(Node::Malformed);
         };
         if parameter.is_empty() {
@@ -94,27 +95,15 @@ fn is_of_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// The text without HTTP's own blanks at its ends (RFC 9110, section 5.6.3).
-fn trimmed(text: &[u8]) -> &[u8] {
-    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
-    let start = text.iter().position(|byte| !is_blank(byte));
-    let end = text.iter().rposition(|byte| !is_blank(byte));
-    match (start, end) {
-        (Some(start), Some(end)) => &text[start..=end],
-        _ => &[],
-    }
-}
-
 /// The last element's value of a parameter (RFC 7239, section 5): the hop that wrote the element vouches for it. `lines`
 /// are those of the field, the last first. Empty elements are none.
 #[must_use]
 pub fn last<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Option<Cow<'a, str>> {
     let mut elements = lines.flat_map(|line| from_the_right(line, b','));
-    let element =
-        elements.find(|element| element.is_none_or(|text| !trimmed(text).is_empty()))??;
+    let element = elements.find(|element| element.is_none_or(|text| !trim(text).is_empty()))??;
     let mut parameters = from_the_right(element, b';').map_while(|parameter| parameter);
     let value = parameters.find_map(|parameter| {
-        let (found, value) = pair(trimmed(parameter))?;
+        let (found, value) = pair(trim(parameter))?;
         found.eq_ignore_ascii_case(name.as_bytes()).then_some(value)
     })?;
     match value {

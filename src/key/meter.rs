@@ -1,6 +1,6 @@
 //! A response's statement of its request's cost: read within bounds, and settled when it is known.
 
-use super::price::{PriceError, digits};
+use super::price::{PriceError, stated};
 use http::{HeaderMap, HeaderName};
 use std::sync::Arc;
 
@@ -46,15 +46,7 @@ impl Meter {
         let MeterPlace::Header(header) = &self.place else {
             return Ok(None);
         };
-        let mut values = fields.get_all(header).iter();
-        let Some(value) = values.next() else {
-            return Ok(None);
-        };
-        if values.next().is_some() {
-            return Err(PriceError::Repeated);
-        }
-        let units = digits(value.as_bytes().trim_ascii()).ok_or(PriceError::Malformed)?;
-        Ok(Some(units.min(self.max)))
+        Ok(stated(fields, header)?.map(|units| units.min(self.max)))
     }
 
     /// The place as the file writes it.

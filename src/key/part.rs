@@ -28,14 +28,7 @@ const SUBJECT: &[u8] = b"%tls=";
 
 /// The digest of the value that a part of a key stands for; nothing where the part stands for none.
 pub(super) fn piece_digest(piece: &[u8]) -> Option<Digest> {
-    if let Some(digits) = piece.strip_prefix(b"%sha=") {
-        let mut digest = Digest::default();
-        if digits.len() != 2 * digest.len() {
-            return None;
-        }
-        for (byte, digits) in digest.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = percent::byte(digits)?;
-        }
+    if let Some(digest) = DigestText::read(piece) {
         return Some(digest);
     }
     if let Some(rest) = piece.strip_prefix(SUBJECT) {

@@ -42,23 +42,30 @@ impl Price {
     /// The cost of a request with `fields`, and the fault of its field, if any. An unreadable field costs the most.
     #[must_use]
     pub fn of(&self, fields: &HeaderMap) -> (u32, Option<PriceError>) {
-        let mut values = fields.get_all(&self.header).iter();
-        let Some(value) = values.next() else {
-            return (self.default, None);
-        };
-        if values.next().is_some() {
-            return (self.max, Some(PriceError::Repeated));
-        }
-        match digits(value.as_bytes().trim_ascii()) {
-            None => (self.max, Some(PriceError::Malformed)),
-            Some(0) if !self.may_peek => (self.max, Some(PriceError::Zero)),
-            Some(cost) => (cost.min(self.max), None),
+        match stated(fields, &self.header) {
+            Ok(None) => (self.default, None),
+            Ok(Some(0)) if !self.may_peek => (self.max, Some(PriceError::Zero)),
+            Ok(Some(cost)) => (cost.min(self.max), None),
+            Err(fault) => (self.max, Some(fault)),
         }
     }
 }
 
+/// The number in the field of this name, if the field is there.
+pub(super) fn stated(fields: &HeaderMap, name: &HeaderName) -> Result<Option<u32>, PriceError> {
+    let mut values = fields.get_all(name).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    if values.next().is_some() {
+        return Err(PriceError::Repeated);
+    }
+    let number = digits(value.as_bytes().trim_ascii());
+    number.map(Some).ok_or(PriceError::Malformed)
+}
+
 /// A number of digits only. A number above the bound of the type counts as the greatest.
-pub(super) fn digits(text: &[u8]) -> Option<u32> {
+fn digits(text: &[u8]) -> Option<u32> {
     if text.is_empty() {
         return None;
     }
