@@ -73,10 +73,6 @@ pub(super) fn write_part(part: &KeyPart, caller: &Caller<'_>, out: &mut Vec<u8>)
             let taken = caller.location.parameter(name).unwrap_or_default();
             write_value(taken.as_bytes(), false, out);
         }
-        KeyPart::WholePath => {
-            let path = caller.location.path().unwrap_or_default();
-            write_value(path.as_bytes(), false, out);
-        }
         KeyPart::Jwt { .. } if caller.identity.is_ambiguous() => return PartReading::Several,
         KeyPart::Jwt { claim, secret } => {
             let claim = caller.identity.claim(claim);

@@ -227,9 +227,6 @@ sources! {
         .found(InLog::Always, MemberForm::Exact)
         .counted("{NAME} of the path");
 
-    /// The whole path, in its normal form.
-    WholePath = row("path", |_| Some(KeyPart::WholePath), Provenance::Target, KnownAt::Head);
-
     /// A claim of the request's token, once the token is verified.
     Jwt {
         /// Its name, with dots for members of other claims.

@@ -185,27 +185,6 @@ async fn fields_hosts_and_methods_are_matched_as_the_gateway_does() {
 }
 
 #[tokio::test]
-async fn a_limit_by_the_whole_path_counts_each_path() {
-    let file = "[limits.a]\nby = \"path\"\nrate = \"1/h\"\n[defaults]\nlimits = [\"a\"]\n\
-        [routes.r]\npath = \"/{*rest}\"\nrespond = { status = 204 }\n";
-    let trace = ["/x/y", "/x//y", "/x"].map(|path| format!("{{\"ts\":1,\"path\":\"{path}\"}}\n"));
-    let bench = Bench::of(file).trace(trace.concat());
-    assert_eq!(
-        words(&bench.decisions(&[]).await),
-        ["admit", "refuse", "admit"]
-    );
-    std::fs::write(bench.path().join("gateway.toml"), file).unwrap();
-    for (arguments, line) in [
-        (&["explain", "GET", "/x//y"][..], "per path"),
-        (&["explain", "GET", "/x//y"], "/x/y"),
-        (&["check"], "per path"),
-    ] {
-        let done = crate::support::tollgate(bench.path(), arguments).await;
-        assert!(done.stdout.contains(line), "{line}: {done:?}");
-    }
-}
-
-#[tokio::test]
 async fn a_path_answered_400_is_charged_to_nobody() {
     let file = "[limits.a]\nby = \"ip\"\nrate = \"1/h\"\n[defaults]\nlimits = [\"a\"]\n\
         [upstreams.u]\nservers = \"127.0.0.1:1\"\n[routes.r]\npath = \"/x\"\nupstream = \"u\"\n";

@@ -61,7 +61,7 @@ table! {
 
     /// The parts of a request that form the key of a counter, as one part or a list. The parts are `ip` (IPv6 by /64),
     /// `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME` (the text that
-    /// `{NAME}` of the route's path matches), `path` (all of it), `jwt:CLAIM` (of a token that `[jwt]` believes, with dots for claims
+    /// `{NAME}` of the route's path matches), `jwt:CLAIM` (of a token that `[jwt]` believes, with dots for claims
     /// inside others), `tls:subject` and `tls:fingerprint` (of the certificate that the client shows in its handshake),
     /// `method`, `host`, `route` and `everyone`. A request that repeats a field or a parameter with
     /// different values is answered 400, since Tollgate cannot know which value the upstream believes. A cookie that is

@@ -181,7 +181,6 @@ mod tests {
         );
         assert_eq!(part("everyone").unwrap(), None);
         assert_eq!(part("route").unwrap(), Some(KeyPart::Route));
-        assert_eq!(part("path").unwrap(), Some(KeyPart::WholePath));
         assert_eq!(part("tls:subject").unwrap(), Some(KeyPart::TlsSubject));
         let fingerprint = part("tls:fingerprint").unwrap();
         assert_eq!(fingerprint, Some(KeyPart::TlsFingerprint));
