@@ -108,11 +108,9 @@ pub enum MemberForm {
     None,
     /// As networks.
     Network,
-    /// As the value, without the blanks around it.
-    Trimmed,
     /// As the value, with its blanks.
     Exact,
-    /// As the value of a field; a credential has one spelling.
+    /// As the value of a field, without the blanks around it; a credential has one spelling.
     Field,
     /// As the value of a cookie.
     Cookie,

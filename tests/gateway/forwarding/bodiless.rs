@@ -114,7 +114,10 @@ async fn an_answer_to_head_has_no_body_in_either_version() {
             let answer = answer.expect(status);
             assert_eq!(answer.body.len(), 0, "{answer:?}");
             let (told, length) = (answer.number("content-length"), whole.body.len() as u64);
-            assert!(told.abs_diff(length) < 4, "but for digits of a wait: {answer:?}");
+            assert!(
+                told.abs_diff(length) < 4,
+                "but for digits of a wait: {answer:?}"
+            );
         }
     }
 }
