@@ -1,32 +1,30 @@
 //! Intake: a request's way from its head to the plan of its limits, in one order for all that go it.
 //!
 //! In: a head with what is known of its connection, or a line of a log. Out: an early answer, a cause for which there is no
-//! plan, or a plan. The gateway, `explain` and `simulate` have the same [`Walk`] walked, each with facts and a recorder of
+//! plan, or a plan. The gateway, `explain` and `simulate` have the same [`RequestWalk`] walked, each with facts and a recorder of
 //! its own, and answer its stops as far as they can.
 //!
 //! ```text
-//! walk                   the order of the looks, and the stops between them
-//! facts                  what the looks read of a request
-//! recorder               what is kept of them
-//! head_facts             the looks at a head that hyper has read
-//! head                   may the head be forwarded, and whom does it address? Else 400, 414, 431, 501
-//! grpc_call              is it a call of gRPC, and what time has it?
-//! peer                   the far end of the connection, and what it tells of scheme and host
-//! stripped_fields        fields that are gone before anything reads them: strangers' addresses, other methods, odd
-//!                        names
-//! claimed_fields         the list of fields that strangers may not send
-//! claimed_fields/filter  a quick look that passes nearly all other fields
-//! dropped_names          the log's lines about fields dropped for their names
-//! hop_fields             what `Connection` names, and `Max-Forwards`
-//! early_answer           answers before a route is looked for, and causes without a plan
-//! members                the client, where routes ask for members of groups
-//! routing                the request as conditions of routes see it
-//! caller                 the client, as keys read it
+//! walk                                   the order of the looks, and the stops between them
+//! facts                                  what the looks read of a request
+//! recorder                               what is kept of them
+//! head_facts                             the looks at a head that hyper has read
+//! head                                   may the head be forwarded, and whom does it address? Else 400, 414, 431, 501
+//! grpc_call                              is it a call of gRPC, and what time has it?
+//! peer                                   the far end of the connection, and what it tells of scheme and host
+//! stripped_fields                        fields that are gone before anything reads them: strangers' addresses, other
+//!                                        methods, odd names
+//! stripped_fields/claimed_fields         the list of fields that strangers may not send
+//! stripped_fields/claimed_fields/filter  a quick look that passes nearly all other fields
+//! stripped_fields/dropped_names          the log's lines about fields dropped for their names
+//! hop_fields                             what `Connection` names, and `Max-Forwards`
+//! early_answer                           answers before a route is looked for, and causes without a plan
+//! members                                the client, where routes ask for members of groups
+//! routing                                the request as conditions of routes see it
+//! caller                                 the client, as keys read it
 //! ```
 
 pub mod caller;
-pub mod claimed_fields;
-pub mod dropped_names;
 mod early_answer;
 mod facts;
 pub mod grpc_call;
@@ -46,4 +44,5 @@ pub use head_facts::{HeadFacts, challenge_token};
 pub use members::RouteMembers;
 pub use recorder::Recorder;
 pub use routing::RouteRequest;
-pub use walk::{ORDER, Step, Stop, Walk};
+pub use stripped_fields::{claimed_fields, dropped_names};
+pub use walk::{ORDER, RequestWalk, Step, Stop};

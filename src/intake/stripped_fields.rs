@@ -1,11 +1,14 @@
 //! The fields that are dropped from a request before anything reads it, so that all readers see the same request:
 //! routes, limits, and the upstream.
 
-use super::claimed_fields::{Claim, claim};
+pub mod claimed_fields;
+pub mod dropped_names;
+
 use crate::key::OTHER_METHODS;
 use crate::snapshot::Snapshot;
 use crate::telemetry::log::Throttle;
 use bytes::Bytes;
+use claimed_fields::{Claim, claim};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use smallvec::SmallVec;
 use std::fmt;

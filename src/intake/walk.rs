@@ -90,7 +90,7 @@ pub enum Stop {
 
 /// A walk under way.
 #[derive(Debug)]
-pub struct Walk {
+pub struct RequestWalk {
     /// The next position in the order.
     at: usize,
     early: EarlyLimits,
@@ -102,7 +102,7 @@ pub struct Walk {
     is_begun: bool,
 }
 
-impl Walk {
+impl RequestWalk {
     /// The walk of a head.
     #[must_use]
     pub fn of_head() -> Self {

@@ -18,7 +18,7 @@ use super::timeline::OutcomeKind;
 use super::waiting_requests::WaitingRequests;
 use crate::admission::{Admission, OpenCharges, Plan, RequestEnd};
 use crate::clock::Timestamp;
-use crate::intake::{Stop, Walk};
+use crate::intake::{RequestWalk, Stop};
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::snapshot::{Service, Snapshot};
@@ -172,7 +172,7 @@ impl PolicySide {
             route: None,
         };
         notes.plan.clear();
-        let mut walk = Walk::of_line();
+        let mut walk = RequestWalk::of_line();
         let end = loop {
             match walk.go_on(&self.snapshot, &mut facts, &mut notes) {
                 Ok(Stop::Planned) => break notes.route,

@@ -13,7 +13,7 @@ use tollgate::intake::grpc_call::CallDeadline;
 use tollgate::intake::head::Target;
 use tollgate::intake::peer::ConnectionPeer;
 use tollgate::intake::stripped_fields::StripCause;
-use tollgate::intake::{ConnectionFacts, HeadFacts, ORDER, Recorder, Step, Stop, Walk};
+use tollgate::intake::{ConnectionFacts, HeadFacts, ORDER, Recorder, RequestWalk, Step, Stop};
 use tollgate::key::token::TokenReading;
 use tollgate::key::{Content, ShownCertificate};
 use tollgate::listen::FramingFault;
@@ -35,6 +35,10 @@ by = "ip"
 rate = "100/h"
 dedupe = { header = "idempotency-key" }
 
+[limits.address]
+by = "ip"
+rate = "100/h"
+
 [limits.person]
 by = "jwt:sub"
 missing = "skip"
@@ -48,12 +52,12 @@ upstream = "u"
 path = "/members"
 groups = "paying"
 upstream = "u"
-limits = "each"
+limits = "address"
 
 [routes.members]
 path = "/members"
 upstream = "u"
-limits = "each"
+limits = "address"
 
 [routes.partner]
 path = "/partner"
@@ -291,7 +295,7 @@ fn walk(
         content: Content::Unread,
         call_began: case.is_call.then(Instant::now),
     };
-    let mut walk = Walk::of_head();
+    let mut walk = RequestWalk::of_head();
     loop {
         let planned = |trace: &Trace| trace.plan.positions().collect::<Vec<_>>();
         match walk.go_on_in(order, &compiled.snapshot, &mut head, trace) {

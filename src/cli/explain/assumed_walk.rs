@@ -1,53 +1,25 @@
 //! The walk of a request that is explained, on a connection that is assumed: what is kept of it, and what is not known.
 
 use super::arrival;
-use super::explanation::ExpectedAnswer;
+use super::explanation::{ExpectedAnswer, Unknown};
 use super::handshake::HandshakeOutlook;
-use super::request::ExplainedRequest;
 use super::stripped_fields::StrippedField;
 use crate::admission::{Plan, RefusalCause};
 use crate::client::Scheme;
 use crate::config::Compiled;
 use crate::intake::peer::ConnectionPeer;
 use crate::intake::stripped_fields::StripCause;
-use crate::intake::{ConnectionFacts, EarlyAnswer, HeadFacts, IntakeError, Recorder, Stop, Walk};
+use crate::intake::{
+    ConnectionFacts, EarlyAnswer, HeadFacts, IntakeError, Recorder, RequestWalk, Stop,
+};
 use crate::key::ShownCertificate;
 use crate::proxy::error::ProxyError;
 use crate::route::path::NormalPath;
 use crate::snapshot::Snapshot;
+use http::request::Parts;
 use http::{HeaderMap, HeaderName};
 use std::borrow::Cow;
-
-/// What only the running gateway, or somebody else, could tell about a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unknown {
-    /// The keys of tokens that their issuer publishes at a URL. The answer hangs on them.
-    KeysByUrl,
-    /// The text that a certification authority looks for, while a certificate is being ordered.
-    ChallengeText,
-}
-
-impl Unknown {
-    /// Its name in JSON.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::KeysByUrl => "keys_by_url",
-            Self::ChallengeText => "challenge_text",
-        }
-    }
-
-    /// What is not known, and how it could be.
-    pub(super) fn text(self) -> &'static str {
-        match self {
-            Self::KeysByUrl => {
-                "the keys of the token's issuer, which stand at a URL; with --connect they are read"
-            }
-            Self::ChallengeText => {
-                "whether a certificate is being ordered for the host: its authority then gets 200 here"
-            }
-        }
-    }
-}
+use std::net::IpAddr;
 
 /// The connection that a request would most likely come on.
 #[derive(Debug)]
@@ -59,20 +31,21 @@ pub(super) struct AssumedConnection<'a> {
 }
 
 impl<'a> AssumedConnection<'a> {
-    /// The connection of `request`, of whose handshake this came.
+    /// The connection from `peer` of the request in `parts`, which comes by TLS or not; of its handshake this came.
     pub(super) fn of(
         compiled: &Compiled,
-        request: &ExplainedRequest,
+        parts: &Parts,
+        peer: Option<IpAddr>,
+        scheme: Scheme,
         handshake: Option<&'a HandshakeOutlook>,
     ) -> Self {
-        let is_tls = request.handshake.is_some();
         Self {
             peer: ConnectionPeer {
-                address: request.peer,
-                scheme: if is_tls { Scheme::Https } else { Scheme::Http },
+                address: peer,
+                scheme,
                 is_stranger: false,
             },
-            redirects: !is_tls && arrival::is_sent_on(compiled, &request.parts),
+            redirects: scheme == Scheme::Http && arrival::is_sent_on(compiled, parts),
             handshake,
             orders_certificates: !compiled.orders.is_empty(),
         }
@@ -136,7 +109,7 @@ impl WalkNotes {
         snapshot: &Snapshot,
         head: &mut HeadFacts<'_, AssumedConnection<'_>>,
     ) -> WalkEnd {
-        let mut walk = Walk::of_head();
+        let mut walk = RequestWalk::of_head();
         loop {
             match walk.go_on(snapshot, head, self) {
                 Ok(Stop::Planned) => return WalkEnd::Planned,

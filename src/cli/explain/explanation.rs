@@ -1,6 +1,5 @@
 //! The explanation of a request: its data, which `request` fills in and `text` and `json` show.
 
-use super::assumed_walk::Unknown;
 use super::candidates::RouteCandidate;
 use super::handshake::HandshakeOutlook;
 use super::server_choice::ServerChoice;
@@ -22,13 +21,44 @@ pub(super) struct Explanation {
     pub(super) target: String,
     pub(super) peer: Option<IpAddr>,
     pub(super) client: Walk,
-    /// What the explanation hangs on and nobody here knows.
+    /// What the explanation hangs on and is not known here.
     pub(super) unknown: Vec<Unknown>,
     /// What comes of the handshake, where the request comes by TLS.
     pub(super) handshake: Option<HandshakeOutlook>,
     /// None where the gateway answers before it looks at the path.
     pub(super) routing: Option<Routing>,
     pub(super) answer: ExpectedAnswer,
+}
+
+/// What only the running gateway or an issuer could tell about a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unknown {
+    /// The keys of tokens that their issuer publishes at a URL. The answer hangs on them.
+    KeysByUrl,
+    /// The text that a certification authority looks for, while a certificate is being ordered.
+    ChallengeText,
+}
+
+impl Unknown {
+    /// Its name in JSON.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::KeysByUrl => "keys_by_url",
+            Self::ChallengeText => "challenge_text",
+        }
+    }
+
+    /// What is not known, and how it could be.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::KeysByUrl => {
+                "the keys of the token's issuer, which stand at a URL; with --connect they are read"
+            }
+            Self::ChallengeText => {
+                "whether a certificate is being ordered for the host: its authority then gets 200 here"
+            }
+        }
+    }
 }
 
 /// The route that a request takes, and the limits on its way.

@@ -1,16 +1,17 @@
 //! The explanation of a request, worked out with the gateway's own parts: nothing is sent, counted or asked.
 
 use super::arrival;
-use super::assumed_walk::{AssumedConnection, Unknown, WalkEnd, WalkNotes};
+use super::assumed_walk::{AssumedConnection, WalkEnd, WalkNotes};
 use super::candidates::{self, RouteQuery};
 use super::explanation::{
     AppliedLimit, ChosenRoute, CountedKey, ExpectedAnswer, Explanation, KeyFault, KeyResult,
-    Routing,
+    Routing, Unknown,
 };
 use super::handshake::{self, ClientHandshake};
 use super::outlook;
 use super::server_choice::ServerChoice;
 use crate::admission::{Plan, RefusalCause};
+use crate::client::Scheme;
 use crate::clock;
 use crate::config::{Compiled, describe, leases};
 use crate::intake::grpc_call::has_type;
@@ -64,7 +65,12 @@ pub(super) fn explain(compiled: &Compiled, mut request: ExplainedRequest) -> Exp
     let trust = &compiled.snapshot.trust;
     let client = trust.explain(request.peer, &request.parts.headers);
     let (target, method) = (request.parts.uri.to_string(), request.parts.method.clone());
-    let connection = AssumedConnection::of(compiled, &request, handshake.as_ref());
+    let scheme = match request.handshake {
+        Some(_) => Scheme::Https,
+        None => Scheme::Http,
+    };
+    let (parts, peer) = (&request.parts, request.peer);
+    let connection = AssumedConnection::of(compiled, parts, peer, scheme, handshake.as_ref());
     let content = Content::announced(&request.parts.headers);
     let mut head = HeadFacts {
         call_began: (request.parts.version == Version::HTTP_2).then(clock::now),

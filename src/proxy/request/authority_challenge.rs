@@ -4,24 +4,28 @@
 use crate::client::Client;
 use crate::intake::challenge_token;
 use crate::proxy::answer::static_reply;
-use crate::proxy::request::intake_stops::GatewayHead;
 use crate::route::host_key;
 use crate::snapshot::StaticReply;
 use crate::tls::AuthorityChallenges;
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode, header};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The text that a request looks for, where a challenge is open for the request's host, here or at another gateway. A
-/// request for anything else goes on as others do. A look elsewhere is on the account of the request's client.
+/// request for anything else goes on as others do. A look elsewhere is on the account of `asker`.
 pub(in crate::proxy) async fn text(
     challenges: &AuthorityChallenges,
-    head: &GatewayHead<'_>,
+    parts: &Parts,
+    host: &str,
+    asker: Option<IpAddr>,
 ) -> Option<Arc<str>> {
-    let token = challenge_token(&head.parts.method, head.parts.uri.path())?;
-    let host = host_key(head.target.host());
-    let asker = Client::of(head.client);
-    challenges.text_anywhere(&host, token, asker).await
+    let token = challenge_token(&parts.method, parts.uri.path())?;
+    let host = host_key(host);
+    challenges
+        .text_anywhere(&host, token, Client::of(asker))
+        .await
 }
 
 /// The answer that has this text.

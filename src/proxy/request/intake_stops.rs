@@ -8,7 +8,8 @@ use crate::intake::grpc_call::CallDeadline;
 use crate::intake::head::Target;
 use crate::intake::peer::ConnectionPeer;
 use crate::intake::{
-    ConnectionFacts, EarlyAnswer, HeadFacts, IntakeError, Recorder, Stop, Walk, dropped_names,
+    ConnectionFacts, EarlyAnswer, HeadFacts, IntakeError, Recorder, RequestWalk, Stop,
+    dropped_names,
 };
 use crate::key::ShownCertificate;
 use crate::key::token::TokenReading;
@@ -106,7 +107,7 @@ impl Worker {
         incoming: &mut Option<Incoming>,
         exchange: &mut Exchange,
     ) -> Result<Intake<'_>, ProxyError> {
-        let (local, mut walk) = (Rc::clone(&exchange.local), Walk::of_head());
+        let (local, mut walk) = (Rc::clone(&exchange.local), RequestWalk::of_head());
         let mut reserve = None;
         loop {
             match walk.go_on(&local.snapshot, head, exchange) {
@@ -118,7 +119,9 @@ impl Worker {
                     Box::pin(self.read_ahead(head, incoming, exchange)).await?;
                 }
                 Ok(Stop::ChallengeText) => {
-                    let text = authority_challenge::text(&self.challenges, head);
+                    let (parts, host) = (&*head.parts, head.target.host());
+                    let text =
+                        authority_challenge::text(&self.challenges, parts, host, head.client);
                     if let Some(text) = Box::pin(text).await {
                         return Ok(Intake::Answered(challenged(&text, head.parts, exchange)));
                     }

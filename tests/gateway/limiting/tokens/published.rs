@@ -306,7 +306,7 @@ async fn explain_does_not_know_what_it_cannot_verify_unless_it_reads_the_keys() 
     let folder = tempfile::tempdir().unwrap();
     let text = issuer.file(&upstream, "missing = \"refuse\"").text();
     std::fs::write(folder.path().join("gateway.toml"), text).unwrap();
-    let token = format!("authorization: Bearer {}", key.token("anna"));
+    let token = format!("authorization: {}", key.token("anna"));
     let ask = async |more: &[&str]| {
         let asked = ["explain", "GET", "/", "-H", &token];
         let done = tollgate(folder.path(), &[&asked[..], more].concat()).await;

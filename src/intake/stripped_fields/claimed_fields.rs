@@ -275,7 +275,7 @@ mod tests {
     use std::collections::HashSet;
     use std::fmt::Write as _;
 
-    const PAGE: &str = include_str!("../../docs/who-is-counted.md");
+    const PAGE: &str = include_str!("../../../docs/who-is-counted.md");
 
     #[test]
     fn every_field_of_the_list_is_claimed_and_no_usual_one() {
