@@ -184,7 +184,12 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
 fn described(args: &ExplainArgs, target: &str) -> Result<ExplainedRequest, String> {
     let method = Method::from_bytes(args.what.as_bytes())
         .map_err(|_| format!("`{}` is not a method", args.what))?;
-    let uri: Uri = target
+    // A URI is read without its fragment, which the gateway refuses.
+    let (text, fragment) = match target.split_once('#') {
+        Some((text, _)) => (text, true),
+        None => (target, false),
+    };
+    let uri: Uri = text
         .parse()
         .map_err(|wrong| format!("`{target}` is not a path or URI: {wrong}"))?;
     let mut fields = HeaderMap::new();
@@ -199,8 +204,7 @@ fn described(args: &ExplainArgs, target: &str) -> Result<ExplainedRequest, Strin
     }
     let (mut parts, ()) = Request::new(()).into_parts();
     (parts.method, parts.uri, parts.headers) = (method, uri, fields);
-    // A URI is read without its fragment.
-    if target.contains('#') {
+    if fragment {
         parts.extensions.insert(FramingFault::Fragment);
     }
     let peer = match args.from {

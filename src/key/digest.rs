@@ -1,5 +1,7 @@
 //! Long or secret parts of a key are digested before they leave the process.
 
+pub(super) mod cache;
+
 use sha2::{Digest as _, Sha256};
 
 /// The first 128 bits of SHA-256.

@@ -22,7 +22,7 @@
 //! cookie             cookies, as servers read them
 //! percent            escapes of bytes
 //! digest             digests of long and secret parts
-//! digest_cache       the digests of values that came lately
+//! digest/cache       the digests of values that came lately
 //! preflight          a browser's question before its request, on counters of its own
 //! price              a cost that the request states
 //! meter              a cost that the response states
@@ -36,7 +36,6 @@ pub mod client_ip;
 pub mod cookie;
 pub mod credential;
 mod digest;
-mod digest_cache;
 mod exemption;
 pub mod forwarded;
 mod group;

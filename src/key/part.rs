@@ -1,9 +1,7 @@
 //! Writes one part of a key, and reads the value that a written part stands for.
 
 use super::address::AddressText;
-use super::{
-    Caller, Digest, DigestText, KeyPart, Mask, credential, digest, digest_cache, percent, query,
-};
+use super::{Caller, Digest, DigestText, KeyPart, Mask, credential, digest, percent, query};
 use crate::client::UNIX;
 use http::{HeaderMap, HeaderName, Method};
 use smallvec::SmallVec;
@@ -205,7 +203,7 @@ fn write_value(value: &[u8], secret: bool, out: &mut Vec<u8>) {
     }
     if secret || out.len() - start > digest::LONGEST {
         out.truncate(start);
-        let digest = digest_cache::digest(value, digest::of);
+        let digest = digest::cache::digest(value, digest::of);
         out.extend_from_slice(DigestText::of(digest).as_bytes());
     }
 }

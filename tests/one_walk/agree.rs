@@ -192,6 +192,14 @@ fn limits(file: &DrawnFile, line: &Value, told: &Value) -> Vec<String> {
             (text("name"), text("key"))
         })
         .collect();
+    // Whether these count, and on which key, a token says that cannot be verified here.
+    let is_known = |name: &str| {
+        let limits = told["limits"].as_array().into_iter().flatten();
+        let mut of_name = limits.filter(|limit| limit["name"] == *name);
+        of_name.all(|limit| limit["keys_unread"].is_null())
+    };
+    let mut keys = keys;
+    keys.retain(|name, _| is_known(name));
     // Where limits refuse a token unverified, the others are not asked.
     let is_part = line["reason"] == "limit_refused" && file.token_field.is_some();
     let is_same = match is_part {

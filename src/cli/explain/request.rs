@@ -14,7 +14,6 @@ use crate::admission::{Plan, RefusalCause};
 use crate::client::Scheme;
 use crate::clock;
 use crate::config::{Compiled, describe, leases};
-use crate::intake::grpc_call::has_type;
 use crate::intake::head::Target;
 use crate::intake::{HeadFacts, IntakeError};
 use crate::key::token::Token;
@@ -29,7 +28,7 @@ use crate::snapshot::Service;
 use crate::upstream::ServerHost;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderName, HeaderValue, Version, header};
+use http::{HeaderName, HeaderValue, header};
 use std::mem;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -55,10 +54,6 @@ pub(super) fn explain(compiled: &Compiled, mut request: ExplainedRequest) -> Exp
     if arrival::comes_by_tls(compiled, &request.parts) {
         request.handshake.get_or_insert_default();
     }
-    if has_type(&request.parts.headers) {
-        // Clients of gRPC speak HTTP/2.
-        request.parts.version = Version::HTTP_2;
-    }
     let handshake = request.handshake.as_ref();
     let handshake =
         handshake.and_then(|client| handshake::outlook(compiled, client, &request.parts));
@@ -73,7 +68,8 @@ pub(super) fn explain(compiled: &Compiled, mut request: ExplainedRequest) -> Exp
     let connection = AssumedConnection::of(compiled, parts, peer, scheme, handshake.as_ref());
     let content = Content::announced(&request.parts.headers);
     let mut head = HeadFacts {
-        call_began: (request.parts.version == Version::HTTP_2).then(clock::now),
+        // What is explained comes over HTTP/1.1, which carries no call of gRPC.
+        call_began: None,
         parts: &mut request.parts,
         connection,
         target: Target::default(),

@@ -1,6 +1,7 @@
 //! What stands between a head and the plan of its limits.
 //!
-//! In: a head that hyper has read, or could not. Out: an early answer, or a planned request with the open file and the beginning of the body that it may need.
+//! In: a head that hyper has read, or could not. Out: an early answer, or a planned request with the open file and the
+//! beginning of the body that it may need.
 //!
 //! ```text
 //! head_rejection            heads refused before they were requests: counted, logged, answered

@@ -46,7 +46,7 @@ const EMPTY: Entry = Entry {
 
 /// The digest of `value`: one that is remembered, else what `compute` makes of it.
 #[inline]
-pub(super) fn digest(value: &[u8], compute: impl FnOnce(&[u8]) -> Digest) -> Digest {
+pub(in crate::key) fn digest(value: &[u8], compute: impl FnOnce(&[u8]) -> Digest) -> Digest {
     match u8::try_from(value.len()) {
         Ok(length) if value.len() <= LONGEST => {
             CACHE.with_borrow_mut(|cache| cache.digest(length, value, compute))
