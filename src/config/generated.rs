@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 const HEAD: &str = "\
-<!-- Generated from src/config/pages. Change it there, then run the tests with UPDATE=1. -->
+<!-- Generated from src/config/report/pages. Change it there, then run the tests with UPDATE=1. -->
 
 # Diagnostics
 
