@@ -16,7 +16,8 @@
 //! tally         what was found, and what it was about
 //! ```
 //!
-//! `WALK_CASES=20000 tests/run one_walk` is the long form. `WALK_SEED=N` repeats one file with its requests.
+//! The short form draws 500 cases, the same each time; `WALK_CASES=20000 tests/run one_walk` draws others. `WALK_SEED=N`
+//! repeats one file with its requests.
 //! `TOLLGATE_BEFORE=PATH` sends the same cases through another program, and nothing but the named faults may differ.
 
 mod agree;
@@ -66,11 +67,13 @@ fn program() -> PathBuf {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gateway_explain_and_simulate_take_one_walk() {
     let world = Arc::new(World::build().await);
-    let cases = number("WALK_CASES").unwrap_or(500);
+    let many = number("WALK_CASES");
+    let cases = many.unwrap_or(500);
     let only = number("WALK_SEED");
     let before = std::env::var_os("TOLLGATE_BEFORE").map(PathBuf::from);
     let before = before.filter(|path| !path.as_os_str().is_empty());
-    let first = only.unwrap_or_else(|| fastrand::u64(..1 << 40));
+    // The short form draws the same cases each time; the long one looks for others.
+    let first = only.unwrap_or_else(|| many.map_or(0, |_| fastrand::u64(..1 << 40)));
     let files = only.map_or(cases.div_ceil(REQUESTS as u64), |_| 1);
     let mut next = first..first + files;
     let mut rounds = JoinSet::new();

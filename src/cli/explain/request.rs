@@ -101,7 +101,7 @@ fn framing_fault(parts: &Parts) -> Option<FramingFault> {
     let is_framed_twice = has(header::CONTENT_LENGTH) && has(header::TRANSFER_ENCODING);
     if is_too_large(parts) {
         Some(FramingFault::TooLarge)
-    } else if is_framed_twice && parts.extensions.get::<FramingFault>().is_none() {
+    } else if is_framed_twice {
         Some(FramingFault::LengthAndCoding)
     } else {
         None
