@@ -1,6 +1,7 @@
 //! What the walk reads of a request, whichever it comes from: a head on a connection, or a line of a log.
 
 use super::early_answer::IntakeError;
+use super::peer::ConnectionPeer;
 use super::recorder::Recorder;
 use crate::admission::Plan;
 use crate::key::ShownCertificate;
@@ -9,8 +10,6 @@ use crate::limit::Limit;
 use crate::snapshot::{Service, Snapshot};
 use http::HeaderValue;
 use std::borrow::Cow;
-
-use super::peer::ConnectionPeer;
 
 /// What is known of the connection that a head has come on.
 pub trait ConnectionFacts {

@@ -69,6 +69,7 @@ pub const ORDER: [Step; 16] = [
 
 /// The position of the first look at a line of a log, whose early answers have been given.
 const BEHIND_EARLY_ANSWERS: usize = 8;
+const _: () = assert!(matches!(ORDER[BEHIND_EARLY_ANSWERS], Step::EarlyRoute));
 
 /// What a walk needs before it goes on, or its end.
 #[derive(Debug, Clone, PartialEq, Eq)]

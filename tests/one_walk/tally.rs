@@ -128,6 +128,8 @@ impl Tally {
         (old, old_decisions): (&Outcome, &[Value]),
     ) {
         let mut decided = new_decisions.iter().zip(old_decisions);
+        // Behind a request that one of the two counts alone, their counters differ.
+        let mut is_astray = false;
         for (at, answered) in new.answers.iter().enumerate() {
             let mut pairs = vec![(Voice::Gateway, shown(answered), shown(&old.answers[at]))];
             if let (Some(new), Some(old)) = (&new.explained[at], &old.explained[at]) {
@@ -139,9 +141,10 @@ impl Tally {
                 pairs.push((Voice::Simulate, new.to_string(), old.to_string()));
             }
             for (voice, new, old) in pairs {
-                if new == old {
+                if new == old || (voice == Voice::Simulate && is_astray) {
                     continue;
                 }
+                is_astray |= voice == Voice::Simulate;
                 let case = Case {
                     file: &round.file,
                     request: &round.requests[at],
@@ -266,7 +269,13 @@ fn shown(answered: &Answered) -> String {
 }
 
 fn spoken(explained: &Explained) -> String {
-    explained
-        .as_ref()
-        .map_or_else(Clone::clone, ToString::to_string)
+    let told = |told: &Value| {
+        let mut told = told.clone();
+        // The program of before does not know the member.
+        if let Some(members) = told.as_object_mut() {
+            members.remove("unknown");
+        }
+        told.to_string()
+    };
+    explained.as_ref().map_or_else(Clone::clone, told)
 }
