@@ -212,7 +212,7 @@ impl<C: ConnectionFacts> RequestFacts for HeadFacts<'_, C> {
 
     #[inline]
     fn early_limits(&mut self, snapshot: &Snapshot, plan: &mut Plan) -> EarlyLimits {
-        if snapshot.route_groups.is_empty() {
+        if snapshot.route_groups.is_empty() || !self.has_token(snapshot) {
             return EarlyLimits::Unneeded;
         }
         self.limits_before_token(snapshot, plan)

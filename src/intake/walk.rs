@@ -10,9 +10,47 @@ use crate::key::token::TokenReading;
 use crate::limit::Limit;
 use crate::snapshot::{Service, Snapshot};
 
-/// One look at a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+/// Makes of the list of looks what goes by their order: their numbers, the list as a value, and the program that goes
+/// through it. In the program each look is known when it is compiled, and a request jumps through no table.
+macro_rules! order {
+    ($($(#[$doc:meta])* $step:ident,)+) => {
+        /// One look at a request. Its number is its place in the order.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Step {
+            $($(#[$doc])* $step,)+
+        }
+
+        /// The order of the looks.
+        pub const ORDER: [Step; [$(Step::$step),+].len()] = [$(Step::$step),+];
+
+        impl RequestWalk {
+            /// Goes on to the next stop, or to the end.
+            ///
+            /// # Errors
+            /// The cause for which the request gets no plan.
+            #[inline]
+            pub fn go_on(
+                &mut self,
+                snapshot: &Snapshot,
+                facts: &mut impl RequestFacts,
+                recorder: &mut impl Recorder,
+            ) -> Result<Stop, IntakeError> {
+                let from = self.at;
+                $(
+                    if from <= Step::$step as usize
+                        && let Some(stop) = self.look(Step::$step, snapshot, facts, recorder)?
+                    {
+                        self.at = Step::$step as usize + 1;
+                        return Ok(stop);
+                    }
+                )+
+                self.end(recorder)
+            }
+        }
+    };
+}
+
+order! {
     /// Was a fault found before the head was read? Else 400.
     Framing,
     /// May the head be forwarded, and whom does it address? Else 400, 414, 431, 501.
@@ -47,29 +85,8 @@ pub enum Step {
     Plan,
 }
 
-/// The order of the looks.
-pub const ORDER: [Step; 16] = [
-    Step::Framing,
-    Step::Head,
-    Step::CallDeadline,
-    Step::DropFields,
-    Step::EndsHere,
-    Step::ChallengeText,
-    Step::Redirect,
-    Step::Connection,
-    Step::EarlyRoute,
-    Step::Route,
-    Step::Certificate,
-    Step::DropIdentity,
-    Step::OpenFile,
-    Step::BodyBeginning,
-    Step::EarlyPlan,
-    Step::Plan,
-];
-
 /// The position of the first look at a line of a log, whose early answers have been given.
-const BEHIND_EARLY_ANSWERS: usize = 8;
-const _: () = assert!(matches!(ORDER[BEHIND_EARLY_ANSWERS], Step::EarlyRoute));
+const BEHIND_EARLY_ANSWERS: usize = Step::EarlyRoute as usize;
 
 /// What a walk needs before it goes on, or its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,25 +142,10 @@ impl RequestWalk {
         }
     }
 
-    /// Goes on to the next stop, or to the end.
-    ///
-    /// # Errors
-    /// The cause for which the request gets no plan.
-    #[inline]
-    pub fn go_on(
-        &mut self,
-        snapshot: &Snapshot,
-        facts: &mut impl RequestFacts,
-        recorder: &mut impl Recorder,
-    ) -> Result<Stop, IntakeError> {
-        self.go_on_in(&ORDER, snapshot, facts, recorder)
-    }
-
     /// Goes on as [`go_on`](Self::go_on) does, in this order: tests exchange two looks to see that somebody would notice.
     ///
     /// # Errors
     /// The cause for which the request gets no plan.
-    #[inline]
     pub fn go_on_in(
         &mut self,
         order: &[Step],
@@ -157,6 +159,11 @@ impl RequestWalk {
                 return Ok(stop);
             }
         }
+        self.end(recorder)
+    }
+
+    #[inline]
+    fn end(&mut self, recorder: &mut impl Recorder) -> Result<Stop, IntakeError> {
         if let Some(reading) = self.reading.take() {
             recorder.token(reading);
         }

@@ -72,19 +72,19 @@ pub enum ProxyError {
 }
 
 /// The answer to a cause.
-struct CauseRow {
-    status: StatusCode,
+pub(in crate::proxy) struct CauseRow {
+    pub(in crate::proxy) status: StatusCode,
     /// The status of gRPC.
     grpc: u16,
     /// The word in the access log.
-    reason: Reason,
+    pub(in crate::proxy) reason: Reason,
     /// The time after which the client may come back, in microseconds, where it is known.
-    retry_after: Option<u64>,
+    pub(in crate::proxy) retry_after: Option<u64>,
 }
 
 impl ProxyError {
     /// The row of the cause.
-    fn row(&self) -> CauseRow {
+    pub(in crate::proxy) fn row(&self) -> CauseRow {
         match self {
             Self::BadRequest(BadRequest::HeadTooLarge) => row(431, 13, Reason::TooLarge),
             Self::BadRequest(bad) => row(bad.status().as_u16(), 13, Reason::BadRequest),

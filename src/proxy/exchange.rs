@@ -180,34 +180,48 @@ impl Exchange {
         let began = clock::wall_at(started);
         // Without a log these fields are not read.
         let logged = worker.access.is_on();
-        // `Box::new` would build it elsewhere and move it.
+        let target = logged.then(|| request.uri().path_and_query().cloned());
+        let user_agent = logged.then(|| request.headers().get(header::USER_AGENT).cloned());
+        let form = if local.snapshot.errors.ask_accept() {
+            ReplyFormat::preferred(request.headers())
+        } else {
+            ReplyFormat::default()
+        };
+        let content = if request.body().is_end_stream() {
+            Content::Absent
+        } else {
+            Content::Unread
+        };
+        let id = request_id::of(request.headers(), trusted, began);
+        let (method, version, tls) = (
+            request.method().clone(),
+            request.version(),
+            peer.tls().cloned(),
+        );
+        let (grpc, rest) = (GrpcCall::of(request), BodyRest::of(request));
+        let old_client = (version == Version::HTTP_10).then(|| peer.watch.clone());
+        let (worker, stalled) = (Rc::clone(worker), peer.watch.stalled());
+        let in_flight = worker.metrics.in_flight();
+        // `Box::new` would build it elsewhere and move it, and so would a call between the parts.
         Box::write(
             Box::new_uninit(),
             Self {
-                worker: Rc::clone(worker),
+                worker,
+                local,
                 arrived: Arrived {
                     began,
                     started,
-                    method: request.method().clone(),
-                    target: logged
-                        .then(|| request.uri().path_and_query().cloned())
-                        .flatten(),
-                    version: request.version(),
-                    user_agent: logged
-                        .then(|| request.headers().get(header::USER_AGENT).cloned())
-                        .flatten(),
-                    form: if local.snapshot.errors.ask_accept() {
-                        ReplyFormat::preferred(request.headers())
-                    } else {
-                        ReplyFormat::default()
-                    },
-                    id: request_id::of(request.headers(), trusted, began),
+                    method,
+                    target: target.flatten(),
+                    version,
+                    user_agent: user_agent.flatten(),
+                    form,
+                    id,
                     host: None,
                     peer: far,
-                    tls: peer.tls().cloned(),
+                    tls,
                     client,
                 },
-                local,
                 decided: Decided {
                     seen: started,
                     route: None,
@@ -219,13 +233,9 @@ impl Exchange {
                     reservation: None,
                 },
                 call: ServerCall {
-                    grpc: GrpcCall::of(request),
-                    content: if request.body().is_end_stream() {
-                        Content::Absent
-                    } else {
-                        Content::Unread
-                    },
-                    rest: BodyRest::of(request),
+                    grpc,
+                    content,
+                    rest,
                     prefix: None,
                     upload: None,
                     notes: CallNotes::of(client),
@@ -241,11 +251,11 @@ impl Exchange {
                     sent: 0,
                     ending: ExchangeEnd::ClientGone,
                     tunnel_end: None,
-                    stalled: peer.watch.stalled(),
-                    old_client: (request.version() == Version::HTTP_10).then(|| peer.watch.clone()),
+                    stalled,
+                    old_client,
                     spare: None,
                 },
-                _in_flight: worker.metrics.in_flight(),
+                _in_flight: in_flight,
             },
         )
     }

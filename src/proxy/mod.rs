@@ -62,7 +62,7 @@ use hyper::body::Incoming;
 use limits::wait_queue::WorkerQueues;
 use request::body_prefix::PrefixBudget;
 use request::early_reply::answered_by_route;
-use request::intake_stops::Intake;
+use request::intake_stops::Unplanned;
 use std::cell::RefCell;
 use std::mem;
 use std::rc::Rc;
@@ -247,9 +247,10 @@ impl Worker {
         exchange: &mut Exchange,
     ) -> Result<Reply, ProxyError> {
         let mut head = self.head(parts, peer, exchange);
-        let reserve = match self.take_in(&mut head, incoming, exchange).await? {
-            Intake::Answered(reply) => return Ok(reply),
-            Intake::Planned(reserve) => reserve,
+        let reserve = match self.take_in(&mut head, incoming, exchange).await {
+            Ok(reserve) => reserve,
+            Err(Unplanned::Answered(reply)) => return Ok(*reply),
+            Err(Unplanned::Failed(error)) => return Err(error),
         };
         let target = head.target;
         if exchange.has_limits() {

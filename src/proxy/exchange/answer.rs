@@ -45,10 +45,11 @@ impl Exchange {
     }
 
     fn note_failure(&mut self, error: &ProxyError) {
+        let row = error.row();
         self.outcome.source = AnswerSource::Gateway;
-        self.outcome.status = error.status().as_u16();
-        self.outcome.reason = error.reason();
-        let wait = error.retry_after();
+        self.outcome.status = row.status.as_u16();
+        self.outcome.reason = row.reason;
+        let wait = row.retry_after;
         self.outcome.retry_after = wait.map(|wait| spread(wait, self.local.snapshot.jitter));
         if let Some(reservation) = &self.decided.reservation {
             reservation.failed(error, self.is_break_of_client(error));

@@ -69,12 +69,24 @@ impl ConnectionFacts for GatewayConnection<'_> {
     }
 }
 
-/// The end of an intake.
-pub(in crate::proxy) enum Intake<'a> {
-    /// The request is answered already.
-    Answered(Reply),
-    /// Its limits are planned. It has an open file for a server's connection, if it may need one.
-    Planned(Option<DescriptorReserve<'a>>),
+/// The end of a request that gets no plan.
+pub(in crate::proxy) enum Unplanned {
+    /// It is answered already. An answer is large, and most requests have none yet.
+    Answered(Box<Reply>),
+    /// It is turned away.
+    Failed(ProxyError),
+}
+
+impl From<ProxyError> for Unplanned {
+    fn from(error: ProxyError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Reply> for Unplanned {
+    fn from(reply: Reply) -> Self {
+        Self::Answered(Box::new(reply))
+    }
 }
 
 impl Worker {
@@ -100,18 +112,19 @@ impl Worker {
         }
     }
 
-    /// Walks a request to its plan, which stands in the exchange.
+    /// Walks a request to its plan, which stands in the exchange. It has an open file then for a server's connection, if it
+    /// may need one.
     pub(in crate::proxy) async fn take_in(
         &self,
         head: &mut GatewayHead<'_>,
         incoming: &mut Option<Incoming>,
         exchange: &mut Exchange,
-    ) -> Result<Intake<'_>, ProxyError> {
+    ) -> Result<Option<DescriptorReserve<'_>>, Unplanned> {
         let (local, mut walk) = (Rc::clone(&exchange.local), RequestWalk::of_head());
         let mut reserve = None;
         loop {
             match walk.go_on(&local.snapshot, head, exchange) {
-                Ok(Stop::Planned) => return Ok(Intake::Planned(reserve)),
+                Ok(Stop::Planned) => return Ok(reserve),
                 Ok(Stop::OpenFile) => reserve = Some(self.open_file()?),
                 Ok(Stop::EarlyQuestion(service)) => self.early_refusal(service, exchange)?,
                 // The futures are boxed: no other request needs room for them.
@@ -123,17 +136,17 @@ impl Worker {
                     let text =
                         authority_challenge::text(&self.challenges, parts, host, head.client);
                     if let Some(text) = Box::pin(text).await {
-                        return Ok(Intake::Answered(challenged(&text, head.parts, exchange)));
+                        return Err(challenged(&text, head.parts, exchange).into());
                     }
                 }
-                Ok(Stop::Answer(EarlyAnswer::Here)) => return Ok(Intake::Answered(reply_here())),
+                Ok(Stop::Answer(EarlyAnswer::Here)) => return Err(reply_here().into()),
                 Ok(Stop::Answer(EarlyAnswer::Redirect(there))) => {
-                    return Ok(Intake::Answered(redirected(there, exchange)));
+                    return Err(redirected(there, exchange).into());
                 }
                 Err(IntakeError::Misdirected) => {
-                    return Err(misdirected(head.connection.peer, exchange));
+                    return Err(misdirected(head.connection.peer, exchange).into());
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(ProxyError::from(error).into()),
             }
         }
     }
@@ -152,12 +165,13 @@ impl Worker {
             decided: Some(Box::new(decided)),
             by,
         };
-        let delay = admission.delay(&exchange.decided.plan, of);
+        let Err(cause) = admission.delay(&exchange.decided.plan, of) else {
+            return Ok(());
+        };
         exchange.matched(service);
         exchange.decided.seen = clock::now();
         exchange.decided(admission, None);
-        delay?;
-        Ok(())
+        Err(cause.into())
     }
 
     /// Reads the beginning of the body, where a limit tells repeats by it.
