@@ -99,6 +99,8 @@ pub struct Service {
     pub early_limits: Box<[usize]>,
     /// Does one of its limits tell repeats by the beginning of their bodies?
     pub compares_bodies: bool,
+    /// Does one of its limits ask for the request's token?
+    pub asks_token: bool,
     /// The longest time that a server may owe the head of the response, or its part in the request's body; beyond it 504.
     pub timeout: AnswerTimeout,
     /// The longest silence of its bodies and WebSockets, where the route has one of its own.

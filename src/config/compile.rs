@@ -181,6 +181,7 @@ fn services(
                 identity: identity(route, known, &of_others),
                 response_fields: route.response_headers.get().cloned(),
                 compares_bodies: compare_bodies(&limits),
+                asks_token: ask_token(&limits),
                 limits,
                 early_limits: Box::default(),
                 timeout: route.answer_timeout(),
@@ -342,11 +343,16 @@ fn compare_bodies(limits: &[Arc<Limit>]) -> bool {
     dedupes.any(|dedupe| dedupe.of == Sameness::Request)
 }
 
+fn ask_token(limits: &[Arc<Limit>]) -> bool {
+    limits.iter().any(|limit| limit.asks_token())
+}
+
 /// The limits that hold where no route matches, if there are any.
 fn unrouted(document: &Document, limits: &ByName<'_>) -> Option<Service> {
     let limits = chosen(document.defaults.limits.entries().iter(), limits);
     (!limits.is_empty()).then(|| Service {
         compares_bodies: compare_bodies(&limits),
+        asks_token: ask_token(&limits),
         limits,
         ..Service::default()
     })

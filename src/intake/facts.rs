@@ -40,8 +40,8 @@ pub enum EarlyLimits {
     Planned(usize),
 }
 
-/// The source of what the walk reads: one method for each step. What has an answer without a word here, a line of a log
-/// does not tell, and its early answers have been given.
+/// The source of what the walk reads: one method for each look. The methods with a default are those that a line of a log
+/// leaves out: it does not have their facts, or its early answers have been given.
 pub trait RequestFacts {
     /// A fault of the framing that was found before the head was read.
     fn framing(&mut self, _recorder: &mut impl Recorder) -> Result<(), IntakeError> {
@@ -67,8 +67,8 @@ pub trait RequestFacts {
         Ok(())
     }
 
-    /// Is the request for the gateway itself?
-    fn ends_here(&mut self) -> bool {
+    /// Counts the hop of the request in its `Max-Forwards`, and says whether the request is for the gateway itself.
+    fn spend_hop(&mut self) -> bool {
         false
     }
 
@@ -93,7 +93,8 @@ pub trait RequestFacts {
         EarlyLimits::Unneeded
     }
 
-    /// The route that takes the request; the position of its service. `early` is what the step before has found.
+    /// The route that takes the request; the position of its service. `early` is what the look before has found. The
+    /// target of a head becomes the one that is forwarded.
     ///
     /// # Errors
     /// The path is none, or the route hangs on what is not known.

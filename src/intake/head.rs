@@ -1,16 +1,16 @@
 //! The demands on a request's head before anything is decided or forwarded, and the host that the head addresses.
 //!
 //! hyper parses strictly and leaves meaning to us: it checks neither `Host` nor, beyond the last coding of the last
-//! line, `Transfer-Encoding`. It refuses differing and malformed lengths. Two faults are settled before this room sees
-//! the head: a `Content-Length` beside a `Transfer-Encoding`, and a `#fragment` that the http crate cuts off. Each of
-//! them is a [`FramingFault`](crate::listen::FramingFault) of `listen`.
+//! line, `Transfer-Encoding`. It refuses differing and malformed lengths. Three faults are found before this room sees
+//! the head: a `Content-Length` beside a `Transfer-Encoding`, a `#fragment` that the http crate cuts off, and a head of
+//! HTTP/2 beyond its bound. Each of them is a [`FramingFault`](crate::listen::FramingFault) of `listen`.
 
 use crate::client::Scheme;
 use crate::listen::FramingFault;
 use crate::route::path::{BadPath, NormalPath};
 use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 use std::cell::RefCell;
 use std::net::Ipv6Addr;
 
@@ -110,19 +110,6 @@ pub enum BadRequest {
     /// A path that cannot be normalised.
     #[error(transparent)]
     Path(#[from] BadPath),
-}
-
-impl BadRequest {
-    /// The status to answer with.
-    #[must_use]
-    pub fn status(self) -> StatusCode {
-        match self {
-            Self::Connect | Self::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
-            Self::UriTooLong => StatusCode::URI_TOO_LONG,
-            Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            _ => StatusCode::BAD_REQUEST,
-        }
-    }
 }
 
 impl From<FramingFault> for BadRequest {

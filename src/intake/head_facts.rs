@@ -68,7 +68,7 @@ impl<C: ConnectionFacts> HeadFacts<'_, C> {
     }
 
     /// The client, where routes ask for members of groups.
-    pub fn members<'s>(&'s self, snapshot: &'s Snapshot) -> Option<Box<RouteMembers<'s>>> {
+    pub fn members<'s>(&'s self, snapshot: &'s Snapshot) -> Option<RouteMembers<'s>> {
         RouteMembers::of(snapshot, || CallerFacts {
             content: Content::Absent,
             ..self.caller()
@@ -101,6 +101,37 @@ impl<C: ConnectionFacts> HeadFacts<'_, C> {
         }
     }
 
+    /// The route that takes the request, of which `members` are known.
+    #[inline]
+    fn find(
+        &self,
+        snapshot: &Snapshot,
+        path: &str,
+        members: Option<&RouteMembers<'_>>,
+    ) -> Option<usize> {
+        let request = self.request(snapshot, members);
+        let (host, method) = (self.matched_host(snapshot), &self.parts.method);
+        snapshot.table.find(&host, path, method, &request)
+    }
+
+    /// The route that takes the request, where routes ask for members of groups.
+    #[cold]
+    #[inline(never)]
+    fn route_of_member(
+        &self,
+        snapshot: &Snapshot,
+        path: &str,
+        reading: &mut Option<TokenReading>,
+    ) -> Result<Option<usize>, IntakeError> {
+        let members = self.members(snapshot);
+        let found = self.find(snapshot, path, members.as_ref());
+        if let Some(members) = members {
+            members.are_known()?;
+            *reading = members.reading();
+        }
+        Ok(found)
+    }
+
     #[cold]
     #[inline(never)]
     fn limits_before_token(&self, snapshot: &Snapshot, plan: &mut Plan) -> EarlyLimits {
@@ -109,7 +140,7 @@ impl<C: ConnectionFacts> HeadFacts<'_, C> {
             return EarlyLimits::Unneeded;
         };
         let members = self.members(snapshot);
-        let Some(members) = members.as_deref().filter(|members| members.have_token()) else {
+        let Some(members) = members.as_ref().filter(|members| members.have_token()) else {
             return EarlyLimits::Unneeded;
         };
         let request = self.request(snapshot, Some(members));
@@ -186,7 +217,7 @@ impl<C: ConnectionFacts> RequestFacts for HeadFacts<'_, C> {
     }
 
     #[inline]
-    fn ends_here(&mut self) -> bool {
+    fn spend_hop(&mut self) -> bool {
         self.target.is_asterisk()
             || hop_fields::count_hop(&self.parts.method, &mut self.parts.headers) == Hops::Spent
     }
@@ -230,18 +261,10 @@ impl<C: ConnectionFacts> RequestFacts for HeadFacts<'_, C> {
         recorder.path(&path, &self.parts.headers);
         let found = if let EarlyLimits::Decided(found) = early {
             found
+        } else if !snapshot.route_groups.is_empty() {
+            self.route_of_member(snapshot, path.to_match(), reading)?
         } else {
-            let members = self.members(snapshot);
-            let request = self.request(snapshot, members.as_deref());
-            let (host, method) = (self.matched_host(snapshot), &self.parts.method);
-            let found = snapshot
-                .table
-                .find(&host, path.to_match(), method, &request);
-            if let Some(members) = members {
-                members.are_known()?;
-                *reading = members.reading();
-            }
-            found
+            self.find(snapshot, path.to_match(), None)
         };
         if !head::is_forward_target(&self.parts.uri, &path) {
             let onward = head::forward_target(&self.parts.uri, &path)?;

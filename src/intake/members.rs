@@ -19,20 +19,12 @@ pub struct RouteMembers<'a> {
 impl<'a> RouteMembers<'a> {
     /// The client of the request that `caller` states; nothing where no route asks for groups.
     #[must_use]
-    pub fn of(
-        snapshot: &'a Snapshot,
-        caller: impl FnOnce() -> CallerFacts<'a>,
-    ) -> Option<Box<Self>> {
+    pub fn of(snapshot: &'a Snapshot, caller: impl FnOnce() -> CallerFacts<'a>) -> Option<Self> {
         if snapshot.route_groups.is_empty() {
             return None;
         }
-        Some(Self::known(snapshot, caller()))
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn known(snapshot: &'a Snapshot, caller: CallerFacts<'a>) -> Box<Self> {
-        Box::new(Self {
+        let caller = caller();
+        Some(Self {
             groups: &snapshot.route_groups,
             caller,
             token: Token::new(snapshot.tokens.as_deref(), caller.fields),

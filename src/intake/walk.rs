@@ -57,13 +57,13 @@ order! {
     Head,
     /// The time that a call of gRPC has. Else 400.
     CallDeadline,
-    /// Fields that nothing behind may read are gone.
+    /// Fields that nothing behind may read are gone. Else 400, where `Connection` names too many.
     DropFields,
     /// `OPTIONS *`, and what may travel no further: 204.
     EndsHere,
     /// A certification authority looks for a text: 200. Stops.
     ChallengeText,
-    /// The listener sends all requests on to https: 308.
+    /// The listener sends all requests on to https: 308, or 400 without a host.
     Redirect,
     /// The host belongs on another connection: 421.
     Connection,
@@ -142,10 +142,12 @@ impl RequestWalk {
         }
     }
 
-    /// Goes on as [`go_on`](Self::go_on) does, in this order: tests exchange two looks to see that somebody would notice.
+    /// Goes on as [`go_on`](Self::go_on) does, in this order. It is for `tests/intake`, which exchange two looks to see
+    /// that a request would notice, and which compare both programs.
     ///
     /// # Errors
     /// The cause for which the request gets no plan.
+    #[doc(hidden)]
     pub fn go_on_in(
         &mut self,
         order: &[Step],
@@ -184,8 +186,9 @@ impl RequestWalk {
             Step::Head => facts.head()?,
             Step::CallDeadline => facts.call_deadline(recorder)?,
             Step::DropFields => facts.drop_fields(snapshot, recorder)?,
-            Step::EndsHere if facts.ends_here() => {
-                return Ok(Some(Stop::Answer(EarlyAnswer::Here)));
+            Step::EndsHere => {
+                let is_here = facts.spend_hop();
+                return Ok(is_here.then_some(Stop::Answer(EarlyAnswer::Here)));
             }
             Step::ChallengeText if facts.looks_for_text() => {
                 return Ok(Some(Stop::ChallengeText));
@@ -217,17 +220,23 @@ impl RequestWalk {
             Step::BodyBeginning if service(self).compares_bodies && facts.has_body() => {
                 return Ok(Some(Stop::BodyBeginning));
             }
-            Step::EarlyPlan if !service(self).limits.is_empty() && facts.has_token(snapshot) => {
-                return Ok(self.plan_without_token(service(self), snapshot, facts, recorder));
+            Step::EarlyPlan if service(self).asks_token && facts.has_token(snapshot) => {
+                let stop = self.plan_without_token(service(self), snapshot, facts, recorder);
+                return Ok(Some(stop));
             }
             Step::Plan => self.plan(service(self), snapshot, facts, recorder),
             // The answer of the look was no.
-            _ => {}
+            Step::ChallengeText
+            | Step::Connection
+            | Step::Certificate
+            | Step::OpenFile
+            | Step::BodyBeginning
+            | Step::EarlyPlan => {}
         }
         Ok(None)
     }
 
-    /// Plans the limits that do not ask for the token, where others do. A forged token is then no dearer for the gateway
+    /// Plans the limits that do not ask for the token. Others do. A forged token is then no dearer for the gateway
     /// than any other request.
     #[cold]
     #[inline(never)]
@@ -237,16 +246,13 @@ impl RequestWalk {
         snapshot: &Snapshot,
         facts: &impl RequestFacts,
         recorder: &mut impl Recorder,
-    ) -> Option<Stop> {
-        if !service.limits.iter().any(|limit| limit.asks_token()) {
-            return None;
-        }
+    ) -> Stop {
         let plan = recorder.plan();
         plan.make_room(service);
         let without = |limit: &Limit| !limit.asks_token();
         facts.fill(snapshot, service, &mut self.reading, plan, without);
         self.is_begun = true;
-        Some(Stop::EarlyQuestion(self.service))
+        Stop::EarlyQuestion(self.service)
     }
 
     /// Plans the limits that apply, or those that are left.

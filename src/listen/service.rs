@@ -84,9 +84,12 @@ impl<A: Handler> ConnectionService<A> {
         mut kind: PeerKind,
         since: Instant,
     ) {
-        // The task is the only one that has the peer yet.
-        if proxied && let Some(peer) = Rc::get_mut(&mut peer) {
-            let naming = self.arrivals.named(&mut stream, peer, kind, since);
+        if proxied {
+            // The task is the only one that has the peer yet. A peer that could not be named would count as the proxy.
+            let Some(unnamed) = Rc::get_mut(&mut peer) else {
+                return;
+            };
+            let naming = self.arrivals.named(&mut stream, unnamed, kind, since);
             let Some(named) = Box::pin(naming).await else {
                 return;
             };

@@ -86,8 +86,7 @@ impl ProxyError {
     /// The row of the cause.
     pub(in crate::proxy) fn row(&self) -> CauseRow {
         match self {
-            Self::BadRequest(BadRequest::HeadTooLarge) => row(431, 13, Reason::TooLarge),
-            Self::BadRequest(bad) => row(bad.status().as_u16(), 13, Reason::BadRequest),
+            Self::BadRequest(bad) => bad_request_row(*bad),
             Self::Loop => row(508, 13, Reason::BadRequest),
             Self::Misdirected | Self::Dismissed => row(421, 13, Reason::Misdirected),
             Self::CertificateRequired => row(403, 7, Reason::CertificateRequired),
@@ -187,6 +186,15 @@ impl From<UploadFailure> for ProxyError {
             UploadFailure::Stopped => Self::BodyStopped,
             UploadFailure::TooSlow => Self::BodyTooSlow,
         }
+    }
+}
+
+fn bad_request_row(bad: BadRequest) -> CauseRow {
+    match bad {
+        BadRequest::Connect | BadRequest::UnknownCoding => row(501, 13, Reason::BadRequest),
+        BadRequest::UriTooLong => row(414, 13, Reason::BadRequest),
+        BadRequest::HeadTooLarge => row(431, 13, Reason::TooLarge),
+        _ => row(400, 13, Reason::BadRequest),
     }
 }
 

@@ -77,7 +77,7 @@ pub(super) enum ReplayOutcome {
     },
     /// The request would have to wait, and too many others wait already.
     TooManyHeld,
-    /// No route takes the request.
+    /// No route takes the request, or the gateway answered it before any limit was asked.
     NoRoute,
 }
 

@@ -1,6 +1,6 @@
 //! Do the three say the same of one request, as far as each can know it? Each disagreement is a sentence.
 
-use super::ask::{Answered, Explained};
+use super::ask::{Answered, Explained, Sight};
 use super::draw_file::DrawnFile;
 use super::draw_request::DrawnRequest;
 use serde_json::Value;
@@ -104,13 +104,13 @@ fn counted(told: &Value) -> impl Iterator<Item = &Value> {
         .filter(|limit| limit["mode"] != "candidate")
 }
 
-/// Compares the gateway with `explain`. `is_live` where the explanation has read the counters before.
+/// Compares the gateway with `explain`.
 pub(super) fn gateway_and_explain(
     file: &DrawnFile,
     request: &DrawnRequest,
     answered: &Answered,
     explained: &Explained,
-    is_live: bool,
+    sight: Sight,
 ) -> Vec<String> {
     let told = match explained {
         Ok(told) => told,
@@ -122,8 +122,10 @@ pub(super) fn gateway_and_explain(
         return found;
     }
     let kind = kind_of(told);
-    if kind.word == "unknown" || !unknowns(told).is_empty() {
-        return found;
+    let unknowns = unknowns(told);
+    let is_unread = unknowns.iter().any(|cause| cause == "keys_by_url");
+    if is_unread && sight == Sight::Connected {
+        found.push("explain has read the keys at URLs, and says that they are unknown".to_owned());
     }
     let Some(line) = &answered.line else {
         if kind.word != "no handshake" {
@@ -138,6 +140,13 @@ pub(super) fn gateway_and_explain(
         return found;
     }
     let reason = line["reason"].as_str().unwrap_or_default();
+    if is_unread || kind.word == "unknown" {
+        return client(line, told);
+    }
+    if reason == "acme_challenge" && unknowns.iter().any(|cause| cause == "challenge_text") {
+        return found;
+    }
+    let is_live = sight == Sight::Live;
     let by_counters = ["limit_refused", "limit_delayed", "repeat"].contains(&reason) && !is_live;
     let is_early = told["answer"]["by"] == "gateway" && told["limits"].is_null();
     let agrees = match kind.word {
@@ -169,17 +178,22 @@ pub(super) fn gateway_and_explain(
     if own != other {
         found.push(format!("route: gateway {own}, explain {other}"));
     }
-    if line["client"] != told["client"]["address"] {
-        found.push(format!(
-            "client: gateway {}, explain {}",
-            line["client"], told["client"]["address"]
-        ));
-    }
+    found.extend(client(line, told));
     if agrees && !is_early {
         found.extend(limits(file, line, told));
         found.extend(forwarded(request, answered, told));
     }
     found
+}
+
+/// The client's address.
+fn client(line: &Value, told: &Value) -> Vec<String> {
+    let (own, other) = (&line["client"], &told["client"]["address"]);
+    let is_other = own != other;
+    is_other
+        .then(|| format!("client: gateway {own}, explain {other}"))
+        .into_iter()
+        .collect()
 }
 
 /// The limits that count, with their keys, costs and groups.

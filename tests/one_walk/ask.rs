@@ -148,13 +148,24 @@ pub(super) fn find_lines(answers: &mut [Answered], gateway: &Gateway) {
     }
 }
 
-/// Asks `explain` about a request; with `live` it asks the running gateway for its counters.
+/// What `explain` asks others about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// Nothing.
+    Alone,
+    /// The running gateway, for its counters.
+    Live,
+    /// The issuers that publish keys at URLs.
+    Connected,
+}
+
+/// Asks `explain` about a request.
 pub(super) async fn explain(
     program: &Path,
     config: &Path,
     world: &World,
     request: &DrawnRequest,
-    live: bool,
+    sight: Sight,
 ) -> Explained {
     let mut command = command_of(program);
     command
@@ -172,8 +183,10 @@ pub(super) async fn explain(
         }
     }
     command.arg("--config").arg(config).arg("--json");
-    if live {
-        command.arg("--live");
+    match sight {
+        Sight::Alone => {}
+        Sight::Live => _ = command.arg("--live"),
+        Sight::Connected => _ = command.arg("--connect"),
     }
     let output = timeout(PATIENCE, command.output()).await;
     let output = match output.expect("it ends by itself") {

@@ -34,7 +34,7 @@ mod schema;
 mod tally;
 mod world;
 
-use ask::Answered;
+use ask::{Answered, Explained, Sight};
 use named_faults::{Case, Voice};
 use one_file::{Outcome, Round};
 use serde_json::Value;
@@ -105,6 +105,15 @@ async fn round(world: &World, seed: u64, before: Option<&Path>) -> Tally {
     let mut tally = Tally::of(&round);
     let outcome = round.run(world, &program).await;
     let decisions = round.simulate(&program, &outcome.answers).await;
+    for (at, explained) in round.explain_connected(world, &program).await {
+        told(
+            &mut tally,
+            &round,
+            (&outcome, at),
+            &explained,
+            Sight::Connected,
+        );
+    }
     let mut decided = decisions.iter();
     let mut is_astray = false;
     for (at, answered) in outcome.answers.iter().enumerate() {
@@ -124,29 +133,36 @@ async fn round(world: &World, seed: u64, before: Option<&Path>) -> Tally {
 
 /// Compares the gateway's answer to one request with what `explain` says.
 fn look(tally: &mut Tally, round: &Round, outcome: &Outcome, at: usize) {
-    let (request, answered) = (&round.requests[at], &outcome.answers[at]);
-    let file = &round.file;
-    tally.count(request, answered);
-    let both = [(&outcome.explained[at], false), (&outcome.live[at], true)];
-    for (explained, is_live) in both {
-        let Some(explained) = explained else {
-            continue;
-        };
-        if !is_live {
-            tally.explained(explained);
-        }
-        let found = agree::gateway_and_explain(file, request, answered, explained, is_live);
-        let said = explained
-            .as_ref()
-            .map_or_else(Clone::clone, ToString::to_string);
-        let case = Case {
-            file,
-            request,
-            answered,
-            said: &said,
-        };
-        tally.disagreement(round, at, &case, Voice::Explain, found);
+    tally.count(&round.requests[at], &outcome.answers[at]);
+    if let Some(explained) = &outcome.explained[at] {
+        tally.explained(explained);
+        told(tally, round, (outcome, at), explained, Sight::Alone);
     }
+    if let Some(explained) = &outcome.live[at] {
+        told(tally, round, (outcome, at), explained, Sight::Live);
+    }
+}
+
+/// Compares the gateway's answer to one request with one explanation.
+fn told(
+    tally: &mut Tally,
+    round: &Round,
+    (outcome, at): (&Outcome, usize),
+    explained: &Explained,
+    sight: Sight,
+) {
+    let (file, request, answered) = (&round.file, &round.requests[at], &outcome.answers[at]);
+    let found = agree::gateway_and_explain(file, request, answered, explained, sight);
+    let said = explained
+        .as_ref()
+        .map_or_else(Clone::clone, ToString::to_string);
+    let case = Case {
+        file,
+        request,
+        answered,
+        said: &said,
+    };
+    tally.disagreement(round, at, &case, Voice::Explain, found);
 }
 
 /// Compares the line of one request with what `simulate` decides about it.

@@ -29,12 +29,7 @@ pub(super) struct NamedFault {
     pub(super) shows: fn(&Case<'_>) -> bool,
 }
 
-pub(super) const FAULTS: [NamedFault; 12] = [
-    NamedFault {
-        name: "the log counts bytes of own answers to HEAD, which have none",
-        of: Voice::Gateway,
-        shows: |case| case.request.method == "HEAD",
-    },
+pub(super) const FAULTS: [NamedFault; 11] = [
     NamedFault {
         name: "explain answers 503 for tokens whose keys come by URL",
         of: Voice::Explain,

@@ -1,6 +1,6 @@
 //! One file with its requests, through one program: a gateway, `explain` for each request, and `simulate` for the log.
 
-use super::ask::{self, Answered, Explained};
+use super::ask::{self, Answered, Explained, Sight};
 use super::dice::Dice;
 use super::draw_file::DrawnFile;
 use super::draw_request::DrawnRequest;
@@ -75,12 +75,12 @@ impl Round {
         for request in &self.requests {
             let can_be_told = request.untellable.is_none();
             live.push(match can_be_told && self.file.is_tight {
-                true => Some(ask::explain(program, &config, world, request, true).await),
+                true => Some(ask::explain(program, &config, world, request, Sight::Live).await),
                 false => None,
             });
             answers.push(ask::send(world, &self.file, request).await);
             explained.push(match can_be_told {
-                true => Some(ask::explain(program, &config, world, request, false).await),
+                true => Some(ask::explain(program, &config, world, request, Sight::Alone).await),
                 false => None,
             });
         }
@@ -91,6 +91,24 @@ impl Round {
             explained,
             live,
         }
+    }
+
+    /// Explains the requests with keys from their URLs, where the file has such keys: one explanation for each request that
+    /// `explain` can be told of.
+    pub(super) async fn explain_connected(
+        &self,
+        world: &World,
+        program: &Path,
+    ) -> Vec<(usize, Explained)> {
+        let mut explained = Vec::new();
+        let told = self.requests.iter().enumerate();
+        let told = told.filter(|(_, request)| request.untellable.is_none());
+        for (at, request) in told.filter(|_| self.file.keys_by_url) {
+            let config = self.config();
+            let one = ask::explain(program, &config, world, request, Sight::Connected).await;
+            explained.push((at, one));
+        }
+        explained
     }
 
     /// What `simulate` of `program` decides about the lines of the log, in their order.

@@ -71,13 +71,10 @@ impl World {
         if !shows {
             return TlsClient::looking();
         }
-        let mut shown = self.authority.showing(&self.client);
-        let any = TlsClient::looking();
-        // The certificate of its own, with the other's trust in everybody.
-        let resolver = shown.0.client_auth_cert_resolver.clone();
-        shown = any;
-        shown.0.client_auth_cert_resolver = resolver;
-        shown
+        let shown = self.authority.showing(&self.client);
+        let mut client = TlsClient::looking();
+        client.0.client_auth_cert_resolver = shown.0.client_auth_cert_resolver.clone();
+        client
     }
 
     pub(super) fn secret(&self) -> PathBuf {

@@ -83,11 +83,19 @@ pub(super) struct Routing {
     pub(super) identity: Vec<(HeaderName, Option<String>)>,
     /// The limits that are looked at before the token is verified, where it decides which route takes the request.
     pub(super) before_token: Vec<Arc<str>>,
-    /// Limits that do not ask the token refuse before it is verified: their counters are here, so that it is known whether
-    /// they do.
-    pub(super) is_asked_early: bool,
+    /// The counters whose limits may refuse before the request's token is verified, if it has one.
+    pub(super) early: Option<EarlyCounters>,
     /// The reason that the token claims nothing, where a limit asks for a claim.
     pub(super) token: Option<TokenDoubt>,
+}
+
+/// The counters that the gateway looks at before a token is verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EarlyCounters {
+    /// All are in its memory.
+    All,
+    /// Those of limits that each gateway counts alone; the others are in Redis, which is not asked then.
+    OfGateway,
 }
 
 /// The route that is taken.

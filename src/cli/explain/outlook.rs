@@ -1,13 +1,13 @@
 //! How a request ends, as far as that can be known before it is sent.
 
 use super::explanation::{
-    AppliedLimit, ExpectedAnswer, Explanation, LimitOutlook, OwnAnswer, Routing,
+    AppliedLimit, EarlyCounters, ExpectedAnswer, Explanation, LimitOutlook, OwnAnswer, Routing,
 };
 use crate::admission::RefusalCause;
 use crate::clock;
 use crate::config::describe;
 use crate::limit::verdict::{Decision, Ruling, Verdict, VerdictOutcome, Wait};
-use crate::limit::{Limit, Rule};
+use crate::limit::{Limit, Rule, Scope};
 use crate::proxy::answer::static_reply;
 use crate::proxy::error::ProxyError;
 use crate::snapshot::Service;
@@ -86,7 +86,10 @@ impl Explanation {
         let Some(routing) = &mut self.routing else {
             return;
         };
-        let is_early = routing.is_asked_early && routing.limits.iter().any(is_refused_early);
+        let is_early = routing.early.is_some_and(|counters| {
+            let mut limits = routing.limits.iter();
+            limits.any(|applied| is_refused_early(applied, counters))
+        });
         let deciding = || {
             let limits = routing.limits.iter();
             let limits = limits.filter(|applied| !is_early || !applied.limit.asks_token());
@@ -120,9 +123,11 @@ impl Explanation {
 }
 
 /// Does the limit refuse, as its counter stands, before a token is verified?
-fn is_refused_early(applied: &AppliedLimit) -> bool {
+fn is_refused_early(applied: &AppliedLimit, counters: EarlyCounters) -> bool {
     let outcome = applied.live.map(|live| live.outcome);
-    matches!(outcome, Some(VerdictOutcome::Refuse(_)))
+    let is_known = counters == EarlyCounters::All || applied.limit.scope == Scope::Gateway;
+    is_known
+        && matches!(outcome, Some(VerdictOutcome::Refuse(_)))
         && applied.deciding().is_some()
         && !applied.limit.asks_token()
 }

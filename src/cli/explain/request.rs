@@ -4,8 +4,8 @@ use super::arrival;
 use super::assumed_walk::{AssumedConnection, WalkEnd, WalkNotes};
 use super::candidates::{self, RouteQuery};
 use super::explanation::{
-    AppliedLimit, ChosenRoute, CountedKey, ExpectedAnswer, Explanation, KeyFault, KeyResult,
-    Routing, Unknown,
+    AppliedLimit, ChosenRoute, CountedKey, EarlyCounters, ExpectedAnswer, Explanation, KeyFault,
+    KeyResult, Routing, Unknown,
 };
 use super::handshake::{self, ClientHandshake};
 use super::outlook;
@@ -171,18 +171,25 @@ fn explained(
     routing.forwarded = forwarded_path(service, &onward);
     routing.asked_host = asked_host(service);
     let token = Token::new(snapshot.tokens.as_deref(), &head.parts.headers);
-    let answer = head.caller().read(service, &token, |caller| {
+    let (answer, doubt) = head.caller().read(service, &token, |caller| {
         routing.limits = applied(compiled, service, caller, &notes.plan);
         routing.identity = told(service, caller, &notes.plan);
+        // The choice of a server hangs no answer on a token: a request without the key goes to the servers in turn.
+        let doubt = token.why_not();
         routing.server = ServerChoice::of(compiled, service, caller);
         let (lack, limits) = (notes.plan.lack(), &routing.limits);
-        outlook::answer(service, caller.method, &onward, lack, limits)
+        let answer = outlook::answer(service, caller.method, &onward, lack, limits);
+        (answer, doubt)
     });
     routing.token = routing.token.or(token.why_not());
-    routing.is_asked_early = !compiled.asks_redis() && token.is_there();
+    routing.early = token.is_there().then_some(if compiled.asks_redis() {
+        EarlyCounters::OfGateway
+    } else {
+        EarlyCounters::All
+    });
     let names_client = service.identity.as_ref();
     let names_client = names_client.is_some_and(|identity| !identity.fields.is_empty());
-    let is_unread = names_client && token.why_not() == Some(TokenDoubt::KeysUnread);
+    let is_unread = names_client && doubt == Some(TokenDoubt::KeysUnread);
     let answer = if is_unread && answer.own.is_none() {
         ExpectedAnswer::unknown(answer.limits)
     } else {
@@ -209,9 +216,9 @@ fn near(
         host: &host,
         path: &matched,
         stripped: &notes.stripped,
-        request: head.request(snapshot, members.as_deref()),
+        request: head.request(snapshot, members.as_ref()),
     };
-    let before_token = candidates::limits_before_token(compiled, &query, members.as_deref());
+    let before_token = candidates::limits_before_token(compiled, &query, members.as_ref());
     let candidates = candidates::all(compiled, found, &query);
     Routing {
         before_token,

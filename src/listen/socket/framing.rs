@@ -24,7 +24,7 @@ pub enum FramingFault {
     LengthAndCoding,
     /// The target has a `#` (RFC 9112, section 3.2.1).
     Fragment,
-    /// A head of HTTP/2 has more bytes than allowed.
+    /// A head has more bytes than allowed. The gateway finds this fault in HTTP/2 alone; `explain` in any version.
     TooLarge,
 }
 

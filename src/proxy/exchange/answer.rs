@@ -22,7 +22,7 @@ use crate::snapshot::errors::ErrorBody;
 use crate::telemetry::access_log::Reason;
 use crate::telemetry::metrics::AnswerSource;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response, Version, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, Version, header};
 use hyper::body::{Body as _, Incoming};
 use std::sync::Arc;
 use tokio::task::spawn_local;
@@ -30,9 +30,9 @@ use tokio::task::spawn_local;
 impl Exchange {
     /// Writes the whole answer to an error.
     pub fn fail(&mut self, error: &ProxyError) -> Response<Bytes> {
-        self.note_failure(error);
+        let status = self.note_failure(error);
         let usual = self.usual(error);
-        if let Some(answer) = usual.and_then(|usual| self.usual_refusal(error, usual)) {
+        if let Some(answer) = usual.and_then(|usual| self.usual_refusal(status, usual)) {
             return answer;
         }
         let mut answer = self.unusual(error);
@@ -44,7 +44,8 @@ impl Exchange {
         answer
     }
 
-    fn note_failure(&mut self, error: &ProxyError) {
+    /// Notes the cause, and gives the status of the answer.
+    fn note_failure(&mut self, error: &ProxyError) -> StatusCode {
         let row = error.row();
         self.outcome.source = AnswerSource::Gateway;
         self.outcome.status = row.status.as_u16();
@@ -69,6 +70,7 @@ impl Exchange {
         {
             call.status = Some(error.grpc_status());
         }
+        row.status
     }
 
     /// Writes an answer field by field, but for those that are stamped on it afterwards.
@@ -92,7 +94,7 @@ impl Exchange {
     }
 
     /// A refusal with the usual fields, once there was one to learn them from.
-    fn usual_refusal(&self, error: &ProxyError, usual: &UsualRefusal) -> Option<Response<Bytes>> {
+    fn usual_refusal(&self, status: StatusCode, usual: &UsualRefusal) -> Option<Response<Bytes>> {
         let (fields, text) = (usual.fields.get()?, usual.text.get()?);
         let (service, wait) = (self.service()?, self.outcome.retry_after?);
         let body = text.body(wait, self.arrived.id.as_bytes());
@@ -104,7 +106,7 @@ impl Exchange {
             decision: &self.store_decision()?.decision,
             now: clock::wall_at(self.decided.seen),
         };
-        Some(reply::with(error.status(), fields.with(&values), body.text))
+        Some(reply::with(status, fields.with(&values), body.text))
     }
 
     /// What the error has in common with others, where it is a limit's refusal like most: the limit refuses alone, all

@@ -1,4 +1,4 @@
-//! Calls of gRPC: what tells a request as one, and what is known of it on its way.
+//! A call of gRPC on its way: its deadline, its status, and its messages.
 //!
 //! The form of calls and answers is that of the page "gRPC over HTTP2" (PROTOCOL-HTTP2 of the gRPC project).
 

@@ -11,7 +11,7 @@
 //! intake_stops              the walk to the plan of the limits (room `intake`), and what is waited for on it
 //! handshake_facts           what limits and the log learn of the handshake
 //! authority_challenge       the answer to an authority that looks whether a host is ours
-//! grpc                      is the request a call of gRPC?
+//! grpc                      a call of gRPC on its way
 //! grpc/timeout              the deadline of a call
 //! early_reply               answers to requests that are not forwarded
 //! descriptor_reserve        an open file for the server's connection. Else 503

@@ -7,10 +7,10 @@
 //!
 //! ```text
 //! slot_map    the master of each slot
-//! redirect    a cluster's redirections
 //! router      one worker's knowledge of that map
-//! discovery   None
-//! multi_slot  None
+//! discovery   finds the map at the start, and when a node says that it is wrong
+//! redirect    a cluster's redirections
+//! multi_slot  one request in several slots: asked at once, and given back where one refuses
 //! ```
 
 mod discovery;
