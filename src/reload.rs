@@ -262,13 +262,13 @@ impl Watcher {
     fn refuse(&self, report: &Report) {
         match report.beside() {
             Some(line) => {
-                tracing::error!("not reloaded: {line}; the configuration before stays in force");
+                tracing::error!("not reloaded: {line}; the earlier configuration stays in force");
             }
             None => {
                 for line in report.human(Colour::Off).lines() {
                     tracing::error!("{line}");
                 }
-                tracing::error!("not reloaded: the configuration before stays in force");
+                tracing::error!("not reloaded: the earlier configuration stays in force");
             }
         }
     }

@@ -83,7 +83,7 @@ fn readiness(state: &AdminState) -> AdminResponse {
             let unread = state.metrics.unread_keys();
             let unread = unread.iter().map(|url| {
                 format!(
-                    "jwks: no keys read yet from {url}, what needs its tokens is answered 503\n"
+                    "jwks: no keys read yet from {url}; requests that need its tokens are answered 503\n"
                 )
             });
             let jwks: String = unread.collect();

@@ -90,14 +90,14 @@ pub fn certificate_fault(bad: &CertificateError) -> String {
     match bad {
         CertificateError::Revoked => return "it is revoked (by a list in `crl`)".into(),
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            return format!("no authority that is believed has signed it ({cause})");
+            return format!("no trusted authority has signed it ({cause})");
         }
         CertificateError::UnknownRevocationStatus => {
             return format!("no revocation list is of an authority that signed it ({cause})");
         }
         CertificateError::UnsupportedSignatureAlgorithmContext { .. }
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
-            return "it is signed in a way that is not believed, as with SHA-1 or by a key of RSA with less than 2048 bits: sign it with SHA-256, by a longer key".into();
+            return "its signature is too weak, such as SHA-1, or RSA with fewer than 2048 bits: sign it with SHA-256 and a longer key".into();
         }
         _ => {}
     }
@@ -125,9 +125,7 @@ fn of_handshake(error: &rustls::Error, advice: Advice) -> String {
         rustls::Error::InvalidCertificate(bad) => match bad {
             // An authority that was renewed under its old name signs certificates that the old one did not sign.
             Bad::UnknownIssuer | Bad::BadSignature => {
-                format!(
-                    "the certificate's authority is not one that is believed: name it as `ca` in {table}"
-                )
+                format!("the certificate's authority is not trusted: name it as `ca` in {table}")
             }
             Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
                 format!(
@@ -149,7 +147,7 @@ fn of_handshake(error: &rustls::Error, advice: Advice) -> String {
                 )
             }
             AlertDescription::UnknownCA => {
-                "the server does not believe the authority of our certificate (UnknownCA)".into()
+                "the server does not trust the authority of our certificate (UnknownCA)".into()
             }
             AlertDescription::CertificateExpired => {
                 "the server says that our certificate has expired (CertificateExpired)".into()

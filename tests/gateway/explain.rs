@@ -209,8 +209,7 @@ async fn refusals_are_explained_and_are_no_failure() {
     for (arguments, end) in [
         (
             &["GET", "/v1/orders/42"][..],
-            "answer  401 by the gateway: the limit \"per-key\" needs header:x-api-key; the other limits count it, and where one \
-             refuses its answer goes first; nothing was counted here\n",
+            "answer  401 by the gateway: the limit \"per-key\" needs header:x-api-key; the other limits count it, and if one refuses, its answer is sent instead; nothing was counted here\n",
         ),
         (
             &[
@@ -256,7 +255,7 @@ async fn what_cannot_be_asked_is_wrong_usage() {
         (&["GET", "/", "-H", "x-api-key"], "-H 'x-api-key: k'"),
         (&["GET", "/", "--from", "somewhere"], "--from"),
         (&["GET", "no path"], "not a path"),
-        (&["bad-rate", "/"], "a code stands alone"),
+        (&["bad-rate", "/"], "leave the other arguments out"),
     ] {
         let done = explain(arguments).await;
         assert_eq!(done.code, Some(2), "{arguments:?}: {done:?}");

@@ -135,7 +135,7 @@ pub(super) fn authorities(compiled: &Compiled) -> Vec<String> {
         let profile = authority.profile.as_ref();
         let profile = profile.map(|profile| format!(", profile {profile}"));
         format!(
-            "authority {}: {}{}; looks by {}; certificates are kept in {}",
+            "authority {}: {}{}; verifies hosts by {}; certificates are kept in {}",
             authority.name,
             shown_url(&authority.directory),
             profile.unwrap_or_default(),

@@ -119,7 +119,7 @@ fn of_very_many_routes_by_a_token_the_first_ones_are_looked_at() {
     }
     let answer = checked(&text, Format::Human, false);
     assert_eq!(answer.code, 0, "{}", answer.err);
-    let told = "note: of 2000 routes that ask for groups by a token, the first 999 were looked at";
+    let told = "note: 2000 routes have groups by a token; only the first 999 were checked for";
     assert!(answer.out.contains(told), "{}", &answer.out[..2000]);
 }
 
@@ -213,7 +213,7 @@ fn a_limit_that_leaves_no_place_is_named_with_the_number_that_does() {
         (
             2,
             "max = 1\nexempt = { methods = [\"GET\"] }",
-            "`in-flight` does not hold for the requests that it exempts: leave `exempt` out\n",
+            "`in-flight` does not bound the requests that it exempts: leave `exempt` out\n",
             "2 places at the servers of upstream u: all of them, by requests that `in-flight` exempts;",
         ),
     ] {
@@ -411,7 +411,7 @@ fn networks_that_lose_a_translators_clients_are_noted() {
     assert_eq!(
         noted("", &exempt("[\"64:ff9b::/64\"]")),
         [
-            "note: clients behind NAT64 count by their IPv4 addresses, which 64:ff9b::/64 (`exempt` of limit l) does not hold: write \
+            "note: clients behind NAT64 count by their IPv4 addresses, which 64:ff9b::/64 (`exempt` of limit l) does not contain: write \
              64:ff9b::/96 beside it for all of them"
         ]
     );
@@ -663,8 +663,7 @@ fn groups_by_subject_among_several_authorities_are_noted() {
         );
         checked(&text, Format::Human, false).out
     };
-    let note =
-        "note: group vip goes by `tls:subject`, and identities believe different authorities";
+    let note = "note: group vip uses `tls:subject`, and identities trust different authorities";
     assert!(noted("clients.pem").contains(note));
     assert!(!noted("authority.pem").contains(note));
 }

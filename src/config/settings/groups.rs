@@ -375,7 +375,7 @@ fn warn_of_say_so(
         return;
     }
     let message = format!("any client that knows the name of a member is in {written}");
-    let help = "go by something that only a member knows or has: an API key in `header:x-api-key`, or `ip`; where a proxy in front writes this field, name the proxy in `[server] trust`";
+    let help = "use something that only a member knows or has: an API key in `header:x-api-key`, or `ip`; where a proxy in front writes this field, name the proxy in `[server] trust`";
     found
         .warning(Code::SaySo, message)
         .at(&at.span, "any client may write this")

@@ -268,7 +268,7 @@ fn waits_longer(
         let whose = whose.unwrap_or_default();
         let [wait, timeout] = [wait, timeout].map(time_text);
         let message = format!(
-            "{limit} may hold a request{whose} for {wait}, and {route} gives its upstream {timeout}"
+            "{limit} may delay a request{whose} for {wait}, and {route} gives its upstream {timeout}"
         );
         let beside = longest.place.unwrap_or(&limit.name.span);
         let help =

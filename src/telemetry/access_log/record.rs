@@ -158,7 +158,7 @@ reasons! {
     /// The key that a limit counts by is in no group.
     UnknownKey = "unknown_key", "the key is in no group";
     /// The request's token is not believed, and a limit or a group asks for a claim of it.
-    BadToken = "bad_token", "the token is not believed";
+    BadToken = "bad_token", "the token is not trusted";
     /// The keys that would verify the request's token have not been read yet, and a limit or a group asks for a claim.
     KeysUnread = "keys_unread", "the keys of tokens have not been read yet";
     /// The request's host belongs on another connection.

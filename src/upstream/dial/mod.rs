@@ -163,11 +163,9 @@ async fn encrypt(
         server: destination.to_string().into(),
         why: why.into(),
     };
-    let config = tls.config(offer).map_err(|why| {
-        failed(format!(
-            "this system has no authorities whose certificates to believe ({why})"
-        ))
-    })?;
+    let config = tls
+        .config(offer)
+        .map_err(|why| failed(format!("this system has no authorities to trust ({why})")))?;
     let host = destination.url.host_and_port().map_or("", |(host, _)| host);
     let name = tls.client().name_of(host);
     let name = name.ok_or_else(|| failed("no certificate can have such a name".to_owned()))?;
@@ -195,7 +193,7 @@ fn without_protocol(destination: &Destination, offer: OfferedProtocols) -> Conne
     let server = destination.to_string().into();
     let why = match offer {
         OfferedProtocols::Http1 if destination.protocol != Protocol::Http1 => {
-            let why = "the server does not take HTTP/1.1 in the handshake, and WebSockets go over HTTP/1.1: their route needs an upstream whose servers speak that";
+            let why = "the server does not take HTTP/1.1 in the handshake, and WebSockets need HTTP/1.1: give their route an upstream whose servers speak it";
             return ConnectError::Protocol {
                 server,
                 why: why.into(),

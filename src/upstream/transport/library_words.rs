@@ -52,7 +52,7 @@ const MEANINGS: [(&str, &str); 20] = [
     ("header block size over", LARGE_HEAD),
     (
         "CONTINUATION",
-        "the frames of a head (HEADERS, CONTINUATION) do not stand together",
+        "the frames of a head (HEADERS, CONTINUATION) do not follow each other",
     ),
     ("idle stream", "a frame of a stream that was never opened"),
 ];
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(about(1).as_deref(), Some(FORBIDDEN_FIELD));
         assert_eq!(about(5), None);
         say("connection error PROTOCOL_ERROR -- expected CONTINUATION, got Data;");
-        let apart = "the frames of a head (HEADERS, CONTINUATION) do not stand together";
+        let apart = "the frames of a head (HEADERS, CONTINUATION) do not follow each other";
         assert_eq!(about(5).as_deref(), Some(apart));
         say("connection error PROTOCOL_ERROR -- something else; stream=StreamId(5);");
         assert_eq!(about(5).as_deref(), Some("something else"));

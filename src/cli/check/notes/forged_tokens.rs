@@ -39,7 +39,7 @@ pub(super) fn all(compiled: &Compiled) -> Vec<String> {
     let mut notes: Vec<String> = notes.collect();
     if looked_at.len() < by_token.len() {
         notes.push(format!(
-            "of {} routes that ask for groups by a token, the first {} were looked at, whether forged tokens are verified for them",
+            "{} routes have groups by a token; only the first {} were checked for limits that come before the verification of forged tokens",
             by_token.len(),
             looked_at.len()
         ));

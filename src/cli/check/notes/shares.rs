@@ -129,9 +129,7 @@ impl<'a> Places<'a> {
         let act = match (open.closest, open.exempting) {
             (Some(limit), _) => too_many(limit, self.all),
             (None, Some(limit)) => {
-                format!(
-                    "`{limit}` does not hold for the requests that it exempts: leave `exempt` out"
-                )
+                format!("`{limit}` does not bound the requests that it exempts: leave `exempt` out")
             }
             (None, None) => {
                 "a `concurrency` limit by client in front leaves some to others".to_owned()

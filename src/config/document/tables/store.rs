@@ -64,7 +64,7 @@ table! {
     /// The authorities to believe, and the certificate to present to a Redis with TLS. Files are PEM, and watched.
     StoreTls = STORE_TLS, "store.tls", "TLS to the store";
 
-    /// File with the certificates of the authorities to believe, instead of the system's.
+    /// File with the certificates of the authorities to trust, instead of the system's.
     ca: String = text_as(ValueShape::File, any), Words("the system's authorities"), "\"redis-ca.pem\"";
 
     /// File with the certificate to present, and the certificates between it and its authority.

@@ -129,7 +129,7 @@ table! {
     /// after a change use the new ones.
     UpstreamTls = UPSTREAM_TLS, "upstreams", "TLS to servers";
 
-    /// File with the certificates of the authorities to believe, instead of the system's.
+    /// File with the certificates of the authorities to trust, instead of the system's.
     ca: String = text_as(ValueShape::File, pem_path), Words("the system's authorities"), "\"internal-ca.pem\"";
 
     /// Name that the server's certificate must have, which the handshake also asks for (SNI).

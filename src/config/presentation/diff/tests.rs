@@ -289,7 +289,7 @@ fn what_is_believed_is_told_with_values_and_without_keys() {
     );
     assert_eq!(
         changes_between(&moved, &another),
-        ["jwt: what two.secret holds has changed"]
+        ["jwt: the contents of two.secret have changed"]
     );
     assert_eq!(changes_between(&old, &outline("", "")), ["jwt: removed"]);
 }

@@ -180,7 +180,7 @@ fn reachable(document: &Document, table: &AcmeTable, found: &mut Findings) {
     };
     let places: Vec<_> = kinds.iter().map(|kind| where_to(&kind.value)).collect();
     let places = places.join(", or ");
-    let message = format!("{table} looks for hosts at {places}, and no listener is there");
+    let message = format!("{table} verifies hosts at {places}, and no listener is there");
     found
         .warning(Code::AcmeUnreachableChallenge, message)
         .at(

@@ -110,7 +110,7 @@ fn unnamed_parameter(document: &Document, found: &mut Findings) {
             && !named.contains(name)
         {
             let message =
-                format!("{group} goes by `path:{name}`, and no route has `{{{name}}}` in its path");
+                format!("{group} is by `path:{name}`, and no route has `{{{name}}}` in its path");
             found
                 .warning(Code::UnknownParameter, message)
                 .at(span, "no request is in the group")

@@ -89,8 +89,9 @@ fn read_server(text: &str) -> Result<ServerUrl, ValueError> {
     let scheme = scheme.map_or("http", |(scheme, _)| scheme);
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     if rest.contains('@') {
-        return Err(wrong("credentials are not sent to servers")
-            .help("leave out what stands before the `@`"));
+        return Err(
+            wrong("credentials are not sent to servers").help("leave out the part before the `@`")
+        );
     }
     if let Some(at) = rest.find(['/', '?', '#']) {
         return Err(

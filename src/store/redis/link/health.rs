@@ -105,7 +105,7 @@ impl Health {
     pub(crate) fn leaves(&self) {
         if self.outage.ends() {
             let name = &self.outage.name;
-            tracing::info!("{name} is asked no more: it serves no slot");
+            tracing::info!("{name} is no longer asked: it serves no slot");
         }
     }
 }

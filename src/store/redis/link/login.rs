@@ -222,7 +222,7 @@ enum LoginStep {
 fn broken(error: &RedisError, target: &RedisTarget) -> StoreError {
     // A server may refuse a certificate only after the handshake.
     if error.kind() == ErrorKind::Parse {
-        let why = "what answers there is no Redis, perhaps a server of HTTP: look at the port in the address";
+        let why = "the server there is not Redis, but perhaps an HTTP server: check the port in the address";
         return StoreError::Unreachable(why.into());
     }
     let why = tls::explain(error, ADVICE).unwrap_or_else(|| error.to_string());

@@ -150,7 +150,7 @@ fn nowhere(key: &str, table: &DeTable<'_>, place: &Span, fields: &mut Fields<'_>
             .help(HELP);
     }
     if unknown.is_empty() {
-        let message = format!("`{title}` does not say where the cost stands");
+        let message = format!("`{title}` does not say where the cost is");
         fields
             .error(Code::MissingKey, message)
             .at(place, "")

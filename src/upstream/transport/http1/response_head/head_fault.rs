@@ -25,7 +25,7 @@ pub enum HeadFault {
     #[error("a line does not end as it must")]
     LineEnd,
     /// A character stands where none like it may.
-    #[error("a character stands where it may not")]
+    #[error("a character is at a place where it is not allowed")]
     Character,
     /// A field has a name or value that is not valid.
     #[error("a field's name or value is not valid")]
@@ -40,7 +40,7 @@ pub enum HeadFault {
     #[error("a transfer coding that the gateway did not ask for")]
     UnaskedCoding,
     /// The one coding that is always understood stands there more than once (RFC 9112, section 6.1).
-    #[error("the transfer coding `chunked` stands there twice")]
+    #[error("the transfer coding `chunked` is there twice")]
     CodingTwice,
     /// The head has more bytes than are read.
     #[error("the head is too large")]
