@@ -56,12 +56,12 @@ table! {
 
     /// The parts of a request that form the key of a counter, as one part or a list. The parts are `ip` (IPv6 by /64),
     /// `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME` (the text that
-    /// `{NAME}` of the route's path matches), `jwt:CLAIM` (of a token that `[jwt]` believes, with dots for claims
-    /// inside others), `tls:subject` and `tls:fingerprint` (of the certificate that the client shows in its handshake),
-    /// `method`, `host`, `route` and `everyone`. A request that repeats a field or a parameter with
-    /// different values is answered 400, since Tollgate cannot know which value the upstream believes. A cookie that is
-    /// repeated with different values counts as missing; with `missing = "skip"` such a request is counted by address,
-    /// so that two cookies are no way out. Cookies are read as most upstreams read them: without quotes, with percents
+    /// `{NAME}` of the route's path matches), `jwt:CLAIM` (of a token that `[jwt]` trusts, with dots for claims inside
+    /// others), `tls:subject` and `tls:fingerprint` (of the certificate that the client shows in its handshake),
+    /// `method`, `host`, `route` and `everyone`. A request that repeats a field or a parameter with different values is
+    /// answered 400, since Tollgate cannot know which value the upstream uses. A cookie that is repeated with different
+    /// values counts as missing; with `missing = "skip"` such a request is counted by address, so that a client cannot
+    /// avoid the limit by two cookies. Cookies are read as most upstreams read them: without quotes, with percents
     /// decoded. Values of cookies, and of fields and parameters whose names are those of secrets, leave the process as
     /// digests only. All methods outside the standards count as one method.
     by: Items<Option<KeyPart>> = filled_texts(part, NO_PART), Required, "\"ip\"",

@@ -27,8 +27,8 @@ table! {
     /// Password of the Redis user, best kept in a file or in the environment.
     password: SecretSource = custom(ValueShape::Secret, secret), Words("none"), "{ file = \"/run/secrets/redis\" }";
 
-    /// The authorities to believe and the certificate to present, where the `url` begins with `rediss`. Connections
-    /// that are made after a file changed use the new file.
+    /// The authorities to trust and the certificate to present, where the `url` begins with `rediss`. Connections that
+    /// are made after a file changed use the new file.
     tls: StoreTls = inner_table(as_written), Words("with `rediss://`: the system's authorities, and no certificate"), "{ ca = \"redis-ca.pem\" }";
 
     /// The credentials for the sentinels of a `redis+sentinel://`. The credentials for Redis are others.
@@ -61,7 +61,7 @@ table! {
 }
 
 table! {
-    /// The authorities to believe, and the certificate to present to a Redis with TLS. Files are PEM, and watched.
+    /// The authorities to trust, and the certificate to present to a Redis with TLS. Files are PEM, and watched.
     StoreTls = STORE_TLS, "store.tls", "TLS to the store";
 
     /// File with the certificates of the authorities to trust, instead of the system's.
@@ -78,7 +78,7 @@ table! {
 }
 
 table! {
-    /// The user that asks the sentinels where the master is. Sentinels have users and passwords of their own.
+    /// The user that asks the sentinels for the master's address. Sentinels have users and passwords of their own.
     Sentinel = STORE_SENTINEL, "store.sentinel", "the sentinels";
 
     /// User of the sentinels' access control list; `password` goes with it.
