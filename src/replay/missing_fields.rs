@@ -119,8 +119,7 @@ impl MissingFields {
                 ExpectedField::Part { limit, part } => note(
                     "not-replayable",
                     format!(
-                        "limit `{limit}` counts by {part}, which no line says: what it would have done cannot be replayed \
-                         from this log"
+                        "limit `{limit}` counts by {part}, which no line has: this limit cannot be replayed from this log"
                     ),
                 ),
                 ExpectedField::Host => {

@@ -190,7 +190,7 @@ async fn a_request_is_explained_for_people() {
         "        not write (gateway.toml:35): it takes POST only",
         "        not hosted (gateway.toml:40): it is for the host a.example.com",
         "        not all-v1 (gateway.toml:45): it takes the request too, but the path of the chosen route is more specific",
-        "client  203.0.113.9: 10.0.0.1 is trusted, and X-Forwarded-For is walked from the right: 10.0.0.7 is trusted, 203.0.113.9 is not",
+        "client  203.0.113.9: 10.0.0.1 is trusted, and X-Forwarded-For is read from the right: 10.0.0.7 is trusted, 203.0.113.9 is not",
         "path    /v1/orders/42: matched; forwarded as /v1/orders/42;a=b/",
         "limits  per-key (gateway.toml:8): at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one",
         "          unused it admits this and has 19 left; used up, it refuses with 429",

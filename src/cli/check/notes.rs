@@ -62,7 +62,7 @@ fn bytes(compiled: &Compiled) -> Option<String> {
     names.dedup();
     (!names.is_empty()).then(|| {
         format!(
-            "counted byte for byte: {}; a client has as many counters as spellings that its server takes for one",
+            "counted byte for byte: {}; if a server reads several spellings as one value, a client has a counter for each spelling",
             names.join(", ")
         )
     })

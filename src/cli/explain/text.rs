@@ -175,7 +175,7 @@ fn walk(walk: &Walk, peer: &str) -> String {
             format!("{client}: the peer's own; the peer is trusted, and names no client")
         }
         AddressReason::Said(field) => format!(
-            "{client}: {peer} is trusted, and {} is walked from the right: {}",
+            "{client}: {peer} is trusted, and {} is read from the right: {}",
             spelled(field),
             hops(field)
         ),

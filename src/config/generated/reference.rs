@@ -44,13 +44,13 @@ The value of a variable is a secret in three cases. Whether a default is a secre
 
 Paths of files are no secrets.
 
-A secret need not stand in the file. The store's `password`, the `password` of its sentinels, and every value under
+A secret need not be in the file. The store's `password`, the `password` of its sentinels, and every value under
 `set` and `add` of `request_headers` and `response_headers` may be `{ file = \"/run/secrets/NAME\" }` or `{ env = \"NAME\"
 }` instead of a text. A newline at the end of such a file does not count. The file is watched: a changed value is taken
 over like any other change. New connections to Redis use a changed password.
 
 Every message, log and dump shows stars in place of a secret: `check` with its `--print` and `--diff`, `explain`, the
-start and a reload. Three stars stand for a secret of any length. Numbers behind the stars tell one secret from another:
+start and a reload. Three stars stand for a secret of any length. Numbers after the stars tell one secret from another:
 `***` to `***2` is a change. The column of a mistake is the column in the file. After a secret on the same line it is
 the column of the secret, since it would otherwise reveal the secret's length. The queries of URLs in `jwks` and
 `directory` are secrets, too, and so are queries of other URLs in shown lines, except those of redirects. Three things
@@ -82,11 +82,11 @@ A change of the file is taken over while requests go on, completely or not at al
 const INCLUDED: &str = "
 ## Several files
 
-`include` stands at the top, before the first table. A team can own an included file. Such a file has limits, groups,
-upstreams and routes and nothing else, and includes no others. The name of a limit, group, upstream or route stands in
+Write `include` at the top, before the first table. A team can own an included file. Such a file has limits, groups,
+upstreams and routes and nothing else, and includes no others. The name of a limit, group, upstream or route is in
 one file only; two files with one name are an error that shows both places. A pattern that finds nothing is a warning, a
 path that leads nowhere an error. Included files are watched as the main file is, and a new file that a pattern finds is
-taken in. At most 1,000 files are included, of 4 MiB each and 16 MiB together. Names that begin with a dot are found
+included. At most 1,000 files are included, of 4 MiB each and 16 MiB together. Names that begin with a dot are found
 only by patterns that begin with a dot.
 
 ";
@@ -100,15 +100,15 @@ entry to write:
 - a route that drops a limit of `[defaults]` (`drops`);
 - an upstream of another file, and a server on a Unix socket outside the included file's own folder (`upstreams`).
 
-A file's own folder is the folder of the file with all below it, without folders in which other files of the
-configuration stand. The folder of the main file, and each folder above it, is no file's own. Included files in one
+A file's own folder is the folder of the file with all below it, without folders that have other files of the
+configuration. The folder of the main file, and each folder above it, is no file's own. Included files in one
 folder share the files in it: a team with secrets needs a folder to itself. The place to which a path leads through all
 links counts. A file that two entries take in, of which one is a table, is an error.
 
-Through an upstream of another file, a route sets no `host` but one that a route of its own file has, no field that
-`forward_identity` of another file's route writes, and no field by which gateways tell of a client's address, certificate or name,
-or of the host, URL or method that it asked for ([the list](who-is-counted.md)). What clients send in a field of such a
-`forward_identity` is removed there. A field by which gateways tell is removed on every route, but not from a peer in `trust`.
+A route to an upstream of another file may set only a `host` that a route of its own file has. It must not set a field that
+`forward_identity` of another file's route writes; such fields are also removed if clients send them. It must not set a field
+by which gateways state a client's address, certificate or name, or the host, URL or method that the client asked for
+([the list](who-is-counted.md)). Such a field of a client is removed on every route, unless the peer is in `trust`.
 
 ```toml
 include = [
@@ -122,7 +122,7 @@ include = [
 const IGNORED: &str = "
 ## Warnings that are meant
 
-`ignore_warnings` stands in any table below, or at the top for the whole file (not at the top of an included file). A
+`ignore_warnings` may be in any table below, or at the top for the whole file (not at the top of an included file). A
 warning belongs to each table with one of its places: a warning about a limit and a route may be ignored in either.
 
 ";

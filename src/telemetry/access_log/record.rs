@@ -144,7 +144,7 @@ reasons! {
     /// The listener sends all its requests on to `https`.
     ToHttps = "to_https", "sent on to https";
     /// A certification authority looks whether a host is ours.
-    AcmeChallenge = "acme_challenge", "an authority looks whether the host is ours";
+    AcmeChallenge = "acme_challenge", "an authority verifies that the host is ours";
     /// A limit refused the request.
     LimitRefused = "limit_refused", "over the limit";
     /// The store is away, and the limit then lets no request through.

@@ -131,7 +131,7 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| single(all.metrics.memory_overflows.get());
     Counter NONE "tollgate_upstream_connections_opened" "Connections opened to an upstream's servers."
         => |all| all.sums(|worker| &worker.upstreams, |upstream, cells| [(upstream, cells.opened.get())]);
-    Counter NONE "tollgate_upstream_connect_failures" "Connections that a server did not take, whatever became of the requests."
+    Counter NONE "tollgate_upstream_connect_failures" "Connections that a server did not accept, whether or not the requests succeeded."
         => |all| all.sums(|worker| &worker.servers, |server, cells| [(server, cells.unreached.get())]);
     Gauge NONE "tollgate_upstream_server_state" "1 while a server gets requests, 0 while it gets none by probes or its weight, -1 while it is ejected."
         => |all| Some(all.metrics.server_states());

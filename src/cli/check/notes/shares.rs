@@ -33,7 +33,7 @@ pub(super) fn all(compiled: &Compiled) -> Vec<String> {
             .map(|bound| format!("{}: {}", bound.all, bound.share))
             .collect();
         notes.push(format!(
-            "what one client (an address, in IPv6 a /64) has of what all share: {}; docs/hardening.md has the bounds that no file sets",
+            "the share of one client (an address, in IPv6 a /64) in what all clients share: {}; docs/hardening.md has the bounds that no file sets",
             each.join("; ")
         ));
     }

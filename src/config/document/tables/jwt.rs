@@ -57,8 +57,7 @@ table! {
     /// is.
     require_exp: bool = flag(), Value("true"), "false", Tokens(|tokens| show(tokens.require_exp));
 
-    /// The field with the token. In `Authorization` the token stands behind `Bearer`; in other fields `Bearer` may be
-    /// absent.
+    /// The field with the token. In `Authorization` the token follows `Bearer`; in other fields `Bearer` may be absent.
     header: HeaderName = text(field), Value("\"authorization\""), "\"x-token\"", Tokens(|tokens| show(&tokens.header));
 }
 

@@ -50,7 +50,7 @@ table! {
     /// name.
     OwnIdentity = OWN_IDENTITY, "server", "the identity of a listener";
 
-    /// File with the certificate, and behind it those between it and its authority.
+    /// File with the certificate, followed by the intermediate certificates.
     cert: String = text_as(ValueShape::File, pem_path), Required, "\"api.pem\"";
 
     /// File with the key of `cert`, without a passphrase.

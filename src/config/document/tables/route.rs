@@ -109,7 +109,7 @@ table! {
     /// the request, and `{group}`, the first group of this file that the client is in. Only groups by a token, a
     /// certificate, a cookie, or a secret field or parameter count here. Such fields are removed if clients send them.
     /// A field whose value is not known is not sent. In a value, bytes that are not visible ASCII are written `%XX`,
-    /// and so are `%`, `,`, and all but letters and digits that the template's own text has. Two values need a text
+    /// and so are `%`, `,`, and every byte of the template's own text except letters and digits. Two values need a text
     /// between them that is not only letters and digits.
     forward_identity: Items<IdentityField> = custom(ValueShape::Lines, identity), Words("none"), "{ x-consumer = \"{jwt:sub}\", x-plan = \"{tier}\" }",
         Route(|route| identity_fields(route.identity.as_deref()));

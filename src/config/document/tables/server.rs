@@ -165,12 +165,12 @@ table! {
 
     /// The fields that state limits. `standard` is `RateLimit` and `RateLimit-Policy`, `legacy` is `X-RateLimit-*`.
     /// `Retry-After` stays on every refusal. `X-RateLimit-*` states the limit that a refusal names, and no other. On
-    /// other answers it states the limit with the least left of what the limit holds: of a bucket's `burst`; of a
-    /// queue's `burst` and the places that can be waited for within `max_wait`; else of the rate's number. Each rate of
+    /// other answers it states the limit that has the smallest part of its size left. The size is a bucket's `burst`, a
+    /// queue's `burst` and the places that can be waited for within `max_wait`, or else the rate's number. Each rate of
     /// a list is a policy of its own, `NAME:TIME` (`per-key:min`), as in `violated-policies`. A limit on requests in
     /// flight has `qu="concurrent-requests"` and no times, and is in none of the older fields. `docs/fields.md` has the
-    /// names, units and instants of all fields. The fields in which an upstream states its own limits stay: the items of its lists
-    /// behind ours, and its `X-RateLimit-*` where it has less left.
+    /// names, units and instants of all fields. Fields of an upstream's own limits stay: the items of its lists come
+    /// after the gateway's items, and its `X-RateLimit-*` stay where it has fewer units left.
     headers: FieldStyle = word(), Value("\"both\""), "\"standard\"", Gateway(|file| show(file.fields.word()));
 
     /// The form of the gateway's own errors: `problem+json` (RFC 9457), `text`, `html`, or `accept`. With `accept` the

@@ -18,7 +18,7 @@ table! {
     /// then the earlier pair stays in use, and connections stay open.
     TlsTable { name, place } = TLS, "tls", "an identity", named true, main_only true;
 
-    /// File with the certificate, and behind it those between it and its authority.
+    /// File with the certificate, followed by the intermediate certificates.
     cert: String = text_as(ValueShape::File, pem_path), Words("needed, unless `acme` is written"), "\"api.pem\"";
 
     /// File with the key of `cert`, without a passphrase. Only the gateway's user and group should be able to read it.

@@ -53,7 +53,7 @@ table! {
     eject: Option<EjectionRule> = eject_form(), Words("5 in a row, 10 s, at most half"), "{ after = 3 }",
         Upstream(|one| show(one.upstream.rules.eject.as_ref().map_or_else(|| "never".into(), ejection)));
 
-    /// What of the upstream's requests is sent once more after a failure, on unless it is `false`.
+    /// The retries of requests after a failure. They are on unless this is `false`.
     retry: Option<RetryRule> = retry_form(), Words("1 attempt after `connect`, `refused`, `reset`, of 20 % of requests"), "{ attempts = 2 }",
         Upstream(|one| show(one.upstream.rules.retry.as_ref().map_or_else(|| "none".into(), retries)));
 

@@ -294,7 +294,9 @@ fn join<'s>(
                     .error(Code::Duplicate, message)
                     .at(&name.span(), "the second time")
                     .and(&first.span(), "the first time")
-                    .help("a name is one thing in all files: rename one of them, or take it out");
+                    .help(
+                        "a name may be used once in all files: rename one of the two, or remove it",
+                    );
             }
             None => {
                 there.insert(name, entry);

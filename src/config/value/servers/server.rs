@@ -135,7 +135,7 @@ fn unix(path: &str, wrong: impl Fn(&str) -> ValueError) -> Result<ServerUrl, Val
     let path = path.strip_prefix("//").unwrap_or(path);
     if !path.starts_with('/') {
         return Err(wrong("the path of a server's socket begins with `/`").help(
-            "write the whole path, as `\"unix:/run/app.sock\"`; a team writes that of the folder of its own file",
+            "write the whole path, as `\"unix:/run/app.sock\"`; in an included file, name a socket in the file's own folder",
         ));
     }
     if path.len() > MOST_PATH || path.ends_with('/') || path.contains('\0') {
