@@ -93,7 +93,7 @@ pub fn certificate_fault(bad: &CertificateError) -> String {
             return format!("no trusted authority has signed it ({cause})");
         }
         CertificateError::UnknownRevocationStatus => {
-            return format!("no revocation list is of an authority that signed it ({cause})");
+            return format!("an authority that signed it has no revocation list ({cause})");
         }
         CertificateError::UnsupportedSignatureAlgorithmContext { .. }
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {

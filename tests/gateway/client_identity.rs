@@ -369,7 +369,7 @@ async fn explain_says_who_is_no_member_and_what_is_told() {
         "{said}"
     );
     assert!(
-        said.contains("x-consumer, since the servers of the route read there who the client is"),
+        said.contains("x-consumer, since the route's servers read from it who the client is"),
         "{said}"
     );
     assert!(said.contains("x-consumer is not sent"), "{said}");

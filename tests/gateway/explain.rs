@@ -387,7 +387,7 @@ limits = \"per-client\"
         "anybody could write any address there, and `[server] trust` does not name who sends it";
     let method =
         "it asks for another method than the one that a route or a limit of the file looks at";
-    let named = "`Connection` names it: it is for this gateway and nobody behind";
+    let named = "`Connection` names it: it is for this gateway only";
     for line in [
         format!("dropped true-client-ip, since {address}"),
         format!("        cf-connecting-ip, since {address}"),

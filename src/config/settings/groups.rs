@@ -291,7 +291,7 @@ fn one_value(text: &[u8], by: &KeyPart) -> Result<Digest, String> {
 fn subject(text: &[u8]) -> Result<String, String> {
     let text = str::from_utf8(text).ok();
     text.and_then(canonical_subject).ok_or_else(|| {
-        "no subject: it is written as in the access log's `client_subject`, or as `openssl x509 -noout -subject -nameopt RFC2253` writes it behind `subject=`".into()
+        "no subject: it is written as in the access log's `client_subject`, or as `openssl x509 -noout -subject -nameopt RFC2253` writes it after `subject=`".into()
     })
 }
 

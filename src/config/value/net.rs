@@ -97,7 +97,7 @@ fn socket_path<'a>(text: &str, path: &'a str) -> Result<&'a str, ValueError> {
         ValueError::of(Code::BadAddress, text, what, label).help(example)
     };
     if path.is_empty() || path.ends_with('/') {
-        return Err(wrong("a path of a file belongs behind `unix:`"));
+        return Err(wrong("write the path of a file after `unix:`"));
     }
     if path.starts_with('@') {
         return Err(wrong(

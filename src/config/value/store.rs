@@ -71,7 +71,7 @@ fn read(text: &str) -> Result<Backend, ValueError> {
         None => (None, rest),
     };
     if rest.contains(['?', '#']) {
-        return Err(wrong("no parameters can stand in the address"));
+        return Err(wrong("the address cannot have parameters"));
     }
     let (place, database) = match kind {
         "" => single(rest)?,
@@ -192,12 +192,12 @@ fn addresses(text: &str, port: u16) -> Result<Arc<[Address]>, ValueError> {
     for part in text.split(',') {
         let one = address(part, port)?;
         if all.contains(&one) {
-            return Err(wrong("one of the addresses stands here twice"));
+            return Err(wrong("one of the addresses is here twice"));
         }
         all.push(one);
     }
     if all.len() > MOST_NODES {
-        return Err(wrong("at most 64 addresses can stand here")
+        return Err(wrong("at most 64 addresses are allowed here")
             .help("name some of the nodes: each node knows the others"));
     }
     Ok(all.into())

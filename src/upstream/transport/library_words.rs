@@ -58,7 +58,7 @@ const MEANINGS: [(&str, &str); 20] = [
 ];
 
 const FORBIDDEN_FIELD: &str = "the head has a field that HTTP/2 does not have (`connection`, `keep-alive`, \
-    `proxy-connection`, `transfer-encoding`, `upgrade`), or `:status` twice or behind other fields";
+    `proxy-connection`, `transfer-encoding`, `upgrade`), or `:status` twice or after other fields";
 const LENGTHS: &str = "the lengths are no numbers, or differ";
 const SHORT_BODY: &str = "the body is shorter than its `content-length`";
 const LARGE_HEAD: &str = "a head is too large";

@@ -321,7 +321,7 @@ fn why_unsettled(limit: &Limit) -> Option<&'static str> {
         Algorithm::SlidingLog => Some("a log enters each unit by itself"),
         Algorithm::Concurrency => Some("a slot is one request"),
         Algorithm::LeakyBucket if limit.delays() => {
-            Some("the requests behind already know their wait")
+            Some("the requests behind it already have their waits")
         }
         _ => None,
     }

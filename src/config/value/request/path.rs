@@ -27,7 +27,7 @@ pub(in crate::config) fn route_path(text: &str) -> Result<PathPattern, ValueErro
         } else {
             repaired(front)
         };
-        let beside = "conditions on the query stand beside the path";
+        let beside = "write conditions on the query beside the path, not in it";
         match (path(&front), in_table(query)) {
             (Ok(_), Some(table)) => wrong.instead(format!(
                 "{beside}: `path = \"{front}\"`, `query = {{ {table} }}`"

@@ -13,7 +13,7 @@ pub enum HeadFault {
     #[error("the status is none")]
     Status,
     /// What stands behind the status has a control character.
-    #[error("the reason phrase behind the status has a control character")]
+    #[error("the reason phrase after the status has a control character")]
     Reason,
     /// A field's name is none.
     #[error("a field's name is not valid, or a line is folded")]
