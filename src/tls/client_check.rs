@@ -315,7 +315,7 @@ fn read_lists(
     }
     match verifier(roots, all.clone()).build() {
         Err(VerifierBuilderError::InvalidCrl(why)) => {
-            Err(format!("its list is of no use ({why:?})"))
+            Err(format!("its list cannot be used ({why:?})"))
         }
         _ => Ok(all),
     }

@@ -79,7 +79,7 @@ pub(super) fn of_file(error: &rustls::Error) -> String {
 }
 
 fn unusable(bad: &CertificateError) -> String {
-    format!("the certificate is of no use: {}", certificate_fault(bad))
+    format!("the certificate cannot be used: {}", certificate_fault(bad))
 }
 
 /// The fault of a certificate in words. Some faults have names of the library's alone; two of them are common among
@@ -104,7 +104,7 @@ pub fn certificate_fault(bad: &CertificateError) -> String {
     let why = if cause.contains("UnsupportedCertVersion") {
         "it is of X.509 version 1: sign it with extensions, such as `subjectAltName` (`openssl x509 -req -extfile FILE`)"
     } else if cause.contains("CaUsedAsEndEntity") {
-        "it is the certificate of an authority (CA:TRUE): make one with `-addext basicConstraints=critical,CA:FALSE`, or name this very one as `ca`"
+        "it is the certificate of an authority (CA:TRUE): make one with `-addext basicConstraints=critical,CA:FALSE`, or name this certificate as `ca`"
     } else {
         return match bad {
             CertificateError::Other(inner) => inner.to_string(),
@@ -129,7 +129,7 @@ fn of_handshake(error: &rustls::Error, advice: Advice) -> String {
             }
             Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
                 format!(
-                    "the certificate is for another name ({bad}): write the one it has as `{name_key}` in {table}"
+                    "the certificate is for another name ({bad}): write the name that it has as `{name_key}` in {table}"
                 )
             }
             Bad::Expired | Bad::ExpiredContext { .. } => {

@@ -171,7 +171,7 @@ fn order(compiled: &Compiled, identity: &ServerIdentity) -> Option<String> {
         )
     } else {
         format!(
-            "its certificate is ordered from {from}, and the one that is kept ends at {}",
+            "its certificate is ordered from {from}, and the kept certificate ends at {}",
             show_instant(end)
         )
     })

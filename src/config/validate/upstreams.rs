@@ -43,7 +43,7 @@ fn tls(upstream: &Upstream, urls: &[&At<ServerUrl>], found: &mut Findings) {
             found
                 .error(Code::MissingKey, message)
                 .at(&written.span, "one of the two alone")
-                .help("a certificate is shown with its key: write both, or none");
+                .help("a certificate needs its key: write both, or none");
         }
     }
     let Some(insecure) = tls.insecure.at().filter(|insecure| insecure.value) else {

@@ -121,7 +121,7 @@ fn socket_name<'a>(text: &str, name: &'a str) -> Result<&'a str, ValueError> {
         return Ok(name);
     }
     let what = "names no socket of systemd";
-    let label = "its `FileDescriptorName` belongs behind `systemd:`";
+    let label = "write its `FileDescriptorName` after `systemd:`";
     let wrong = ValueError::of(Code::BadAddress, text, what, label);
     Err(wrong.help("write `\"systemd:https\"`"))
 }

@@ -123,7 +123,7 @@ fn unix(text: &str) -> Result<Backend, ValueError> {
         None => (text, ""),
     };
     if path.contains('@') && !path.starts_with('/') {
-        return Err(wrong("a user has no place in front of a path")
+        return Err(wrong("a user cannot be in front of a path")
             .help("write `username` and `password` beside the `url`"));
     }
     if !path.starts_with('/') || path.ends_with('/') || path.contains('\0') {
@@ -162,8 +162,10 @@ fn sentinel(text: &str) -> Result<(RedisEndpoint, u16), ValueError> {
     // The characters that sentinels take in a name.
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     if name.is_empty() || !name.bytes().all(good) {
-        return Err(wrong("the name that the sentinels know it by must follow")
-            .help("write `\"redis+sentinel://h1,h2,h3/NAME/0\"`"));
+        return Err(
+            wrong("the name under which the sentinels know the master must follow")
+                .help("write `\"redis+sentinel://h1,h2,h3/NAME/0\"`"),
+        );
     }
     let database = number(
         parts.next().unwrap_or_default(),

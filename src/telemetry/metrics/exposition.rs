@@ -179,7 +179,7 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| single((*all.metrics.acme_store.lock())?);
     Counter NONE "tollgate_access_log_lines_dropped" "Access-log lines lost because their reader is too slow or gone."
         => |all| single(all.metrics.lines_dropped.get());
-    Counter NONE "tollgate_access_log_lines_summarised" "Access-log lines that another line stands for, because one client was refused too often."
+    Counter NONE "tollgate_access_log_lines_summarised" "Access-log lines that one further line represents, because one client was refused too often."
         => |all| single(all.metrics.lines_summarised.get());
     Gauge NONE "tollgate_build_info" "1, labelled with what is running."
         => |_| Some(vec![sample(Labels::of("version", env!("CARGO_PKG_VERSION")), 1_u64)]);

@@ -13,13 +13,16 @@ const MOST: usize = 16;
 const MEANINGS: [(&str, &str); 20] = [
     (
         "Hpack(InvalidUtf8)",
-        "in a head a field's name or value is not valid: HTTP/2 has names in lower case alone, and no control characters",
+        "in a head a field's name or value is not valid: HTTP/2 has only names in lower case, and no control characters",
     ),
     (
         "Hpack(InvalidPseudoheader)",
-        "in a head a name that begins with `:` is none of HTTP/2",
+        "in a head a name that begins with `:` is not one of HTTP/2",
     ),
-    ("Hpack(InvalidStatusCode)", "in a head the status is none"),
+    (
+        "Hpack(InvalidStatusCode)",
+        "in a head the status is not valid",
+    ),
     (
         "Hpack(NeedMore",
         "in a head a field has no name, or its end is missing",
@@ -73,9 +76,9 @@ fn meaning(words: &str) -> Option<&'static str> {
 pub(super) fn of_code(reason: Reason) -> Option<&'static str> {
     match reason {
         Reason::FRAME_SIZE_ERROR => {
-            Some("a frame has a length that it may not have, or what came is no HTTP/2")
+            Some("a frame has a length that it may not have, or the bytes are not HTTP/2")
         }
-        Reason::FLOW_CONTROL_ERROR => Some("more came than the window has room for"),
+        Reason::FLOW_CONTROL_ERROR => Some("more bytes came than the window allows"),
         _ => None,
     }
 }

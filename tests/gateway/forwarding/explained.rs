@@ -65,7 +65,7 @@ async fn each_cause_is_told_with_the_line_that_is_to_blame() {
         (
             FIRST.replace("200", "2x0") + "\r\n",
             "upstream_invalid",
-            "the status is none",
+            "the status is not valid",
             "HTTP/1.1 2x0",
         ),
         (

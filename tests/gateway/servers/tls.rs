@@ -144,7 +144,7 @@ async fn a_server_that_cannot_be_believed_gets_nothing() {
     let misnamed = server(&ca, &["orders.test"], &[]).await;
     refused(
         &gateway(&lines(&misnamed, &ca, "")).await,
-        "write the one it has as `name` in `tls` of the upstream",
+        "write the name that it has as `name` in `tls` of the upstream",
     )
     .await;
     assert_eq!(
@@ -351,7 +351,7 @@ async fn a_handshake_has_the_time_of_a_connection() {
     let answer = gateway.get("/").await.expect(504);
     let line: Value = gateway.line_of(&answer).await;
     assert_eq!(line["reason"], "connect_failed");
-    let words = "does the server speak TLS on this port?";
+    let words = "does it speak TLS on this port?";
     let said = gateway.said.line(0, words, |line| line.contains(words));
     said.await;
 }

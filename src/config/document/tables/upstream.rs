@@ -94,7 +94,7 @@ table! {
 
     /// The time between two resolutions of the names of servers, at least 1s. An answer that is empty, late or missing
     /// changes nothing. Requests never wait for it.
-    resolve: Duration = time_within("1s"..="1d", "names are asked for beside requests, never by one"), Value("\"30s\""), "\"5s\"",
+    resolve: Duration = time_within("1s"..="1d", "names are resolved in the background, and no request waits for it"), Value("\"30s\""), "\"5s\"",
         Upstream(|one| show_time(one.upstream.resolve));
 
     /// The age from which a connection takes no further request, up to a fifth sooner.

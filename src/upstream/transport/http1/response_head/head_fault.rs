@@ -7,10 +7,10 @@ use crate::upstream::transport::offending_line::{Blame, OffendingLine};
 #[derive(Debug, thiserror::Error)]
 pub enum HeadFault {
     /// The first line is none of HTTP/1.
-    #[error("the first line is none of HTTP/1.1 or HTTP/1.0")]
+    #[error("the first line is not one of HTTP/1.1 or HTTP/1.0")]
     FirstLine,
     /// The status is none.
-    #[error("the status is none")]
+    #[error("the status is not valid")]
     Status,
     /// What stands behind the status has a control character.
     #[error("the reason phrase after the status has a control character")]
