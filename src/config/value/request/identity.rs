@@ -41,7 +41,7 @@ pub(in crate::config) fn identity_value(text: &str) -> Result<Vec<IdentityPiece>
         ValueError::of(Code::BadField, text, "does not tell who a client is", label).help(KNOWN)
     };
     if text.trim_ascii() != text || !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        return Err(wrong("visible ASCII, with blanks inside alone"));
+        return Err(wrong("visible ASCII, with blanks only inside"));
     }
     let (mut pieces, mut rest) = (Vec::new(), text);
     while let Some(open) = rest.find(['{', '}']) {

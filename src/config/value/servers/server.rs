@@ -59,12 +59,8 @@ pub(in crate::config::value) fn named_host(text: &str) -> Result<HeaderValue, Va
 
 fn read_server(text: &str) -> Result<ServerUrl, ValueError> {
     let wrong = |label: &str| {
-        ValueError::new(
-            Code::BadServer,
-            "this is not the address of a server",
-            label,
-        )
-        .help("write it as `\"http://10.0.0.5:3000\"`")
+        ValueError::new(Code::BadServer, "this is not a server's address", label)
+            .help("write it as `\"http://10.0.0.5:3000\"`")
     };
     if text == "demo:" {
         return Ok(ServerUrl::Demo);
