@@ -49,8 +49,8 @@ table! {
     audience: Items<String> = texts(any), Words("any audience"), "\"orders-api\"",
         Tokens(|tokens| show_list(&tokens.audience));
 
-    /// The difference that clocks may have, in whole seconds, `"1h"` at most. A token counts so much longer after
-    /// `exp`, and so much earlier than `nbf`.
+    /// The difference that clocks may have, in whole seconds, `"1h"` at most. A token is valid for that much longer
+    /// than `exp`, and from that much earlier than `nbf`.
     leeway: Duration = time(Zero::Allowed), Value("\"0s\""), "\"30s\"", Tokens(|tokens| show_time(tokens.leeway));
 
     /// Whether a token needs an expiry (`exp`). With `false` a token without `exp` is trusted for as long as its key
