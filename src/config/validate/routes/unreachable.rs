@@ -115,7 +115,7 @@ fn unnamed_parameter(document: &Document, found: &mut Findings) {
                 .warning(Code::UnknownParameter, message)
                 .at(span, "no request is in the group")
                 .help(format!(
-                    "name a segment so: `path = \"/tenants/{{{name}}}\"`, or write the name that the paths have"
+                    "name a segment of the path: `path = \"/tenants/{{{name}}}\"`, or use a name that the paths have"
                 ));
         }
     }

@@ -38,7 +38,7 @@ table! {
     /// Failed probes in a row after which a server gets no requests.
     fall: u32 = count(), Value("3"), "2";
 
-    /// Good probes in a row after which it gets them again. As many end an ejection early.
+    /// Good probes in a row after which a server gets requests again. The same number ends an ejection early.
     rise: u32 = count(), Value("2"), "1";
 
     /// The statuses that are good: numbers, and ranges of them.
