@@ -157,7 +157,7 @@ fn of_handshake(error: &rustls::Error, advice: Advice) -> String {
             | AlertDescription::CertificateRevoked
             | AlertDescription::DecryptError
             | AlertDescription::CertificateUnknown => {
-                format!("the server does not take our certificate ({alert:?})")
+                format!("the server does not accept our certificate ({alert:?})")
             }
             other => format!("the server ended the handshake ({other:?})"),
         },

@@ -115,7 +115,7 @@ fn disagreement(error: &Error) -> String {
             | Bad::SupportedVersionsExtensionRequired,
         ) => "it speaks no version of TLS from `min` on".into(),
         Error::PeerIncompatible(why) => format!(
-            "it shares no cipher suite, key exchange or signature with TLS as it is spoken here ({why:?})"
+            "it has no cipher suite, key exchange or signature in common with this gateway ({why:?})"
         ),
         Error::AlertReceived(AlertDescription::UnknownCA) => {
             "it does not trust the authority of our certificate (UnknownCA): does `cert` have the intermediate certificates after its own?".into()

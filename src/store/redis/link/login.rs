@@ -251,7 +251,7 @@ fn refused_login(code: &str, detail: &str, peer: Peer) -> String {
     }
     if is_unknown_command(detail) {
         return format!(
-            "{who} knows no AUTH, which has been renamed or taken away: no user can log in there; give it back, or leave `password` in {place} out where none is needed"
+            "{who} knows no AUTH, which has been renamed or taken away: no user can log in there; make it available again, or leave `password` in {place} out where none is needed"
         );
     }
     if detail.contains("wrong number of arguments") {
