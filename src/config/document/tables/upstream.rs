@@ -79,8 +79,8 @@ table! {
 
     /// The host that is sent to servers: `client`, the host that the client asked for; `upstream`, the host of each
     /// server's URL (`localhost` over a Unix socket); or the written host, with or without a port. `X-Forwarded-Host`
-    /// has the client's in any case. Where the host is not the client's, `Location` and `Content-Location` of answers
-    /// that lead to it, or to the server itself, are written anew with the client's scheme and host.
+    /// has the client's host in any case. Where the host is not the client's, `Location` and `Content-Location` of
+    /// answers that lead to it, or to the server itself, are written anew with the client's scheme and host.
     host: Option<ServerHost> = text(server_host), Value("\"client\""), "\"upstream\"",
         Upstream(|one| show(host_text(one.upstream.host.as_ref())));
 
@@ -113,7 +113,7 @@ table! {
     /// Where the server listens, as in an entry that is a text.
     url: ServerUrl = text(server), Required, "\"http://10.1.0.5:3000\"";
 
-    /// The server's share of the requests beside the others', 0 to 1000. 0: it gets no new requests.
+    /// The server's share of the requests, relative to the other servers, 0 to 1000. With 0 it gets no new requests.
     weight: u32 = number(0, 1000), Value("1"), "2";
 
     /// The most requests that the server has at once, from all workers of this gateway. A slow upload holds a place for as
