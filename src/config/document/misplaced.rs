@@ -35,7 +35,7 @@ fn told_apart(table: &Table, name: &str) -> Option<&'static str> {
             )
         }
         ("log", "file") => Some(
-            "the log is written to standard output and standard error: what has started the gateway puts it into files",
+            "the log is written to standard output and standard error: the program that starts the gateway can write it to files",
         ),
         _ => None,
     }

@@ -113,7 +113,7 @@ table! {
     /// Where the server listens, as in an entry that is a text.
     url: ServerUrl = text(server), Required, "\"http://10.1.0.5:3000\"";
 
-    /// The server's share of the requests, relative to the other servers, 0 to 1000. With 0 it gets no new requests.
+    /// The server's share of the requests, relative to the others, 0 to 1000. With 0 it gets none.
     weight: u32 = number(0, 1000), Value("1"), "2";
 
     /// The most requests that the server has at once, from all workers of this gateway. A slow upload holds a place for as
