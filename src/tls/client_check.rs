@@ -212,7 +212,7 @@ impl ClientCheck {
             // The handshake would fail later, by the client's signature.
             Some(Ok(bits)) if bits < LEAST_RSA => {
                 let text =
-                    format!("its key is too short, with {bits} bits: one of RSA needs {LEAST_RSA}");
+                    format!("its key is too short, with {bits} bits: an RSA key needs {LEAST_RSA}");
                 Err(text)
             }
             _ => Ok(facts),

@@ -143,7 +143,7 @@ fn of_handshake(error: &rustls::Error, advice: Advice) -> String {
         rustls::Error::AlertReceived(alert) => match alert {
             AlertDescription::CertificateRequired | AlertDescription::HandshakeFailure => {
                 format!(
-                    "the server refuses us ({alert:?}): does it want a client's certificate? Name it as `cert` and `key` in {table}"
+                    "the server refuses us ({alert:?}): does it demand a client's certificate? Name it as `cert` and `key` in {table}"
                 )
             }
             AlertDescription::UnknownCA => {

@@ -221,7 +221,7 @@ pub(super) fn refused_certificate(error: &io::Error) -> Option<String> {
     let abandoned = inner.and_then(|inner| inner.downcast_ref::<HandshakeAbandoned>());
     let why = match abandoned {
         Some(abandoned) => format!(
-            "{abandoned}: does it want a client's certificate? Name it as `cert` and `key` in {}",
+            "{abandoned}: does it demand a client's certificate? Name it as `cert` and `key` in {}",
             ADVICE.table
         ),
         None => tls::refused_certificate(error, ADVICE)?,

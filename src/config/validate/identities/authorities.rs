@@ -113,7 +113,7 @@ fn storage(document: &Document, table: &AcmeTable, found: &mut Findings) {
                 .conflict(format!(
                     "{table} has a `secret`, and keeps its files in a folder"
                 ))
-                .at(secret, "it seals what is kept in the store alone")
+                .at(secret, "it encrypts only certificates in the store")
                 .and(&storage.span, "a folder")
                 .help("leave `secret` out, or write `storage = \"store\"`");
         }

@@ -191,7 +191,7 @@ async fn what_is_wrong_between_us_and_a_sentinel_is_said() {
                 identity: None,
                 ..good
             },
-            "does it want a client's certificate? Name it as `cert` and `key`",
+            "does it demand a client's certificate? Name it as `cert` and `key`",
         ),
         (
             PemFiles {

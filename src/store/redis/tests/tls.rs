@@ -101,7 +101,7 @@ async fn what_a_server_thinks_of_our_certificate_is_said() {
     let expired = authority.signs_until("gateway", 2001);
     let strange = Authority::new().signs("gateway");
     for (identity, expected) in [
-        (None, "does it want a client's certificate?"),
+        (None, "does it demand a client's certificate?"),
         (pem(&expired), "our certificate has expired"),
         (
             pem(&strange),
