@@ -76,7 +76,7 @@ fn readiness(state: &AdminState) -> AdminResponse {
                         "away, limits"
                     };
                     let why = missing_right().map_or_else(String::new, |why| format!(": {why}"));
-                    format!("store: {what} do as their on_down says{why}\n")
+                    format!("store: {what} follow their on_down{why}\n")
                 }
             };
             let tls = awaited_certificates(state);
