@@ -31,7 +31,7 @@ table! {
     /// are made after a file changed use the new file.
     tls: StoreTls = inner_table(as_written), Words("with `rediss://`: the system's authorities, and no certificate"), "{ ca = \"redis-ca.pem\" }";
 
-    /// The credentials for the sentinels of a `redis+sentinel://`. The credentials for Redis are others.
+    /// The credentials for the sentinels of a `redis+sentinel://`. They are separate from the credentials for Redis.
     sentinel: Sentinel = inner_table(as_written), Words("none are needed"), "{ password = { file = \"/run/secrets/sentinel\" } }";
 
     /// Whether the scripts are kept in Redis as a library of functions. Redis writes the library to disk and to
