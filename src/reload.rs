@@ -262,13 +262,13 @@ impl Watcher {
     fn refuse(&self, report: &Report) {
         match report.beside() {
             Some(line) => {
-                tracing::error!("not reloaded: {line}; the configuration before stays in force");
+                tracing::error!("not reloaded: {line}; the earlier configuration stays in force");
             }
             None => {
                 for line in report.human(Colour::Off).lines() {
                     tracing::error!("{line}");
                 }
-                tracing::error!("not reloaded: the configuration before stays in force");
+                tracing::error!("not reloaded: the earlier configuration stays in force");
             }
         }
     }
@@ -346,7 +346,7 @@ impl LessRestricted {
 async fn taken_from(in_force: Option<&Arc<Outline>>, later: &Arc<Outline>) -> Option<String> {
     let (before, after) = (Arc::clone(in_force?), Arc::clone(later));
     let compared = spawn_blocking(move || taken_away(&before, &after)).await;
-    compared.unwrap_or_else(|error| Some(format!("what cannot be told ({error})")))
+    compared.unwrap_or_else(|error| Some(format!("parts that cannot be determined ({error})")))
 }
 
 /// Do these files stay as they are for so long that they are taken over though they take something away? They are looked at

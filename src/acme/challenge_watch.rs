@@ -121,7 +121,9 @@ impl ChallengeWatch {
     fn found(&self, host: &str, answer: &OthersAnswer) {
         self.metrics.acme_looked_up(Lookup::Found);
         if answer.tell() {
-            tracing::info!("{host}: a challenge of another gateway is looked for here, and found");
+            tracing::info!(
+                "{host}: an authority or a stranger asked here for another gateway's challenge, and got it"
+            );
         }
     }
 

@@ -39,7 +39,7 @@ pub(super) enum Failure {
     #[error("the order took longer than {}", crate::acme::schedule::words(.0.as_secs()))]
     TooLong(Duration),
     /// What the authority issued is of no use.
-    #[error("the certificate that came is of no use: {0}")]
+    #[error("the certificate that came cannot be used: {0}")]
     Useless(String),
     /// What must be kept cannot be kept.
     #[error("{place}: {source}; certificates are kept there, so none is ordered")]

@@ -77,7 +77,7 @@ impl StoreReach {
             return;
         }
         match away {
-            Some(why) => tracing::warn!("{why}; certificates that are held are served"),
+            Some(why) => tracing::warn!("{why}; certificates in memory are served"),
             None => tracing::info!("certificates are kept in {}", store.place()),
         }
     }

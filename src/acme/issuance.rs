@@ -139,7 +139,7 @@ impl Purchase<'_> {
                 return Err(Failure::Crypto("a challenge has gone".into()));
             };
             tracing::info!(
-                "tls.{}: {} looks for {host} by {}",
+                "tls.{}: {} verifies {host} by {}",
                 self.identity.name,
                 self.identity.authority.name,
                 one.kind.as_str()

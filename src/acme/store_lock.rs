@@ -145,7 +145,7 @@ impl StoreLock {
             keys, key, token, ..
         } = &*self.entry;
         if let Err(error) = keys.release(key, token.as_bytes()).await {
-            tracing::debug!("{key} ends by itself: {error}");
+            tracing::debug!("the lock {key} will expire by itself: {error}");
         }
     }
 }

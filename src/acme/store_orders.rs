@@ -82,7 +82,7 @@ impl Orders {
             attempts.take_over();
             self.keep_attempts(identity, &attempts, &vault).await?;
             tracing::warn!(
-                "tls.{}: a gateway has ended in the middle of an order, which counts as one that failed; this gateway takes over",
+                "tls.{}: a gateway has ended in the middle of an order, which counts as a failed order; this gateway takes over",
                 identity.name
             );
         }

@@ -76,14 +76,14 @@ fn readiness(state: &AdminState) -> AdminResponse {
                         "away, limits"
                     };
                     let why = missing_right().map_or_else(String::new, |why| format!(": {why}"));
-                    format!("store: {what} do as their on_down says{why}\n")
+                    format!("store: {what} follow their on_down{why}\n")
                 }
             };
             let tls = awaited_certificates(state);
             let unread = state.metrics.unread_keys();
             let unread = unread.iter().map(|url| {
                 format!(
-                    "jwks: no keys read yet from {url}, what needs its tokens is answered 503\n"
+                    "jwks: no keys read yet from {url}; requests that need its tokens are answered 503\n"
                 )
             });
             let jwks: String = unread.collect();

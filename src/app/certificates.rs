@@ -179,9 +179,11 @@ impl CertificateOrders {
             }
             let damaged = match &known {
                 Some(Ok(known)) if known.is_damaged => {
-                    ", since what is kept of the one before is damaged".to_owned()
+                    ", since the kept copy of the earlier one is damaged".to_owned()
                 }
-                Some(Err(error)) => format!(", since what is kept is not believed ({error})"),
+                Some(Err(error)) => {
+                    format!(", since the kept certificate is not trusted ({error})")
+                }
                 _ => String::new(),
             };
             let next = known.and_then(|known| known.ok()?.next);

@@ -83,7 +83,7 @@ impl KeyFollower {
                 let mut followed = before.swap_remove(at);
                 if let Err(why) = keys.set.adopt(&followed.keys.set) {
                     tracing::warn!(
-                        "the keys of {} cannot be used any more: {why}",
+                        "the keys of {} can no longer be used: {why}",
                         shown_url(keys.set.url())
                     );
                 }
@@ -194,7 +194,7 @@ impl KeyReader {
                 if !set.is_read() {
                     if is_first {
                         tracing::error!(
-                            "cannot read the keys of tokens from {}: {why}; what needs a token is answered 503 until they are read",
+                            "cannot read the keys of tokens from {}: {why}; requests that need a token are answered 503 until they are read",
                             shown_url(&url)
                         );
                     }
@@ -202,7 +202,7 @@ impl KeyReader {
                 }
                 if is_first {
                     tracing::warn!(
-                        "cannot read the keys of tokens from {}: {why}; the keys that were read before hold",
+                        "cannot read the keys of tokens from {}: {why}; the keys that were read before stay valid",
                         shown_url(&url)
                     );
                 }

@@ -54,7 +54,7 @@ pub(super) fn tell(state: ServiceState) {
         && let Err(error) = send(&socket, &state.message())
     {
         tracing::warn!(
-            "systemd cannot be told of this gateway's state at {SOCKET}={}: {error}",
+            "cannot report this gateway's state to systemd at {SOCKET}={}: {error}",
             socket.display()
         );
     }

@@ -236,7 +236,7 @@ fn not_at(role: Role, address: &ListenAddress) -> impl FnOnce(io::Error) -> Star
 fn report_unused(name: &str) {
     match address_in(name) {
         Some(address) => tracing::info!(
-            "{address} is in the file no more: its socket is closed when this gateway serves"
+            "{address} is no longer in the file: its socket is closed when this gateway serves"
         ),
         None => tracing::warn!(
             "a socket called `{name}` was handed over, and no listener of the file uses it: it was closed; `listen = \"systemd:{name}\"` would use it"

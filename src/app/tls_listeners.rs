@@ -143,7 +143,9 @@ impl TlsListeners {
         match loaded.certified(came.pem()) {
             Ok(certified) => Arc::new(certified),
             Err(mistakes) => {
-                tracing::error!("tls.{name}: the certificate that came is of no use: {mistakes:?}");
+                tracing::error!(
+                    "tls.{name}: the certificate that came cannot be used: {mistakes:?}"
+                );
                 Arc::clone(identity)
             }
         }
@@ -239,10 +241,10 @@ impl TlsListeners {
             match (before, now.kept()) {
                 (None, Some(why)) => {
                     tracing::warn!(
-                        "identity {name}: {why}; what was in force before stays, until the files are mended"
+                        "identity {name}: {why}; the earlier files stay in use until these are repaired"
                     );
                 }
-                (Some(_), None) => tracing::info!("identity {name}: its files are mended"),
+                (Some(_), None) => tracing::info!("identity {name}: its files are good again"),
                 _ => {}
             }
         }

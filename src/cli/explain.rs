@@ -140,7 +140,7 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     };
     if Code::named(&args.what).is_some() {
         let what = &args.what;
-        let text = format!("`{what}` is the code of a diagnostic, and a code stands alone");
+        let text = format!("`{what}` is the code of a diagnostic: leave the other arguments out");
         return Err(Failure::new(USAGE, text));
     }
     let request = described(args, target).map_err(|wrong| Failure::new(USAGE, wrong))?;

@@ -233,7 +233,7 @@ impl CommandLine {
         };
         if let Some(flag) = self.run.flags().first() {
             return Err(conflict(&format!(
-                "{flag} is for `tollgate run`, and stands behind it: `tollgate run {flag} ...`"
+                "{flag} is an option of `tollgate run`: write `tollgate run {flag} ...`"
             )));
         }
         let Some(front) = self.run.config else {

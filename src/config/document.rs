@@ -230,7 +230,7 @@ pub(super) static INCLUDE: Key = Key {
     name: "include",
     shape: || ValueShape::Include(&text::include::INCLUDE_ENTRY),
     default: InWords("none"),
-    about: "Files with further `[limits.NAME]`, `[groups.NAME]`, `[upstreams.NAME]` and `[routes.NAME]`. Their tables stand behind those of this file, so that groups of this file come first, then those of the included files in their order. Relative paths begin in the folder of this file. `*`, `?`, `[a-z]` and `**` are patterns; files of a pattern come in the order of their names. An entry that is a text grants its files nothing more. An entry that is a table states further grants, and bounds on hosts and paths.",
+    about: "Files with further `[limits.NAME]`, `[groups.NAME]`, `[upstreams.NAME]` and `[routes.NAME]`. Their tables come after the tables of this file: groups of this file come first, then groups of the included files in their order. Relative paths begin in the folder of this file. `*`, `?`, `[a-z]` and `**` are patterns; files of a pattern come in the order of their names. An entry that is a text grants its files nothing more. An entry that is a table states further grants, and bounds on hosts and paths.",
     example: "[\"routes.d/*.toml\"]",
     compare: Compare::Within,
 };

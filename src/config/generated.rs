@@ -15,7 +15,7 @@ const HEAD: &str = "\
 
 # Diagnostics
 
-Every mistake in `gateway.toml` has a code in brackets behind `error` or `warning`. Codes are stable; `tollgate explain
+Every mistake in `gateway.toml` has a code in brackets after `error` or `warning`. Codes are stable; `tollgate explain
 CODE` shows its page. Examples leave out what is not their point: a route, or an upstream named `api`.
 ";
 

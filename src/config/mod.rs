@@ -145,7 +145,7 @@ impl Compiled {
         match self.places.get(&("tls", identity.to_owned())) {
             Some(at) => error.at(
                 &(*at..at + identity.len()),
-                "nothing that is kept of its orders is believed",
+                "nothing in its `storage` is trusted",
             ),
             None => error,
         }
@@ -275,7 +275,7 @@ fn compile(
     let source = Arc::new(source);
     if let Some(at) = source.text().find('\0') {
         let binary = Diagnostic::error(Code::Unreadable, "the file is not text")
-            .at(&(at..at), "a zero byte stands here");
+            .at(&(at..at), "this is a zero byte");
         return Err(Report::new(source, vec![binary]).from_files(files));
     }
     let beside = &mut SideFiles {

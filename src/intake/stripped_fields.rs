@@ -165,9 +165,9 @@ impl fmt::Display for StripCause {
                 "it asks for another method than the one that a route or a limit of the file looks at"
             }
             Self::Name => "a name with `_` or `\"` is read as another one by some upstreams",
-            Self::Named => "`Connection` names it: it is for this gateway and nobody behind",
+            Self::Named => "`Connection` names it: it is for this gateway only",
             Self::Identity => {
-                "the servers of the route read there who the client is, and the gateway alone says so"
+                "the route's servers read from it who the client is, so that only the gateway may write it"
             }
         })
     }

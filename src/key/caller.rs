@@ -149,8 +149,8 @@ impl TokenDoubt {
             Self::Absent => "absent",
             Self::Malformed => "no token",
             Self::Misspelt => "not spelled as `Bearer`, a blank and a token alone",
-            Self::Algorithm => "of an algorithm (`alg`) for which no key is believed",
-            Self::Unbelieved => "not signed by a key that is believed",
+            Self::Algorithm => "of an algorithm (`alg`) for which no key is trusted",
+            Self::Unbelieved => "not signed by a key that is trusted",
             Self::ClaimForm => {
                 "not formed as RFC 7519 says: its claims are no object, or one such as `sub` is of another kind"
             }

@@ -133,7 +133,9 @@ impl Limit {
             _ if self.may_correct() => "charges that come back need a call each",
             _ if self.partial => "the remainder is granted to each request by itself",
             _ if self.dedupe.is_some() => "ids are remembered with each request",
-            _ if self.quota() < least => "it has so few that a share of them would matter",
+            _ if self.quota() < least => {
+                "it allows so few requests that unused permits would matter"
+            }
             rule if rule.holding().is_none() => "its time is too short to keep permits in",
             _ => return None,
         })

@@ -31,7 +31,7 @@ pub enum ProxyError {
     #[error("the route asks for a client certificate")]
     CertificateRequired,
     /// The certificate that the connection's client has shown is not believed any more.
-    #[error("the certificate of the connection is not believed any more")]
+    #[error("the certificate of the connection is no longer trusted")]
     Dismissed,
     /// No route recognises the request.
     #[error("no route matches")]

@@ -119,8 +119,7 @@ impl MissingFields {
                 ExpectedField::Part { limit, part } => note(
                     "not-replayable",
                     format!(
-                        "limit `{limit}` counts by {part}, which no line says: what it would have done cannot be replayed \
-                         from this log"
+                        "limit `{limit}` counts by {part}, which no line has: this limit cannot be replayed from this log"
                     ),
                 ),
                 ExpectedField::Host => {
@@ -135,8 +134,7 @@ impl MissingFields {
             note("no-zone", text.to_owned());
         }
         if self.has_nameless_fields {
-            let text = "what HAProxy captured stands in braces without names, and was passed over: limits by these fields \
-                        cannot be replayed from this log";
+            let text = "HAProxy writes captured fields in braces without names; they were skipped, and limits by these fields cannot be replayed from this log";
             note("nameless-fields", text.to_owned());
         }
         notes
@@ -157,8 +155,7 @@ impl MissingFields {
         }
         if let Some(peer) = self.untrusted {
             return Some(format!(
-                "lines of {peer} name the clients behind it in X-Forwarded-For, and are not believed: limits by ip counted \
-                 the proxy; name its network in `[server]` `trust`, for example with --set server.trust={peer}"
+                "lines of {peer} name the clients behind it in X-Forwarded-For, and are not trusted: limits by ip counted the proxy; name its network in `[server]` `trust`, for example with --set server.trust={peer}"
             ));
         }
         let (address, _) = first.filter(|(address, lines)| *lines > 1 && is_private(*address))?;

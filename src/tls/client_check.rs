@@ -212,7 +212,7 @@ impl ClientCheck {
             // The handshake would fail later, by the client's signature.
             Some(Ok(bits)) if bits < LEAST_RSA => {
                 let text =
-                    format!("its key is too short, with {bits} bits: one of RSA needs {LEAST_RSA}");
+                    format!("its key is too short, with {bits} bits: an RSA key needs {LEAST_RSA}");
                 Err(text)
             }
             _ => Ok(facts),
@@ -315,7 +315,7 @@ fn read_lists(
     }
     match verifier(roots, all.clone()).build() {
         Err(VerifierBuilderError::InvalidCrl(why)) => {
-            Err(format!("its list is of no use ({why:?})"))
+            Err(format!("its list cannot be used ({why:?})"))
         }
         _ => Ok(all),
     }

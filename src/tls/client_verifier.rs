@@ -50,7 +50,7 @@ enum ChainFault {
     #[error("its chain has {0} certificates, and a client's may have {most}", most = MOST)]
     TooLong(usize),
     #[error(
-        "two of the certificates behind it have one name: of a cross-signed pair a client sends one"
+        "two of the certificates after it have the same name: of a cross-signed pair a client sends one"
     )]
     SameName,
 }

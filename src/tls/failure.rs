@@ -79,7 +79,7 @@ pub(super) fn of_file(error: &rustls::Error) -> String {
 }
 
 fn unusable(bad: &CertificateError) -> String {
-    format!("the certificate is of no use: {}", certificate_fault(bad))
+    format!("the certificate cannot be used: {}", certificate_fault(bad))
 }
 
 /// The fault of a certificate in words. Some faults have names of the library's alone; two of them are common among
@@ -90,21 +90,21 @@ pub fn certificate_fault(bad: &CertificateError) -> String {
     match bad {
         CertificateError::Revoked => return "it is revoked (by a list in `crl`)".into(),
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            return format!("no authority that is believed has signed it ({cause})");
+            return format!("no trusted authority has signed it ({cause})");
         }
         CertificateError::UnknownRevocationStatus => {
-            return format!("no revocation list is of an authority that signed it ({cause})");
+            return format!("an authority that signed it has no revocation list ({cause})");
         }
         CertificateError::UnsupportedSignatureAlgorithmContext { .. }
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
-            return "it is signed in a way that is not believed, as with SHA-1 or by a key of RSA with less than 2048 bits: sign it with SHA-256, by a longer key".into();
+            return "its signature is too weak, such as SHA-1, or RSA with fewer than 2048 bits: sign it with SHA-256 and a longer key".into();
         }
         _ => {}
     }
     let why = if cause.contains("UnsupportedCertVersion") {
         "it is of X.509 version 1: sign it with extensions, such as `subjectAltName` (`openssl x509 -req -extfile FILE`)"
     } else if cause.contains("CaUsedAsEndEntity") {
-        "it is the certificate of an authority (CA:TRUE): make one with `-addext basicConstraints=critical,CA:FALSE`, or name this very one as `ca`"
+        "it is the certificate of an authority (CA:TRUE): make one with `-addext basicConstraints=critical,CA:FALSE`, or name this certificate as `ca`"
     } else {
         return match bad {
             CertificateError::Other(inner) => inner.to_string(),
@@ -125,13 +125,11 @@ fn of_handshake(error: &rustls::Error, advice: Advice) -> String {
         rustls::Error::InvalidCertificate(bad) => match bad {
             // An authority that was renewed under its old name signs certificates that the old one did not sign.
             Bad::UnknownIssuer | Bad::BadSignature => {
-                format!(
-                    "the certificate's authority is not one that is believed: name it as `ca` in {table}"
-                )
+                format!("the certificate's authority is not trusted: name it as `ca` in {table}")
             }
             Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
                 format!(
-                    "the certificate is for another name ({bad}): write the one it has as `{name_key}` in {table}"
+                    "the certificate is for another name ({bad}): write the name that it has as `{name_key}` in {table}"
                 )
             }
             Bad::Expired | Bad::ExpiredContext { .. } => {
@@ -145,11 +143,11 @@ fn of_handshake(error: &rustls::Error, advice: Advice) -> String {
         rustls::Error::AlertReceived(alert) => match alert {
             AlertDescription::CertificateRequired | AlertDescription::HandshakeFailure => {
                 format!(
-                    "the server refuses us ({alert:?}): does it want a client's certificate? Name it as `cert` and `key` in {table}"
+                    "the server refuses us ({alert:?}): does it demand a client's certificate? Name it as `cert` and `key` in {table}"
                 )
             }
             AlertDescription::UnknownCA => {
-                "the server does not believe the authority of our certificate (UnknownCA)".into()
+                "the server does not trust the authority of our certificate (UnknownCA)".into()
             }
             AlertDescription::CertificateExpired => {
                 "the server says that our certificate has expired (CertificateExpired)".into()
@@ -159,7 +157,7 @@ fn of_handshake(error: &rustls::Error, advice: Advice) -> String {
             | AlertDescription::CertificateRevoked
             | AlertDescription::DecryptError
             | AlertDescription::CertificateUnknown => {
-                format!("the server does not take our certificate ({alert:?})")
+                format!("the server does not accept our certificate ({alert:?})")
             }
             other => format!("the server ended the handshake ({other:?})"),
         },

@@ -288,7 +288,7 @@ fn read_pair(cert: &[u8], key: &[u8]) -> Result<(CertifiedKey, CertificateFacts)
 }
 
 /// The words behind "the key" for a key that the library makes nothing of.
-const NO_SUCH_KEY: &str = "TLS is spoken here by keys of ECDSA (P-256, P-384, P-521), of Ed25519, and of RSA with 2048 to 8192 bits, and it is none of these";
+const NO_SUCH_KEY: &str = "it is not a key that TLS can use here: ECDSA (P-256, P-384, P-521), Ed25519, or RSA with 2048 to 8192 bits";
 
 /// A session may be taken up again only where no certificate is asked of clients: the old session's would count on
 /// without another look at its end, its revocation, or the authorities of today.

@@ -19,7 +19,7 @@ async fn looked_at(kind: &str, more: &str) -> (AcmeDirectory, Site, Gateway) {
     gateway
         .said
         .line(0, "an order", |line| {
-            line.contains(&format!("looks for {HOST} by {kind}"))
+            line.contains(&format!("verifies {HOST} by {kind}"))
         })
         .await;
     (directory, site, gateway)

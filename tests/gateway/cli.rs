@@ -149,11 +149,11 @@ async fn what_contradicts_itself_on_the_command_line_is_wrong_usage() {
         ),
         (
             &["--to", "127.0.0.1:1", "check"],
-            "--to is for `tollgate run`",
+            "--to is an option of `tollgate run`",
         ),
         (
             &["--to", "127.0.0.1:1", "run"],
-            "--to is for `tollgate run`",
+            "--to is an option of `tollgate run`",
         ),
     ] {
         let done = tollgate(folder.path(), arguments).await;

@@ -155,7 +155,7 @@ async fn masters_are_killed_in_turn_and_nobody_is_answered_an_error() {
                 gateway
                     .said
                     .text()
-                    .contains("is away, limits whose counters live there")
+                    .contains("is away, limits with counters there")
             );
         }
     }
@@ -233,7 +233,7 @@ async fn slots_that_nobody_serves_are_a_part_that_is_away() {
     let patience = Duration::from_secs(20);
     eventually(patience, "all is there", async || is("up").await).await;
     cluster.unassign(SLOT).await;
-    let away = "partly away, limits counted there do as their on_down says";
+    let away = "partly away, limits counted there follow their on_down";
     let asked = async || {
         let answer = gateway.get_with("/", &[("x-client", "one")]).await;
         let told = gateway.admin_get("/v1/store").await.json();

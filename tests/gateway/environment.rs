@@ -471,7 +471,7 @@ async fn variables_may_come_from_the_file_of_a_unit() {
     for told in [
         "odd.env:1: `export` belongs to shells",
         "odd.env:3: no `=`",
-        "odd.env:4: what stands in front of the `=` is no name",
+        "odd.env:4: the text in front of the `=` is not a name",
     ] {
         assert!(done.stderr.contains(told), "{done:?}");
     }

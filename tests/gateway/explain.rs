@@ -190,7 +190,7 @@ async fn a_request_is_explained_for_people() {
         "        not write (gateway.toml:35): it takes POST only",
         "        not hosted (gateway.toml:40): it is for the host a.example.com",
         "        not all-v1 (gateway.toml:45): it takes the request too, but the path of the chosen route is more specific",
-        "client  203.0.113.9: 10.0.0.1 is trusted, and X-Forwarded-For is walked from the right: 10.0.0.7 is trusted, 203.0.113.9 is not",
+        "client  203.0.113.9: 10.0.0.1 is trusted, and X-Forwarded-For is read from the right: 10.0.0.7 is trusted, 203.0.113.9 is not",
         "path    /v1/orders/42: matched; forwarded as /v1/orders/42;a=b/",
         "limits  per-key (gateway.toml:8): at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one",
         "          unused it admits this and has 19 left; used up, it refuses with 429",
@@ -209,8 +209,7 @@ async fn refusals_are_explained_and_are_no_failure() {
     for (arguments, end) in [
         (
             &["GET", "/v1/orders/42"][..],
-            "answer  401 by the gateway: the limit \"per-key\" needs header:x-api-key; the other limits count it, and where one \
-             refuses its answer goes first; nothing was counted here\n",
+            "answer  401 by the gateway: the limit \"per-key\" needs header:x-api-key; the other limits count it, and if one refuses, its answer is sent instead; nothing was counted here\n",
         ),
         (
             &[
@@ -256,7 +255,7 @@ async fn what_cannot_be_asked_is_wrong_usage() {
         (&["GET", "/", "-H", "x-api-key"], "-H 'x-api-key: k'"),
         (&["GET", "/", "--from", "somewhere"], "--from"),
         (&["GET", "no path"], "not a path"),
-        (&["bad-rate", "/"], "a code stands alone"),
+        (&["bad-rate", "/"], "leave the other arguments out"),
     ] {
         let done = explain(arguments).await;
         assert_eq!(done.code, Some(2), "{arguments:?}: {done:?}");
@@ -388,7 +387,7 @@ limits = \"per-client\"
         "anybody could write any address there, and `[server] trust` does not name who sends it";
     let method =
         "it asks for another method than the one that a route or a limit of the file looks at";
-    let named = "`Connection` names it: it is for this gateway and nobody behind";
+    let named = "`Connection` names it: it is for this gateway only";
     for line in [
         format!("dropped true-client-ip, since {address}"),
         format!("        cf-connecting-ip, since {address}"),

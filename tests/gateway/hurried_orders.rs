@@ -232,6 +232,6 @@ async fn check_says_why_it_knows_nothing_of_what_a_store_keeps() {
     fs::write(folder.path().join("gateway.toml"), text).unwrap();
     let told = tollgate(folder.path(), &["check"]).await;
     assert_eq!(told.code, Some(0), "{}", told.stderr);
-    let line = "ordered from test for all gateways, what is kept of it cannot be read: ";
+    let line = "ordered from test for all gateways, its kept files cannot be read: ";
     assert!(told.stdout.contains(line), "{}", told.stdout);
 }

@@ -72,7 +72,7 @@ async fn the_first_certificate_comes_by_each_challenge() {
         let told = tollgate(folder, &asked).await.stdout;
         assert!(
             told.contains(
-                "its certificate is ordered from test, and the one that is kept ends at 20"
+                "its certificate is ordered from test, and the kept certificate ends at 20"
             ),
             "{told}"
         );

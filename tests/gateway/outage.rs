@@ -243,10 +243,7 @@ async fn each_limit_does_its_own_while_redis_is_away() {
     }
     assert!(metrics.contains("tollgate_store_fallbacks_total{answer=\"closed\"} 5"));
     let ready = gateway.admin_get("/readyz").await.expect(200).text();
-    assert_eq!(
-        ready,
-        "ready\nstore: away, limits do as their on_down says\n"
-    );
+    assert_eq!(ready, "ready\nstore: away, limits follow their on_down\n");
     redis.come().await;
     eventually(SOON, "Redis is back", async || {
         gateway.admin_get("/readyz").await.text() == "ready\nstore: up\n"

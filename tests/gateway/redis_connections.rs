@@ -88,7 +88,7 @@ async fn an_authority_that_is_not_believed_is_said_and_a_better_file_is_taken_ov
     gateway
         .said
         .line(0, "why it is away", |line| {
-            line.contains("is away") && line.contains("authority is not one that is believed")
+            line.contains("is away") && line.contains("authority is not trusted")
         })
         .await;
     let told = connects(&gateway.file()).await;

@@ -106,8 +106,7 @@ impl<'a> SlotSpread<'a> {
         }
         if spans {
             text.push_str(
-                "cluster: calls of one request are not atomic: what one slot charged and another refused comes back a moment \
-                 later, so never too much is admitted, and for that moment less; the same `with = \"TAG\"` makes them one call\n",
+                "cluster: calls of one request are not atomic: if one slot refuses, charges in other slots are given back a moment later, so limits never admit too much, and admit less for that moment; the same `with = \"TAG\"` makes them one call\n",
             );
         }
         for hot in &self.hot {

@@ -249,7 +249,7 @@ fn too_far(found: &RedisReport, timeout: Duration) -> String {
         return String::new();
     }
     format!(
-        "; warning: that is more than half of `timeout` ({}), which bounds waiting and call together: write at least {} ms",
+        "; warning: that is more than half of `timeout` ({}), which bounds the wait and the call together: write at least {} ms",
         milliseconds(timeout),
         found.took.as_millis() * 5 / 2 + 1
     )

@@ -152,8 +152,8 @@ fn without_tls(listener: &Listener) -> String {
 fn offered(offer: &&Offer) -> String {
     let names: Vec<&str> = offer.identities().iter().map(|one| one.name()).collect();
     let others = match offer.default_identity() {
-        Some(default) => format!("{} for any other host and for none", default.name()),
-        None => "any other host and none are refused".to_owned(),
+        Some(default) => format!("{} for clients with another host or none", default.name()),
+        None => "clients with another host or none are refused".to_owned(),
     };
     format!("TLS by {}; {others}", names.join(", "))
 }

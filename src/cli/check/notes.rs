@@ -62,7 +62,7 @@ fn bytes(compiled: &Compiled) -> Option<String> {
     names.dedup();
     (!names.is_empty()).then(|| {
         format!(
-            "counted byte for byte: {}; a client has as many counters as spellings that its server takes for one",
+            "counted byte for byte: {}; if a server reads several spellings as one value, a client has a counter for each spelling",
             names.join(", ")
         )
     })
@@ -104,15 +104,15 @@ fn certificates(compiled: &Compiled) -> Vec<String> {
     for (name, part) in goes_by {
         if checks.is_empty() {
             notes.push(format!(
-                "{name} goes by `{part}`, and no identity of a listener has `client`: no request has a certificate"
+                "{name} uses `{part}`, and no identity of a listener has `client`: no request has a certificate"
             ));
         } else if part.members() == MemberForm::Fingerprint {
             notes.push(format!(
-                "{name} goes by `{part}`: a client whose certificate is renewed starts afresh, by `tls:subject` it would not"
+                "{name} uses `{part}`: a client with a renewed certificate starts afresh; with `tls:subject` it would not"
             ));
         } else if !believe_alike && name.starts_with("group ") {
             notes.push(format!(
-                "{name} goes by `{part}`, and identities believe different authorities: a certificate of any of them with the subject of a member is a member; fingerprints tell them apart"
+                "{name} uses `{part}`, and identities trust different authorities: a certificate with the subject of a member is a member, whichever of them signed it; use `tls:fingerprint` to tell such certificates apart"
             ));
         }
     }

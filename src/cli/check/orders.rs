@@ -135,7 +135,7 @@ pub(super) fn authorities(compiled: &Compiled) -> Vec<String> {
         let profile = authority.profile.as_ref();
         let profile = profile.map(|profile| format!(", profile {profile}"));
         format!(
-            "authority {}: {}{}; looks by {}; certificates are kept in {}",
+            "authority {}: {}{}; verifies hosts by {}; certificates are kept in {}",
             authority.name,
             shown_url(&authority.directory),
             profile.unwrap_or_default(),
@@ -155,7 +155,7 @@ impl KnownOrder<'_> {
             Storage::Store(_) => " for all gateways",
         };
         let rest = match &self.known {
-            Err(error) => format!("what is kept of it cannot be read: {error}"),
+            Err(error) => format!("its kept files cannot be read: {error}"),
             Ok(known) => known_words(known, &self.order.hosts),
         };
         format!("ordered from {from}{whose}, {rest}")
@@ -187,7 +187,7 @@ impl KnownOrder<'_> {
 fn known_words(known: &OrderOutlook, hosts: &[String]) -> String {
     let state = match (&known.certificate, known.renewal) {
         (None, _) if known.is_damaged => {
-            "what is kept is damaged, and a certificate is ordered anew when the gateway runs"
+            "the kept certificate is damaged, and a new one is ordered when the gateway runs"
                 .to_owned()
         }
         (None, _) => "no certificate has come yet".to_owned(),

@@ -42,7 +42,7 @@ fn a_good_file_is_said_in_numbers() {
         "gateway.toml is good: 1 route, 1 upstream, 1 limit\n  \
          per-key  at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one\n\
          note: while Redis is away each gateway counts alone, as one of the N gateways that were there: together they admit each limit once, but one request each where a burst or a window's limit is smaller than N\n\
-         note: counted byte for byte: x-api-key; a client has as many counters as spellings that its server takes for one\n\
+         note: counted byte for byte: x-api-key; if a server reads several spellings as one value, a client has a counter for each spelling\n\
          note: a request that per-key answers 401 is counted by no other limit, and guesses are free; a limit by ip would count them\n"
     );
     assert_eq!((answer.err.as_str(), answer.code), ("", 0));
@@ -72,8 +72,8 @@ fn forged_tokens_that_are_verified_whatever_limits_say_are_named() {
     let others = |limits: &str| format!("[routes.others]\nupstream = \"u\"\nlimits = [{limits}]\n");
     let by_post = "methods = \"POST\"\n";
     let defaults = "[defaults]\nlimits = \"per-ip\"\n";
-    let is_other = "note: forged tokens are verified for members, also of clients that limits refuse: others, which takes who is in none of their groups, shares no limit";
-    let is_nobody = "note: forged tokens are verified for members, also of clients that limits refuse: what is answered 404 without one of their groups shares no limit";
+    let is_other = "note: forged tokens are verified for members, also of clients that limits refuse: others, which takes clients in none of their groups, shares no limit";
+    let is_nobody = "note: forged tokens are verified for members, also of clients that limits refuse: the answer 404 for clients in none of their groups shares no limit";
     let beside = others("").replace("others", "beside");
     for (members, others, defaults, note) in [
         ("\"per-ip\"", others("\"per-ip\""), "", None),
@@ -89,7 +89,7 @@ fn forged_tokens_that_are_verified_whatever_limits_say_are_named() {
             "\"per-ip\"",
             others("\"per-ip\"") + &beside + by_post,
             "",
-            Some("beside, which takes who is in none of their groups"),
+            Some("beside, which takes clients in none of their groups"),
         ),
     ] {
         let found = told(members, &others, defaults);
@@ -119,7 +119,7 @@ fn of_very_many_routes_by_a_token_the_first_ones_are_looked_at() {
     }
     let answer = checked(&text, Format::Human, false);
     assert_eq!(answer.code, 0, "{}", answer.err);
-    let told = "note: of 2000 routes that ask for groups by a token, the first 999 were looked at";
+    let told = "note: 2000 routes have groups by a token; only the first 999 were checked for";
     assert!(answer.out.contains(told), "{}", &answer.out[..2000]);
 }
 
@@ -213,7 +213,7 @@ fn a_limit_that_leaves_no_place_is_named_with_the_number_that_does() {
         (
             2,
             "max = 1\nexempt = { methods = [\"GET\"] }",
-            "`in-flight` does not hold for the requests that it exempts: leave `exempt` out\n",
+            "`in-flight` does not bound the requests that it exempts: leave `exempt` out\n",
             "2 places at the servers of upstream u: all of them, by requests that `in-flight` exempts;",
         ),
     ] {
@@ -411,7 +411,7 @@ fn networks_that_lose_a_translators_clients_are_noted() {
     assert_eq!(
         noted("", &exempt("[\"64:ff9b::/64\"]")),
         [
-            "note: clients behind NAT64 count by their IPv4 addresses, which 64:ff9b::/64 (`exempt` of limit l) does not hold: write \
+            "note: clients behind NAT64 count by their IPv4 addresses, which 64:ff9b::/64 (`exempt` of limit l) does not contain: write \
              64:ff9b::/96 beside it for all of them"
         ]
     );
@@ -613,7 +613,7 @@ fn identities_and_listeners_are_said() {
         "  identity api: api.example.com; ECDSA P-256, ends at 4000-01-01T00:00:00Z; clients must show a certificate of 1 authority\n",
         "  identity shop: shop.example.com, *.api.example.com; ECDSA P-256, ends at 4000-01-01T00:00:00Z\n",
         "  listener :80: no TLS; all requests are sent on to https\n",
-        "  listener :443: TLS by api, shop; shop for any other host and for none\n",
+        "  listener :443: TLS by api, shop; shop for clients with another host or none\n",
     ] {
         assert!(said.contains(line), "{said}");
     }
@@ -663,8 +663,7 @@ fn groups_by_subject_among_several_authorities_are_noted() {
         );
         checked(&text, Format::Human, false).out
     };
-    let note =
-        "note: group vip goes by `tls:subject`, and identities believe different authorities";
+    let note = "note: group vip uses `tls:subject`, and identities trust different authorities";
     assert!(noted("clients.pem").contains(note));
     assert!(!noted("authority.pem").contains(note));
 }

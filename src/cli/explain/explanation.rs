@@ -52,7 +52,7 @@ impl Unknown {
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::KeysByUrl => {
-                "the keys of the token's issuer, which stand at a URL; with --connect they are read"
+                "the keys of the token's issuer, which are at a URL; --connect reads them"
             }
             Self::ChallengeText => {
                 "whether a certificate is being ordered for the host: its authority then gets 200 here"

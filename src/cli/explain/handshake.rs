@@ -171,7 +171,7 @@ fn order(compiled: &Compiled, identity: &ServerIdentity) -> Option<String> {
         )
     } else {
         format!(
-            "its certificate is ordered from {from}, and the one that is kept ends at {}",
+            "its certificate is ordered from {from}, and the kept certificate ends at {}",
             show_instant(end)
         )
     })
@@ -238,7 +238,7 @@ fn certificate(identity: &ServerIdentity, client: &ClientHandshake) -> Certifica
         ),
         (Some(pem), _) => match check.judge(pem, clock::wall().micros() / 1_000_000) {
             Ok(facts) => CertificateOutlook {
-                text: Some(format!("the client's certificate is taken: {}", facts.subject)),
+                text: Some(format!("the client's certificate is accepted: {}", facts.subject)),
                 taken: Some(TakenCertificate {
                     facts,
                     authorities: *check.authorities_digest(),
@@ -246,7 +246,7 @@ fn certificate(identity: &ServerIdentity, client: &ClientHandshake) -> Certifica
                 is_refused: false,
             },
             Err(why) => said(
-                format!("the client's certificate is not taken, and the handshake is refused: {why}"),
+                format!("the client's certificate is not accepted, and the handshake is refused: {why}"),
                 true,
             ),
         },

@@ -128,22 +128,21 @@ fn request(routing: &Routing, out: &mut String) {
         let title = if at == 0 { "tells" } else { "" };
         let text = match value {
             Some(value) => format!("{name}: {value}"),
-            None => format!("{name} is not sent: nothing is verified that it could tell"),
+            None => format!("{name} is not sent: there is no verified value for it"),
         };
         line(out, title, &text);
     }
     if !routing.before_token.is_empty() {
         let names = routing.before_token.join(", ");
         let text = format!(
-            "looked at behind {names}, which every route has that may take the request: no signature is verified where \
-             they are known to refuse"
+            "checked after {names}, which all routes have that may take the request: no signature is verified if these limits are known to refuse"
         );
         line(out, "token", &text);
     }
     if let Some(why) = routing.token {
         let why = match why {
             TokenDoubt::KeysUnread => {
-                "is not verified: its issuer's keys stand at a URL, and were not read".to_owned()
+                "is not verified: its issuer's keys are at a URL, and were not read".to_owned()
             }
             why => format!("claims nothing: it is {}", why.as_str()),
         };
@@ -176,13 +175,12 @@ fn walk(walk: &Walk, peer: &str) -> String {
             format!("{client}: the peer's own; the peer is trusted, and names no client")
         }
         AddressReason::Said(field) => format!(
-            "{client}: {peer} is trusted, and {} is walked from the right: {}",
+            "{client}: {peer} is trusted, and {} is read from the right: {}",
             spelled(field),
             hops(field)
         ),
         AddressReason::Disagree(field) => format!(
-            "{client}: X-Forwarded-For ({}) and Forwarded ({}) name different clients, and {} is believed; \
-             say in [server] trust_field which of them your proxies write",
+            "{client}: X-Forwarded-For ({}) and Forwarded ({}) name different clients, and {} is trusted; say in [server] trust_field which of the two fields your proxies write",
             hops(Field::XForwardedFor),
             hops(Field::Forwarded),
             spelled(field)
@@ -248,7 +246,7 @@ fn key_fault(fault: KeyFault, part: &str, decides: bool) -> String {
             format!("counts by {part}, which the token states: nobody here can verify that")
         }
         KeyFault::Unbelieved => {
-            format!("{refuses}: {part} is asked for, and the request's token is not believed")
+            format!("{refuses}: {part} is needed, and the request's token is not trusted")
         }
     }
 }
@@ -358,11 +356,11 @@ fn ending(answer: &ExpectedAnswer) -> String {
 
 /// How a request ends whose end hangs on what is not known here.
 fn unknown_ending(limits: Option<LimitOutlook>) -> String {
-    let what = "not known, since it hangs on that";
+    let what = "not known, since it depends on that";
     match limits {
         Some(LimitOutlook::Unasked | LimitOutlook::Room(_)) => {
             format!(
-                "{what}; the other limits count it, and where one refuses its answer goes first"
+                "{what}; the other limits count it, and if one refuses, its answer is sent instead"
             )
         }
         Some(LimitOutlook::None) | None => what.to_owned(),
@@ -374,7 +372,7 @@ fn lacking(what: &str, limits: LimitOutlook) -> String {
     match limits {
         LimitOutlook::None => format!("{what}; no other limit counts it"),
         LimitOutlook::Unasked => format!(
-            "{what}; the other limits count it, and where one refuses its answer goes first; nothing was counted here"
+            "{what}; the other limits count it, and if one refuses, its answer is sent instead; nothing was counted here"
         ),
         LimitOutlook::Room(0) => format!(
             "{what}; the other limits count it and have room for it now; nothing was counted here"

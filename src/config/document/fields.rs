@@ -282,7 +282,7 @@ impl<'a> Fields<'a> {
             let value = T::of(word);
             if value.is_none() && T::LATER.contains(&word) {
                 let message = format!("`{key} = \"{word}\"` is not available in this version");
-                let label = format!("{} can be had", all_of(T::WORDS));
+                let label = format!("{} are available", all_of(T::WORDS));
                 self.error(Code::NotAvailable, message).at(span, label);
             } else if value.is_none() {
                 let near = nearest(word, T::WORDS.iter().copied());

@@ -35,7 +35,7 @@ fn told_apart(table: &Table, name: &str) -> Option<&'static str> {
             )
         }
         ("log", "file") => Some(
-            "the log is written to standard output and standard error: what has started the gateway puts it into files",
+            "the log is written to standard output and standard error: the program that starts the gateway can write it to files",
         ),
         _ => None,
     }
@@ -44,11 +44,11 @@ fn told_apart(table: &Table, name: &str) -> Option<&'static str> {
 /// The advice about a name that no table has.
 fn elsewhere(table: &Table, name: &str) -> String {
     if name == INCLUDE.name {
-        return "`include` stands at the top of the file, before the first table".to_owned();
+        return "`include` belongs at the top of the file, before the first table".to_owned();
     }
     if nearest(name, [IGNORE_WARNINGS.name]).is_some() {
         let name = IGNORE_WARNINGS.name;
-        return format!("`{name}` stands in tables of the top level, and at the top");
+        return format!("`{name}` belongs in tables of the top level, or at the top of the file");
     }
     let names: Vec<&str> = table.keys.iter().map(|key| key.name).collect();
     format!("{} has {}", table.noun, all_of(&names))

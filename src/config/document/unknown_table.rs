@@ -94,7 +94,7 @@ pub(super) fn note_misplaced(
         return note_other_type(vocabulary, &name.value, value, &name.span, found);
     }
     let table = vocabulary.name;
-    let message = format!("`{}` stands in `[{table}]` itself", name.value);
+    let message = format!("`{}` belongs in `[{table}]` itself", name.value);
     let noun = vocabulary.noun;
     let one = noun.split_once(' ').map_or(noun, |(_, one)| one);
     found

@@ -30,12 +30,12 @@ A text that is exactly one variable may stand for a number, or for `true` or `fa
 \"${BURST}\"`, `burst = \"${BURST:-3}\"`. `\"${BURST}0\"` is a text. Variables inside a value are not filled in. A message
 about a text with variables also shows their values, unless they are secret.
 
-`check`, `explain` and `simulate` take variables that only the gateway's unit knows from a file: `tollgate check --env-file
-/etc/tollgate/env` reads it as `EnvironmentFile=` of systemd does, and its variables go before those of the shell. Lines
-that set nothing, as they set nothing under systemd, are told with file, line and cause; so is a file that is absent and may be,
-by a `-` in front of its name.
+`check`, `explain` and `simulate` take variables that only the gateway's unit knows from a file: `tollgate check
+--env-file /etc/tollgate/env` reads it as `EnvironmentFile=` of systemd does, and its variables take precedence over
+those of the shell. Lines that set nothing, under systemd as well, are reported with file, line and cause. A missing
+file is reported in the same way if a `-` in front of its name allows that.
 
-The value of a variable is a secret in three cases. A default is a secret in the same cases, by its own place alone.
+The value of a variable is a secret in three cases. Whether a default is a secret depends on its own place only.
 
 - The variable's name has a word for a secret (`KEY`, `TOKEN`, `SECRET`, `PASSWORD`, `PW`, `CREDS`, `PRIVATE`, `HMAC`,
   `SALT`, `PAT`, `TOTP`, `DSN` and the like).
@@ -44,16 +44,17 @@ The value of a variable is a secret in three cases. A default is a secret in the
 
 Paths of files are no secrets.
 
-A secret need not stand in the file. The store's `password`, the `password` of its sentinels, and every value under
-`set` and `add` of `request_headers` and `response_headers` may be `{ file = \"/run/secrets/NAME\" }` or
-`{ env = \"NAME\" }` instead of a text. A newline at the end of such a file does not count. The file is watched: a changed
-value is taken over as any other change is, a changed password by the connections to Redis that are made from then on.
+A secret need not be in the file. The store's `password`, the `password` of its sentinels, and every value under
+`set` and `add` of `request_headers` and `response_headers` may be `{ file = \"/run/secrets/NAME\" }` or `{ env = \"NAME\"
+}` instead of a text. A newline at the end of such a file does not count. The file is watched: a changed value is taken
+over like any other change. New connections to Redis use a changed password.
 
 Every message, log and dump shows stars in place of a secret: `check` with its `--print` and `--diff`, `explain`, the
-start and a reload. Three stars stand for a secret of any length. Numbers behind the stars tell one secret from another: `***` to
-`***2` is a change. The column of a mistake is the one in the file; behind a secret on the same line it is that of the secret,
-whose length it would tell. The queries of URLs in `jwks` and `directory` are secrets, too, and so is that of any URL in a line
-that is shown, but for a redirect's. Three things are shown as they are:
+start and a reload. Three stars stand for a secret of any length. Numbers after the stars tell one secret from another:
+`***` to `***2` is a change. The column of a mistake is the column in the file. After a secret on the same line it is
+the column of the secret, since it would otherwise reveal the secret's length. The queries of URLs in `jwks` and
+`directory` are secrets, too, and so are queries of other URLs in shown lines, except those of redirects. Three things
+are shown as they are:
 
 - texts of a request;
 - addresses of servers in the access log, in metrics and in messages about connections;
@@ -61,26 +62,31 @@ that is shown, but for a redirect's. Three things are shown as they are:
 
 A secret that is written into the file is a warning.
 
-A change of the file is taken over while requests go on, whole or not at all. The new file holds once two readings 50 ms
-apart agree, within a second after the first change. A file that takes anything away waits for a third equal reading,
-500 ms later, since it may be half written: a key, a value or an entry of a list that is no more in it, a member that a group's
-file has lost, or a certificate that a revocation list no longer has. Other numbers (`rate`, `max`, times, sizes; not in a list)
-and what is more than before take nothing away. SIGHUP takes such a file over without the third reading. One that keeps changing
-is taken over as it is 10 s after it was first read, with a warning in the log. The old file stays where the new one has a mistake. Links are followed, and a link that is swapped counts
-as a change. SIGHUP asks for a reading at once. New numbers keep a limit's counters: a used-up bucket stays empty, and fills at the new rate. Another algorithm, window or `by`
-has counters of its own. They start afresh, unless counters of an earlier time with the same settings are still held:
-those go on. Keys marked *restart* are read once, at start; a reload names those that have
-changed, and a [successor](restarts.md) takes them over without an outage.
+A change of the file is taken over while requests go on, completely or not at all.
+
+- **When.** The new file applies once two readings 50 ms apart agree, within a second after the first change. SIGHUP
+  asks for a reading at once. Links are followed, and a link that leads elsewhere counts as a change. If the new file
+  has a mistake, the old file stays in use.
+- **A file that takes anything away** may be half written, so it waits for a third equal reading, 500 ms later. This
+  applies if a key, a value or an entry of a list is missing, if a group's file has lost a member, or if a revocation
+  list has lost a certificate. Other numbers (`rate`, `max`, times, sizes; not in a list) and additions take nothing
+  away. SIGHUP takes such a file over without the third reading. A file that keeps changing is taken over as it is 10 s
+  after it was first read, with a warning in the log.
+- **Counters.** New numbers keep a limit's counters: a used-up bucket stays empty, and fills at the new rate. Another
+  algorithm, window or `by` has counters of its own. They start afresh, unless counters from an earlier time with the
+  same settings still exist: these go on.
+- **Restarts.** Keys marked *restart* are read once, at the start. A reload names such keys that have changed, and a
+  [successor](restarts.md) takes them over without an outage.
 ";
 
 const INCLUDED: &str = "
 ## Several files
 
-`include` stands at the top, before the first table. A team can own an included file. Such a file has limits, groups,
-upstreams and routes and nothing else, and includes no others. The name of a limit, group, upstream or route stands in
+Write `include` at the top, before the first table. A team can own an included file. Such a file has limits, groups,
+upstreams and routes and nothing else, and includes no others. The name of a limit, group, upstream or route is in
 one file only; two files with one name are an error that shows both places. A pattern that finds nothing is a warning, a
 path that leads nowhere an error. Included files are watched as the main file is, and a new file that a pattern finds is
-taken in. At most 1,000 files are included, of 4 MiB each and 16 MiB together. Names that begin with a dot are found
+included. At most 1,000 files are included, of 4 MiB each and 16 MiB together. Names that begin with a dot are found
 only by patterns that begin with a dot.
 
 ";
@@ -94,15 +100,15 @@ entry to write:
 - a route that drops a limit of `[defaults]` (`drops`);
 - an upstream of another file, and a server on a Unix socket outside the included file's own folder (`upstreams`).
 
-A file's own folder is the folder of the file with all below it, without folders in which other files of the
-configuration stand. The folder of the main file, and each folder above it, is no file's own. Included files in one
+A file's own folder is the folder of the file with all below it, without folders that have other files of the
+configuration. The folder of the main file, and each folder above it, is no file's own. Included files in one
 folder share the files in it: a team with secrets needs a folder to itself. The place to which a path leads through all
 links counts. A file that two entries take in, of which one is a table, is an error.
 
-Through an upstream of another file, a route sets no `host` but one that a route of its own file has, no field that
-`forward_identity` of another file's route writes, and no field by which gateways tell of a client's address, certificate or name,
-or of the host, URL or method that it asked for ([the list](who-is-counted.md)). What clients send in a field of such a
-`forward_identity` is removed there. A field by which gateways tell is removed on every route, but not from a peer in `trust`.
+A route to an upstream of another file may set only a `host` that a route of its own file has. It must not set a field that
+`forward_identity` of another file's route writes; such fields are also removed if clients send them. It must not set a field
+by which gateways state a client's address, certificate or name, or the host, URL or method that the client asked for
+([the list](who-is-counted.md)). Such a field of a client is removed on every route, unless the peer is in `trust`.
 
 ```toml
 include = [
@@ -116,7 +122,7 @@ include = [
 const IGNORED: &str = "
 ## Warnings that are meant
 
-`ignore_warnings` stands in any table below, or at the top for the whole file (not at the top of an included file). A
+`ignore_warnings` may be in any table below, or at the top for the whole file (not at the top of an included file). A
 warning belongs to each table with one of its places: a warning about a limit and a route may be ignored in either.
 
 ";

@@ -89,7 +89,7 @@ enum ReaderState {
 /// As systemd has it, which says so in its journal.
 const NO_VALUE: &str = "no `=`: the line sets nothing";
 const EXPORT: &str = "`export` belongs to shells: the line sets nothing; leave the word out";
-const NO_NAME: &str = "what stands in front of the `=` is no name (letters, digits and `_`, and no digit first): the line sets nothing";
+const NO_NAME: &str = "the text in front of the `=` is not a name (letters, digits and `_`, and no digit first): the line sets nothing";
 const OPEN_QUOTE: &str =
     "the quote that begins here has no end: all that follows is the value of one variable";
 

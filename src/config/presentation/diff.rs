@@ -234,7 +234,7 @@ fn tokens(old: Option<&TokenOutline>, new: Option<&TokenOutline>) -> Option<Stri
     if old.digest != new.digest {
         let files = list(&new.files);
         parts.push(if old.files == new.files {
-            format!("what {files} holds has changed")
+            format!("the contents of {files} have changed")
         } else {
             format!("keys {}", to(&list(&old.files), &files))
         });

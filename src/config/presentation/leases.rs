@@ -28,7 +28,7 @@ pub fn terms(limit: &Limit) -> Option<String> {
     if terms.trickles() {
         let pause = show_span(terms.pause);
         text.push_str(&format!(
-            "; given less than it asks for, it refuses for {pause} before it asks again"
+            "; if it gets fewer than it asked for, it refuses for {pause} before it asks again"
         ));
     }
     Some(text)
@@ -75,7 +75,7 @@ mod tests {
             (
                 "rate = \"2000/s\"\nburst = 4000",
                 of(50, "100ms", "are lost")
-                    + "; nearly full, a call takes up to 50 more that go unused; given less than it asks for, it refuses for 50ms before it asks again",
+                    + "; nearly full, a call takes up to 50 more that go unused; if it gets fewer than it asked for, it refuses for 50ms before it asks again",
             ),
             (
                 "rate = \"50000/min\"\nalgorithm = \"fixed-window\"",

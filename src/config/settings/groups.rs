@@ -291,7 +291,7 @@ fn one_value(text: &[u8], by: &KeyPart) -> Result<Digest, String> {
 fn subject(text: &[u8]) -> Result<String, String> {
     let text = str::from_utf8(text).ok();
     text.and_then(canonical_subject).ok_or_else(|| {
-        "no subject: it is written as in the access log's `client_subject`, or as `openssl x509 -noout -subject -nameopt RFC2253` writes it behind `subject=`".into()
+        "no subject: it is written as in the access log's `client_subject`, or as `openssl x509 -noout -subject -nameopt RFC2253` writes it after `subject=`".into()
     })
 }
 
@@ -375,7 +375,7 @@ fn warn_of_say_so(
         return;
     }
     let message = format!("any client that knows the name of a member is in {written}");
-    let help = "go by something that only a member knows or has: an API key in `header:x-api-key`, or `ip`; where a proxy in front writes this field, name the proxy in `[server] trust`";
+    let help = "use something that only a member knows or has: an API key in `header:x-api-key`, or `ip`; where a proxy in front writes this field, name the proxy in `[server] trust`";
     found
         .warning(Code::SaySo, message)
         .at(&at.span, "any client may write this")

@@ -328,10 +328,10 @@ fn warn_of_cost(written: &Limit, rules: &[RatedRule], cost: Cost, found: &mut Fi
     };
     let name = &written.name.value;
     let message = format!("limit `{name}` never lets {passes}");
-    let help = format!("lower `{key}`, or raise what the limit holds");
+    let help = format!("lower `{key}`, or raise the size of the limit");
     let warning = found.warning(Code::NeverAdmits, message).help(help);
     if let Some(span) = span {
-        let label = format!("costs {costs}, and the limit never holds more than {whole}");
+        let label = format!("costs {costs}, and the limit never admits more than {whole} at once");
         warning.at(span, label);
     }
 }

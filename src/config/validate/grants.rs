@@ -104,7 +104,7 @@ fn drops(route: &Route, dropped: &At<String>, source: &Source, found: &mut Findi
         let what = format!("drop limit {} for {route}", quoted(name));
         let instead = grant.with("drops", name);
         let refusal = grant.refusal(source, &dropped.span, &what, &instead);
-        let label = "a limit of `[defaults]` holds for every team";
+        let label = "a limit of `[defaults]` applies to every team";
         found.push(refusal.at(&dropped.span, label));
     }
 }

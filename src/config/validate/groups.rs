@@ -73,10 +73,10 @@ fn of_routes<'a>(groups: &mut NameIndex<'a>, file: WholeFile<'a>, found: &mut Fi
             let by = group.and_then(|group| group.by.at());
             if let Some(by) = by.filter(|by| by.value.parameter().is_some()) {
                 found
-                    .conflict(format!("{route} is for a group that goes by a part of the path"))
+                    .conflict(format!("{route} is for a group by a part of the path"))
                     .at(&name.span, "asked before any route is known")
                     .and(&by.span, "the path of a route")
-                    .help("let the group go by a token, a certificate or a key, or write the path of the route");
+                    .help("choose another `by` for the group, such as a token, a certificate or a key, or write the path of the route");
             }
         }
     }

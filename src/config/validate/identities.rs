@@ -196,7 +196,7 @@ fn not_demanded(one: Demanding<'_>, listeners: &OpenListeners<'_>, found: &mut F
         );
         found
             .warning(Code::CertificateNotDemanded, message)
-            .at(tls, "other identities, which do without")
+            .at(tls, "only other identities, which demand none")
             .and(&client.span, "demanded here")
             .help(format!(
                 "offer identity `{}` there too: such requests are answered 421 then",

@@ -103,7 +103,7 @@ fn one_for_all(document: &Document, found: &mut Findings) {
         let mut parts = limit.by.entries().iter();
         if let Some(by) = parts.find(|at| at.value.as_ref().is_some_and(KeyPart::is_by_address)) {
             let label = "the address of the peer, which is the proxy's behind a proxy";
-            let message = format!("{limit} may count every client as one");
+            let message = format!("{limit} may count all clients as one");
             found
                 .warning(Code::OneForAll, message)
                 .at(&by.span, label)
@@ -268,7 +268,7 @@ fn waits_longer(
         let whose = whose.unwrap_or_default();
         let [wait, timeout] = [wait, timeout].map(time_text);
         let message = format!(
-            "{limit} may hold a request{whose} for {wait}, and {route} gives its upstream {timeout}"
+            "{limit} may delay a request{whose} for {wait}, and {route} gives its upstream {timeout}"
         );
         let beside = longest.place.unwrap_or(&limit.name.span);
         let help =

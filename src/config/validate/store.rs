@@ -66,7 +66,7 @@ fn without_password(
         let message = format!("`{table}` names a user, and no `password`");
         found
             .error(Code::MissingKey, message)
-            .at(span, "a name alone does not log in")
+            .at(span, "a name without a password cannot log in")
             .help("add `password = { file = \"/run/secrets/redis\" }`, or `password = \"\"` for a user that has none");
     }
 }

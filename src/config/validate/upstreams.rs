@@ -43,13 +43,13 @@ fn tls(upstream: &Upstream, urls: &[&At<ServerUrl>], found: &mut Findings) {
             found
                 .error(Code::MissingKey, message)
                 .at(&written.span, "one of the two alone")
-                .help("a certificate is shown with its key: write both, or none");
+                .help("a certificate needs its key: write both, or none");
         }
     }
     let Some(insecure) = tls.insecure.at().filter(|insecure| insecure.value) else {
         return;
     };
-    let message = format!("{upstream} believes any certificate");
+    let message = format!("{upstream} trusts any certificate");
     found
         .warning(Code::InsecureUpstream, message)
         .at(
@@ -60,9 +60,9 @@ fn tls(upstream: &Upstream, urls: &[&At<ServerUrl>], found: &mut Findings) {
     if let Some(ca) = tls.ca.at() {
         found
             .conflict(format!(
-                "`tls` of {upstream} names authorities and believes any certificate"
+                "`tls` of {upstream} names authorities and trusts any certificate"
             ))
-            .at(&ca.span, "the authorities to believe")
+            .at(&ca.span, "the authorities to trust")
             .and(&insecure.span, "and any other")
             .help("leave `insecure` out: with `ca` certificates are verified");
     }

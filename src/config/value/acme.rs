@@ -30,10 +30,10 @@ pub(in crate::config) fn directory(text: &str) -> Result<String, ValueError> {
         return Err(wrong("no URL").help(help));
     };
     let (Some(scheme), Some(authority)) = (url.scheme_str(), url.authority()) else {
-        return Err(wrong("an `https` URL belongs here").help(help));
+        return Err(wrong("an `https` URL is needed here").help(help));
     };
     if scheme != "https" {
-        let wrong = wrong("authorities are spoken to by TLS alone");
+        let wrong = wrong("authorities are reached only by TLS");
         // The query may be a secret.
         return Err(match url.query() {
             None => wrong.offer([text.replacen(scheme, "https", 1)]),
@@ -41,7 +41,7 @@ pub(in crate::config) fn directory(text: &str) -> Result<String, ValueError> {
         });
     }
     if authority.as_str().contains('@') {
-        return Err(wrong("no user belongs in it").help("an account is named by `eab`"));
+        return Err(wrong("it cannot have a user").help("an account is named by `eab`"));
     }
     Ok(text.to_owned())
 }

@@ -97,7 +97,7 @@ fn socket_path<'a>(text: &str, path: &'a str) -> Result<&'a str, ValueError> {
         ValueError::of(Code::BadAddress, text, what, label).help(example)
     };
     if path.is_empty() || path.ends_with('/') {
-        return Err(wrong("a path of a file belongs behind `unix:`"));
+        return Err(wrong("write the path of a file after `unix:`"));
     }
     if path.starts_with('@') {
         return Err(wrong(
@@ -121,7 +121,7 @@ fn socket_name<'a>(text: &str, name: &'a str) -> Result<&'a str, ValueError> {
         return Ok(name);
     }
     let what = "names no socket of systemd";
-    let label = "its `FileDescriptorName` belongs behind `systemd:`";
+    let label = "write its `FileDescriptorName` after `systemd:`";
     let wrong = ValueError::of(Code::BadAddress, text, what, label);
     Err(wrong.help("write `\"systemd:https\"`"))
 }

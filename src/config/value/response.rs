@@ -85,7 +85,7 @@ pub(in crate::config) fn key_prefix(text: &str) -> Result<String, ValueError> {
     if is_name(text, b"_-.") {
         return Ok(text.to_owned());
     }
-    let message = "this cannot stand in front of every Redis key";
+    let message = "this cannot be in front of every Redis key";
     let label = "letters, digits, `_`, `-` and `.`, at most 64 of them";
     Err(ValueError::new(Code::BadName, message, label))
 }

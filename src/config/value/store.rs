@@ -71,7 +71,7 @@ fn read(text: &str) -> Result<Backend, ValueError> {
         None => (None, rest),
     };
     if rest.contains(['?', '#']) {
-        return Err(wrong("no parameters can stand in the address"));
+        return Err(wrong("the address cannot have parameters"));
     }
     let (place, database) = match kind {
         "" => single(rest)?,
@@ -123,7 +123,7 @@ fn unix(text: &str) -> Result<Backend, ValueError> {
         None => (text, ""),
     };
     if path.contains('@') && !path.starts_with('/') {
-        return Err(wrong("a user has no place in front of a path")
+        return Err(wrong("a user cannot be in front of a path")
             .help("write `username` and `password` beside the `url`"));
     }
     if !path.starts_with('/') || path.ends_with('/') || path.contains('\0') {
@@ -162,8 +162,10 @@ fn sentinel(text: &str) -> Result<(RedisEndpoint, u16), ValueError> {
     // The characters that sentinels take in a name.
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     if name.is_empty() || !name.bytes().all(good) {
-        return Err(wrong("the name that the sentinels know it by must follow")
-            .help("write `\"redis+sentinel://h1,h2,h3/NAME/0\"`"));
+        return Err(
+            wrong("the name under which the sentinels know the master must follow")
+                .help("write `\"redis+sentinel://h1,h2,h3/NAME/0\"`"),
+        );
     }
     let database = number(
         parts.next().unwrap_or_default(),
@@ -192,12 +194,12 @@ fn addresses(text: &str, port: u16) -> Result<Arc<[Address]>, ValueError> {
     for part in text.split(',') {
         let one = address(part, port)?;
         if all.contains(&one) {
-            return Err(wrong("one of the addresses stands here twice"));
+            return Err(wrong("one of the addresses is here twice"));
         }
         all.push(one);
     }
     if all.len() > MOST_NODES {
-        return Err(wrong("at most 64 addresses can stand here")
+        return Err(wrong("at most 64 addresses are allowed here")
             .help("name some of the nodes: each node knows the others"));
     }
     Ok(all.into())

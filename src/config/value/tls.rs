@@ -9,7 +9,7 @@ pub(in crate::config) fn pem_path(text: &str) -> Result<String, ValueError> {
     if text.contains("-----BEGIN") || text.contains('\n') {
         let wrong = ValueError::new(
             Code::CertificateUnreadable,
-            "the contents of a file stand where its path belongs",
+            "this is the contents of a file, and not its path",
             "a path of a PEM file",
         );
         return Err(wrong.help("put them into a file of their own, and write its path"));

@@ -200,7 +200,7 @@ impl Peer {
             );
         } else {
             tracing::info!(
-                "the certificate of {from} is not believed any more: {why} (identity `{identity}`); its connection ends{more}"
+                "the certificate of {from} is no longer trusted: {why} (identity `{identity}`); its connection ends{more}"
             );
         }
     }

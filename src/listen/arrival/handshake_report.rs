@@ -115,10 +115,10 @@ fn disagreement(error: &Error) -> String {
             | Bad::SupportedVersionsExtensionRequired,
         ) => "it speaks no version of TLS from `min` on".into(),
         Error::PeerIncompatible(why) => format!(
-            "it shares no cipher suite, key exchange or signature with TLS as it is spoken here ({why:?})"
+            "it has no cipher suite, key exchange or signature in common with this gateway ({why:?})"
         ),
         Error::AlertReceived(AlertDescription::UnknownCA) => {
-            "it does not believe the authority of our certificate (UnknownCA): does `cert` have the certificates between behind its own?".into()
+            "it does not trust the authority of our certificate (UnknownCA): does `cert` have the intermediate certificates after its own?".into()
         }
         Error::AlertReceived(alert) => format!("it ends the handshake ({alert:?})"),
         other => other.to_string(),
@@ -159,7 +159,7 @@ fn words(failed: &FailedHandshake) -> String {
         }
         HandshakeFailure::ClientThrottled => {
             format!(
-                "{MOST} of its certificates were refused within {} s; none is looked at until these {} s are over{}",
+                "{MOST} of its certificates were refused within {} s; none is verified until these {} s are over{}",
                 WITHIN.as_secs(),
                 WITHIN.as_secs(),
                 of_identity()

@@ -61,7 +61,7 @@ pub enum HeaderFault {
     #[error("it has an unknown family of addresses")]
     Family,
     /// The length does not cover the addresses of the family.
-    #[error("it is shorter than its addresses")]
+    #[error("it is too short for its addresses")]
     Short,
     /// A TLV ends behind the header, or is not of its type's length.
     #[error("it has a malformed TLV")]

@@ -214,7 +214,7 @@ fn warn_of_flood(flood: Flood, peer: &Peer) {
     if let Some(more) = FLOOD.pass() {
         let frames = match flood {
             Flood::Demands => "PING and SETTINGS",
-            Flood::Idle => "frames that move nothing (WINDOW_UPDATE, PRIORITY, unknown ones)",
+            Flood::Idle => "frames without data (WINDOW_UPDATE, PRIORITY, unknown ones)",
         };
         tracing::warn!(
             "{} sent a flood of {frames} over HTTP/2: its connection was ended (ENHANCE_YOUR_CALM){more}",

@@ -79,7 +79,7 @@ impl ResponseCost {
             MeterPlace::Json(_) => format!("in the member `{place}` of JSON"),
         };
         tracing::warn!(
-            "cost-never-said: {silent} answers in a row had no number {place}, which limit {name} is to be charged by: each was charged its estimate; is the name right?"
+            "cost-never-said: {silent} answers in a row had no number {place}, by which limit {name} charges: each was charged its estimate; is the name right?"
         );
     }
 

@@ -37,8 +37,7 @@ pub(in crate::proxy) fn by_proxy_header(proxy: Option<IpAddr>, metrics: &WorkerM
     if let Some(more) = TOLD.pass() {
         let proxy = spelled(proxy);
         tracing::warn!(
-            "a PROXY protocol header of {proxy} names no client: such connections count as those of {proxy}, and nothing that \
-             their requests say of their client is believed{more}"
+            "a PROXY protocol header of {proxy} names no client: such connections count as those of {proxy}, and no field of their requests that names a client is trusted{more}"
         );
     }
 }

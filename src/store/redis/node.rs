@@ -90,7 +90,7 @@ impl Node {
             None => (target.to_string(), "limits"),
             Some(address) => (
                 format!("{address} of {target}"),
-                "limits whose counters live there",
+                "limits with counters there",
             ),
         };
         let health = Rc::new(Health::new(name.into(), limits, listener));

@@ -144,7 +144,7 @@ reasons! {
     /// The listener sends all its requests on to `https`.
     ToHttps = "to_https", "sent on to https";
     /// A certification authority looks whether a host is ours.
-    AcmeChallenge = "acme_challenge", "an authority looks whether the host is ours";
+    AcmeChallenge = "acme_challenge", "an authority verifies that the host is ours";
     /// A limit refused the request.
     LimitRefused = "limit_refused", "over the limit";
     /// The store is away, and the limit then lets no request through.
@@ -158,7 +158,7 @@ reasons! {
     /// The key that a limit counts by is in no group.
     UnknownKey = "unknown_key", "the key is in no group";
     /// The request's token is not believed, and a limit or a group asks for a claim of it.
-    BadToken = "bad_token", "the token is not believed";
+    BadToken = "bad_token", "the token is not trusted";
     /// The keys that would verify the request's token have not been read yet, and a limit or a group asks for a claim.
     KeysUnread = "keys_unread", "the keys of tokens have not been read yet";
     /// The request's host belongs on another connection.

@@ -64,7 +64,7 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| all.sums(|worker| &worker.routes, counts_of_requests);
     Histogram SECONDS "tollgate_http_request_duration" "Time from a request's head to the end of its answer, held time included."
         => |all| all.sums(|worker| &worker.routes, times_of_requests);
-    Counter NONE "tollgate_grpc_calls" "Calls of gRPC, by the status that the client was told; other: none, or one that gRPC does not define."
+    Counter NONE "tollgate_grpc_calls" "Calls of gRPC, by the status that the client got; other: none, or one that gRPC does not define."
         => |all| all.sums(|worker| &worker.calls, calls_of_routes);
     Gauge NONE "tollgate_http_requests_in_flight" "Requests being served."
         => |all| all.total(|worker| worker.totals.in_flight.get());
@@ -96,7 +96,7 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| all.sums(|worker| &worker.handshakes, |identity, cells| met(&identity, "result", words::<Handshake>(), &cells.0));
     Gauge SECONDS "tollgate_tls_certificate_not_after_timestamp" "When the certificate of an identity ends, in Unix time."
         => |all| kept(&all.metrics.certificates, |identity| Labels::of("identity", identity));
-    Gauge NONE "tollgate_tls_files_ok" "1 when the files of an identity are in force as they are, 0 while those of before stay, or an ordered certificate has not come."
+    Gauge NONE "tollgate_tls_files_ok" "1 when the present files of an identity are in use, 0 while earlier files stay in use, or an ordered certificate has not come."
         => |all| kept(&all.metrics.tls_files, |identity| Labels::of("identity", identity));
     Counter NONE "tollgate_limit_decisions" "Verdicts of each limit, and what decided them."
         => |all| all.sums(|worker| &worker.decisions, decisions);
@@ -113,17 +113,17 @@ static METRICS: &[Descriptor] = descriptors! {
             let was_sent = !matches!(outcome, CallOutcome::Down | CallOutcome::Lost);
             Some(reading).filter(|reading| was_sent && reading.count() > 0)
         }));
-    Histogram NONE "tollgate_store_decisions_per_call" "Decisions that went in one call to the store, of a cluster in one call to a slot."
+    Histogram NONE "tollgate_store_decisions_per_call" "Decisions in one call to the store; in a cluster, in one call to a slot."
         => call_sizes;
     Counter NONE "tollgate_store_redirects" "Calls that a node of a cluster did not run, since another serves the slot."
         => |all| by_label("kind", Redirect::ALL, |kind| total(&all.stores, |store| store.redirects[kind as usize].get()));
-    Gauge NONE "tollgate_store_up" "1 when every worker reaches the store, of a cluster every slot; the memory store is always reached."
+    Gauge NONE "tollgate_store_up" "1 when every worker reaches the store and, in a cluster, every slot; the memory store is always reached."
         => |all| single(all.stores.iter().all(|store| store.reach() == StoreReach::All));
     Gauge NONE "tollgate_gateways" "Gateways that count together, this one included, as the store last answered."
         => |all| single(all.metrics.shared_store().map_or(1, |store| store.gateways));
     Counter NONE "tollgate_store_fallbacks" "Requests decided without the store, by what stood in for it."
         => |all| by_label("answer", &[DecidedBy::Local, DecidedBy::Open, DecidedBy::Closed], |by| total(&all.stores, |store| store.fallbacks[by as usize].get()));
-    Counter NONE "tollgate_store_permits" "Units charged for several requests at once, and those of them that went back unused."
+    Counter NONE "tollgate_store_permits" "Units charged for several requests at once, and units that went back unused."
         => |all| by_label("what", Permits::ALL, |what| total(&all.stores, |store| store.permits[what as usize].get()));
     Gauge NONE "tollgate_memory_keys" "Keys in the memory store."
         => |all| single(all.metrics.memory_keys.get());
@@ -131,7 +131,7 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| single(all.metrics.memory_overflows.get());
     Counter NONE "tollgate_upstream_connections_opened" "Connections opened to an upstream's servers."
         => |all| all.sums(|worker| &worker.upstreams, |upstream, cells| [(upstream, cells.opened.get())]);
-    Counter NONE "tollgate_upstream_connect_failures" "Connections that a server did not take, whatever became of the requests."
+    Counter NONE "tollgate_upstream_connect_failures" "Connections that a server did not accept, whether or not the requests succeeded."
         => |all| all.sums(|worker| &worker.servers, |server, cells| [(server, cells.unreached.get())]);
     Gauge NONE "tollgate_upstream_server_state" "1 while a server gets requests, 0 while it gets none by probes or its weight, -1 while it is ejected."
         => |all| Some(all.metrics.server_states());
@@ -151,7 +151,7 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| all.sums(|worker| &worker.upstreams, failures);
     Histogram SECONDS "tollgate_upstream_request_duration" "Time from forwarding a request to the head of the upstream's answer."
         => |all| all.sums(|worker| &worker.upstreams, times_of_answers);
-    Counter NONE "tollgate_upstream_resolutions" "Questions for the addresses of servers' names, by what was answered."
+    Counter NONE "tollgate_upstream_resolutions" "Resolutions of servers' names, by the answer."
         => |all| by_label("result", Resolution::ALL, |result| all.metrics.resolutions[result as usize].get());
     Counter NONE "tollgate_jwks_fetches" "Reads of the keys that issuers publish, by what came of them."
         => |all| by_label("result", KeyFetch::ALL, |result| all.metrics.key_fetches[result as usize].get());
@@ -179,7 +179,7 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| single((*all.metrics.acme_store.lock())?);
     Counter NONE "tollgate_access_log_lines_dropped" "Access-log lines lost because their reader is too slow or gone."
         => |all| single(all.metrics.lines_dropped.get());
-    Counter NONE "tollgate_access_log_lines_summarised" "Access-log lines that another line stands for, because one client was refused too often."
+    Counter NONE "tollgate_access_log_lines_summarised" "Access-log lines that one further line represents, because one client was refused too often."
         => |all| single(all.metrics.lines_summarised.get());
     Gauge NONE "tollgate_build_info" "1, labelled with what is running."
         => |_| Some(vec![sample(Labels::of("version", env!("CARGO_PKG_VERSION")), 1_u64)]);

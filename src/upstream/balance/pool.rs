@@ -407,7 +407,7 @@ impl<B: OutgoingBody> Pool<B> {
         ConnectError::Timeout {
             server: self.destination.to_string().into(),
             after,
-            hint: ": HTTP/2 is not begun, does the server speak it on this port?",
+            hint: ": the server has not begun HTTP/2; does it speak HTTP/2 on this port?",
         }
     }
 

@@ -43,7 +43,7 @@ pub enum ConnectError {
         why: Arc<str>,
     },
     /// The server has as many connections as it takes.
-    #[error("no connection to {server} came free")]
+    #[error("no connection to {server} became free")]
     Busy {
         /// The server.
         server: Arc<str>,

@@ -40,7 +40,7 @@ const ADVICE: Advice = Advice {
 
 /// What is added where a handshake is not answered.
 const SILENT_HANDSHAKE: &str =
-    ": the handshake of TLS is not answered, does the server speak TLS on this port?";
+    ": the server has not answered the TLS handshake; does it speak TLS on this port?";
 
 /// The bytes of a request that may wait in our system for the server's. It holds megabytes otherwise, and tells seconds
 /// too late, or never, that a server reads slowly. There is room again when half of them are gone.
@@ -163,11 +163,9 @@ async fn encrypt(
         server: destination.to_string().into(),
         why: why.into(),
     };
-    let config = tls.config(offer).map_err(|why| {
-        failed(format!(
-            "this system has no authorities whose certificates to believe ({why})"
-        ))
-    })?;
+    let config = tls
+        .config(offer)
+        .map_err(|why| failed(format!("this system has no authorities to trust ({why})")))?;
     let host = destination.url.host_and_port().map_or("", |(host, _)| host);
     let name = tls.client().name_of(host);
     let name = name.ok_or_else(|| failed("no certificate can have such a name".to_owned()))?;
@@ -195,14 +193,14 @@ fn without_protocol(destination: &Destination, offer: OfferedProtocols) -> Conne
     let server = destination.to_string().into();
     let why = match offer {
         OfferedProtocols::Http1 if destination.protocol != Protocol::Http1 => {
-            let why = "the server does not take HTTP/1.1 in the handshake, and WebSockets go over HTTP/1.1: their route needs an upstream whose servers speak that";
+            let why = "the server does not accept HTTP/1.1 in the handshake, and WebSockets need HTTP/1.1: give their route an upstream whose servers speak it";
             return ConnectError::Protocol {
                 server,
                 why: why.into(),
             };
         }
         OfferedProtocols::Http1 => {
-            "the server does not take HTTP/1.1 in the handshake: write `http = \"2\"`, or leave `http` out"
+            "the server does not accept HTTP/1.1 in the handshake: write `http = \"2\"`, or leave `http` out"
         }
         OfferedProtocols::Http2 => {
             "the server does not offer HTTP/2 in the handshake: write `http = \"1.1\"`, or leave `http` out"
@@ -223,7 +221,7 @@ pub(super) fn refused_certificate(error: &io::Error) -> Option<String> {
     let abandoned = inner.and_then(|inner| inner.downcast_ref::<HandshakeAbandoned>());
     let why = match abandoned {
         Some(abandoned) => format!(
-            "{abandoned}: does it want a client's certificate? Name it as `cert` and `key` in {}",
+            "{abandoned}: does it demand a client's certificate? Name it as `cert` and `key` in {}",
             ADVICE.table
         ),
         None => tls::refused_certificate(error, ADVICE)?,

@@ -38,7 +38,7 @@ pub(in crate::upstream) struct EncryptedStream {
 /// The server ended a connection of TLS 1.3 when the handshake was over for us and perhaps not for the server, without
 /// an alert, and without a ticket, which servers send when it is over for them.
 #[derive(Debug, thiserror::Error)]
-#[error("the server ended the connection behind the handshake, without a word")]
+#[error("the server ended the connection silently after the handshake")]
 pub(super) struct HandshakeAbandoned;
 
 impl ServerStream {

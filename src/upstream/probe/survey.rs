@@ -179,7 +179,7 @@ fn encryption(opened: &OpenedStream) -> (String, Option<i64>) {
 /// The beginning of the answer to a question that changes nothing.
 ///
 /// # Errors
-/// When the server does not take our certificate, or wants one: over TLS 1.3 it says so behind the handshake.
+/// When the server does not accept our certificate, or wants one: over TLS 1.3 it says so behind the handshake.
 async fn first_answer(
     opened: &mut OpenedStream,
     destination: &Destination,

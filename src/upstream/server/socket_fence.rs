@@ -122,7 +122,7 @@ impl PlacedSocket {
 
 #[cfg(target_os = "linux")]
 fn without_proc(error: io::Error) -> io::Error {
-    let words = format!("where the socket leads cannot be looked up, is /proc mounted? {error}");
+    let words = format!("cannot find out where the socket leads; is /proc mounted? {error}");
     io::Error::new(error.kind(), words)
 }
 

@@ -183,9 +183,7 @@ impl Upstream {
         let name = &self.name;
         match (is_none, self.rules.none_left) {
             (true, NoneLeft::TryAll) => {
-                tracing::warn!(
-                    "upstream {name}: no server is available; all are tried as if all were"
-                );
+                tracing::warn!("upstream {name}: no server is available; all are tried anyway");
             }
             (true, NoneLeft::Refuse) => {
                 tracing::warn!("upstream {name}: no server is available; requests get 503");

@@ -203,7 +203,7 @@ impl Following {
                     tracing::warn!("upstream {upstream}: {shown} has no address yet: {why}");
                 } else {
                     tracing::warn!(
-                        "upstream {upstream}: {shown} cannot be resolved: {why}; its addresses before stay in use"
+                        "upstream {upstream}: {shown} cannot be resolved: {why}; its earlier addresses stay in use"
                     );
                 }
             }

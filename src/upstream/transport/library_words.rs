@@ -13,13 +13,16 @@ const MOST: usize = 16;
 const MEANINGS: [(&str, &str); 20] = [
     (
         "Hpack(InvalidUtf8)",
-        "in a head a field's name or value is not valid: HTTP/2 has names in lower case alone, and no control characters",
+        "in a head a field's name or value is not valid: HTTP/2 has only names in lower case, and no control characters",
     ),
     (
         "Hpack(InvalidPseudoheader)",
-        "in a head a name that begins with `:` is none of HTTP/2",
+        "in a head a name that begins with `:` is not one of HTTP/2",
     ),
-    ("Hpack(InvalidStatusCode)", "in a head the status is none"),
+    (
+        "Hpack(InvalidStatusCode)",
+        "in a head the status is not valid",
+    ),
     (
         "Hpack(NeedMore",
         "in a head a field has no name, or its end is missing",
@@ -52,13 +55,13 @@ const MEANINGS: [(&str, &str); 20] = [
     ("header block size over", LARGE_HEAD),
     (
         "CONTINUATION",
-        "the frames of a head (HEADERS, CONTINUATION) do not stand together",
+        "the frames of a head (HEADERS, CONTINUATION) do not follow each other",
     ),
     ("idle stream", "a frame of a stream that was never opened"),
 ];
 
 const FORBIDDEN_FIELD: &str = "the head has a field that HTTP/2 does not have (`connection`, `keep-alive`, \
-    `proxy-connection`, `transfer-encoding`, `upgrade`), or `:status` twice or behind other fields";
+    `proxy-connection`, `transfer-encoding`, `upgrade`), or `:status` twice or after other fields";
 const LENGTHS: &str = "the lengths are no numbers, or differ";
 const SHORT_BODY: &str = "the body is shorter than its `content-length`";
 const LARGE_HEAD: &str = "a head is too large";
@@ -73,9 +76,9 @@ fn meaning(words: &str) -> Option<&'static str> {
 pub(super) fn of_code(reason: Reason) -> Option<&'static str> {
     match reason {
         Reason::FRAME_SIZE_ERROR => {
-            Some("a frame has a length that it may not have, or what came is no HTTP/2")
+            Some("a frame has a length that it may not have, or the bytes are not HTTP/2")
         }
-        Reason::FLOW_CONTROL_ERROR => Some("more came than the window has room for"),
+        Reason::FLOW_CONTROL_ERROR => Some("more bytes came than the window allows"),
         _ => None,
     }
 }
@@ -143,7 +146,7 @@ mod tests {
         assert_eq!(about(1).as_deref(), Some(FORBIDDEN_FIELD));
         assert_eq!(about(5), None);
         say("connection error PROTOCOL_ERROR -- expected CONTINUATION, got Data;");
-        let apart = "the frames of a head (HEADERS, CONTINUATION) do not stand together";
+        let apart = "the frames of a head (HEADERS, CONTINUATION) do not follow each other";
         assert_eq!(about(5).as_deref(), Some(apart));
         say("connection error PROTOCOL_ERROR -- something else; stream=StreamId(5);");
         assert_eq!(about(5).as_deref(), Some("something else"));

@@ -25,7 +25,7 @@ async fn a_file_that_is_no_certificate_is_a_mistake_of_the_command() {
     ca.write("anna", &ca.client("anna"));
     let taken = shown(&ca, "anna.pem").await;
     assert_eq!(taken.code, Some(0), "{taken:?}");
-    let line = "the client's certificate is taken: CN=anna";
+    let line = "the client's certificate is accepted: CN=anna";
     assert!(taken.stdout.contains(line), "{taken:?}");
     let begin = "-----BEGIN CERTIFICATE-----";
     let broken = format!("{begin}\nAAAA\n-----END CERTIFICATE-----\n");

@@ -113,6 +113,6 @@ async fn a_websocket_to_a_server_of_http2_is_told_what_it_needs() {
             .route("all", "/{*rest}", "main", &[]);
         let gateway = Gateway::start(&file).await;
         let asked = request("GET", "/", &UPGRADE);
-        tells(&gateway, asked, "WebSockets go over HTTP/1.1", "").await;
+        tells(&gateway, asked, "WebSockets need HTTP/1.1", "").await;
     }
 }

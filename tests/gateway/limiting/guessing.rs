@@ -360,7 +360,7 @@ async fn explain_says_what_counts_a_guess() {
         "is not asked: no group knows the request's header:x-api-key",
         "counts 1, by ip on the key 127.0.0.1",
         &format!(
-            "answer  {lacks}; the other limits count it, and where one refuses its answer goes first"
+            "answer  {lacks}; the other limits count it, and if one refuses, its answer is sent instead"
         ),
     ] {
         assert!(all.contains(told), "{told}\n{all}");

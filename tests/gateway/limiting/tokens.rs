@@ -285,7 +285,7 @@ async fn published_keys_are_taken_by_name_and_change_with_their_file() {
     gateway
         .said
         .line(0, "the change", |line| {
-            line.ends_with("jwt: what jwks.json holds has changed")
+            line.ends_with("jwt: the contents of jwks.json have changed")
         })
         .await;
     fs::write(gateway.folder().join("jwks.json"), "{}").unwrap();
@@ -318,7 +318,7 @@ async fn explain_says_why_a_token_claims_nothing() {
         old.contains("token   claims nothing: it is expired"),
         "{old}"
     );
-    let refuses = "refuses: jwt:sub is asked for, and the request's token is not believed";
+    let refuses = "refuses: jwt:sub is needed, and the request's token is not trusted";
     assert!(old.contains(refuses), "{old}");
     let none = said("Basic x").await;
     let refuses = "refuses: the request has no jwt:sub";
@@ -328,7 +328,7 @@ async fn explain_says_why_a_token_claims_nothing() {
     assert!(endless.contains(why), "{endless}");
     let wrong = said(&shared(b"x", &json!({ "sub": "ann" }))).await;
     assert!(
-        wrong.contains("it is not signed by a key that is believed"),
+        wrong.contains("it is not signed by a key that is trusted"),
         "{wrong}"
     );
 }

@@ -85,7 +85,7 @@ async fn a_bad_or_vanished_file_changes_nothing_and_is_told_in_a_line() {
     replace(&file, "secret-a\nsha256:secret\nsecret-b\n");
     let line = told("gold.txt:2 is no member of group `gold`").await;
     assert!(
-        line.contains("the configuration before stays in force"),
+        line.contains("the earlier configuration stays in force"),
         "{line}"
     );
     assert!(is_gold(&gateway, "secret-a").await && !is_gold(&gateway, "secret-b").await);

@@ -23,7 +23,7 @@ async fn an_order_under_way_comes_to_its_end_and_the_successor_answers_for_it() 
         let server = format!("{}drain = \"1min\"\n", site.listen(""));
         let text = site.file(&server, &directory.url(), &directory.ca(), &tables);
         let mut gateway = site.start(&text).await;
-        says(&gateway, 0, &format!("looks for {HOST} by {kind}")).await;
+        says(&gateway, 0, &format!("verifies {HOST} by {kind}")).await;
         let before = gateway.hand_over().await;
         says(&gateway, 0, "another process orders into").await;
         if kind == "http-01" {
@@ -57,7 +57,7 @@ async fn an_order_that_outlasts_the_drain_is_given_up_and_the_successor_orders()
     let server = format!("{}drain = \"2s\"\n", site.listen(""));
     let text = site.file(&server, &directory.url(), &directory.ca(), SHOP);
     let mut gateway = site.start(&text).await;
-    says(&gateway, 0, &format!("looks for {HOST}")).await;
+    says(&gateway, 0, &format!("verifies {HOST}")).await;
     let before = gateway.hand_over().await;
     says(&gateway, 0, "the order is given up: the gateway stops").await;
     gone(before).await;

@@ -81,7 +81,7 @@ async fn a_server_that_wants_our_certificate_is_told_in_words() {
             clients: Some(pem.clone()),
             ..Manner::default()
         };
-        refused(&ca, manner, "does it want a client's certificate?").await;
+        refused(&ca, manner, "does it demand a client's certificate?").await;
     }
 }
 

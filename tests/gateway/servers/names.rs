@@ -63,7 +63,7 @@ async fn a_name_is_followed_and_a_bad_answer_changes_nothing() {
             .said
             .line(0, words, move |line| line.contains(words))
     };
-    said("its addresses before stay in use").await;
+    said("its earlier addresses stay in use").await;
 
     // The address that is gone ends its requests; new ones go to the new address, where nobody listens.
     named.lead_to("127.0.0.9");

@@ -127,7 +127,7 @@ async fn a_server_that_ends_the_handshake_without_a_word_has_failed_in_tls() {
             "connect_timeout = \"20s\"\nservers = \"https://127.0.0.1:{port}\"\ntls = {{ ca = {:?} }}",
             ca.path("ca.pem")
         );
-        let words = "the server ended the connection behind the handshake, without a word";
+        let words = "the server ended the connection silently after the handshake";
         refused(&gateway(&lines).await, words).await;
     }
 }
@@ -138,13 +138,13 @@ async fn a_server_that_cannot_be_believed_gets_nothing() {
     let stranger = server(&other, &["127.0.0.1"], &[]).await;
     refused(
         &gateway(&lines(&stranger, &ca, "")).await,
-        "the certificate's authority is not one that is believed",
+        "the certificate's authority is not trusted",
     )
     .await;
     let misnamed = server(&ca, &["orders.test"], &[]).await;
     refused(
         &gateway(&lines(&misnamed, &ca, "")).await,
-        "write the one it has as `name` in `tls` of the upstream",
+        "write the name that it has as `name` in `tls` of the upstream",
     )
     .await;
     assert_eq!(
@@ -173,7 +173,7 @@ async fn a_server_that_cannot_be_believed_gets_nothing() {
     let insecure = gateway(&insecure).await;
     insecure.get("/").await.expect(200);
     let warned = insecure.said.line(0, "the warning", |line| {
-        line.contains("believes any certificate")
+        line.contains("trusts any certificate")
     });
     warned.await;
     // Without `ca` the system's authorities count, and this one is none of them.
@@ -182,11 +182,7 @@ async fn a_server_that_cannot_be_believed_gets_nothing() {
         stranger.address
     ))
     .await;
-    refused(
-        &system,
-        "the certificate's authority is not one that is believed",
-    )
-    .await;
+    refused(&system, "the certificate's authority is not trusted").await;
 }
 
 #[tokio::test]
@@ -355,7 +351,7 @@ async fn a_handshake_has_the_time_of_a_connection() {
     let answer = gateway.get("/").await.expect(504);
     let line: Value = gateway.line_of(&answer).await;
     assert_eq!(line["reason"], "connect_failed");
-    let words = "does the server speak TLS on this port?";
+    let words = "does it speak TLS on this port?";
     let said = gateway.said.line(0, words, |line| line.contains(words));
     said.await;
 }

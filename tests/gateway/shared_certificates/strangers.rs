@@ -153,8 +153,9 @@ fn each_challenge_is_told_once(gateways: &[&Gateway]) {
     for gateway in gateways {
         let lines = gateway.said.lines();
         for host in hosts() {
-            let told =
-                format!("{host}: a challenge of another gateway is looked for here, and found");
+            let told = format!(
+                "{host}: an authority or a stranger asked here for another gateway's challenge, and got it"
+            );
             let count = lines.iter().filter(|line| line.contains(&told)).count();
             assert!(count <= 1, "{told}: {count} times");
         }

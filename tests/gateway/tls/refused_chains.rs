@@ -62,7 +62,7 @@ async fn no_chain_costs_more_than_another_that_is_refused() {
         let cost = cost(from, names, bad).await;
         assert!(cost < most, "{}: {cost:?}, {most:?}", names.len());
     }
-    let said = "two of the certificates behind it have one name";
+    let said = "two of the certificates after it have the same name";
     let told = gateway
         .said
         .line(0, said, |line| line.contains("its certificate is refused"));

@@ -146,7 +146,7 @@ async fn a_list_that_revokes_reaches_all_that_is_open() {
     let line = gateway.line_where("ended_by", "certificate").await;
     assert_eq!(line["client_subject"], "CN=anna");
     let said = gateway.said.line(0, "the cause", |line| {
-        line.contains("the certificate of 127.0.0.1 is not believed any more")
+        line.contains("the certificate of 127.0.0.1 is no longer trusted")
             && line.contains("evoked")
     });
     said.await;
@@ -281,7 +281,7 @@ async fn a_list_that_revokes_holds_beside_a_file_that_is_refused() {
     assert!(is_served(&mut ends).await && is_served(&mut stays).await);
     let good = std::fs::read_to_string(gateway.file()).unwrap();
     gateway.rename_over(&format!("{good}\n[[["));
-    let refused = |line: &str| line.contains("the configuration before stays in force");
+    let refused = |line: &str| line.contains("the earlier configuration stays in force");
     gateway.said.line(0, "the mistake", refused).await;
     ca.revoke("crl.pem", &[7], 2100);
     eventually(A_MINUTE, "the client is revoked", async || {
@@ -367,7 +367,7 @@ async fn a_list_that_revokes_reaches_a_gateway_that_drains() {
     std::fs::write(ca.path("half.pem"), "-----BEGIN X509 CRL-----\n").unwrap();
     std::fs::rename(ca.path("half.pem"), ca.path("crl.pem")).unwrap();
     let said = gateway.said.line(0, "the broken list", |line| {
-        line.contains("identity inner") && line.contains("what was in force before stays")
+        line.contains("identity inner") && line.contains("the earlier files stay in use")
     });
     said.await;
     ca.revoke("crl.pem", &[7], 2100);

@@ -39,7 +39,7 @@ pub(super) fn all(compiled: &Compiled) -> Vec<String> {
     let mut notes: Vec<String> = notes.collect();
     if looked_at.len() < by_token.len() {
         notes.push(format!(
-            "of {} routes that ask for groups by a token, the first {} were looked at, whether forged tokens are verified for them",
+            "{} routes have groups by a token; only the first {} were checked for limits that come before the verification of forged tokens",
             by_token.len(),
             looked_at.len()
         ));
@@ -94,11 +94,11 @@ fn note(
     let names = possible.iter().map(|at| snapshot.services[*at].route());
     let names: Vec<&str> = names.flatten().collect();
     let other = match found.and_then(|found| snapshot.services[found].route()) {
-        Some(other) => format!("{other}, which takes who is in none of their groups, shares"),
-        None => "what is answered 404 without one of their groups shares".to_owned(),
+        Some(other) => format!("{other}, which takes clients in none of their groups, shares"),
+        None => "the answer 404 for clients in none of their groups shares".to_owned(),
     };
     Some(format!(
-        "forged tokens are verified for {}, also of clients that limits refuse: {other} no limit with them that needs nothing of a token and counts alike there; a limit by ip in [defaults] is such a one",
+        "forged tokens are verified for {}, also of clients that limits refuse: {other} no limit with them that needs no token and counts alike there; a limit by ip in [defaults] would be such a limit",
         names.join(" and ")
     ))
 }

@@ -33,7 +33,7 @@ pub(super) fn all(compiled: &Compiled) -> Vec<String> {
             .map(|bound| format!("{}: {}", bound.all, bound.share))
             .collect();
         notes.push(format!(
-            "what one client (an address, in IPv6 a /64) has of what all share: {}; docs/hardening.md has the bounds that no file sets",
+            "the share of one client (an address, in IPv6 a /64) in what all clients share: {}; docs/hardening.md has the bounds that no file sets",
             each.join("; ")
         ));
     }
@@ -129,9 +129,7 @@ impl<'a> Places<'a> {
         let act = match (open.closest, open.exempting) {
             (Some(limit), _) => too_many(limit, self.all),
             (None, Some(limit)) => {
-                format!(
-                    "`{limit}` does not hold for the requests that it exempts: leave `exempt` out"
-                )
+                format!("`{limit}` does not bound the requests that it exempts: leave `exempt` out")
             }
             (None, None) => {
                 "a `concurrency` limit by client in front leaves some to others".to_owned()

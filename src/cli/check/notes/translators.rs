@@ -18,7 +18,7 @@ pub(super) fn all(compiled: &Compiled) -> Vec<String> {
                 continue;
             };
             let note = format!(
-                "clients behind NAT64 count by their IPv4 addresses, which {network} ({place}) does not hold: write {translator} \
+                "clients behind NAT64 count by their IPv4 addresses, which {network} ({place}) does not contain: write {translator} \
                  beside it for all of them"
             );
             if !notes.contains(&note) {

@@ -11,9 +11,9 @@ use crate::config::value::{directory, mail_address};
 
 table! {
     /// An authority that certificates are ordered from by ACME (RFC 8555): for each `[tls.NAME]` with `acme = "NAME"`
-    /// one certificate for all its `hosts`. It is renewed when a third of its life is left, or when the authority asks
-    /// for it (RFC 9773). After a failure the next order waits 1 min, 5 min, 30 min, 2 h, 6 h, then a day, also over
-    /// restarts; at most 4 orders of an identity fail in an hour. Until the first certificate has come, handshakes
+    /// one certificate for all its `hosts`. It is renewed when a third of its lifetime is left, or when the authority
+    /// asks for it (RFC 9773). After a failure the next order waits 1 min, 5 min, 30 min, 2 h, 6 h, then a day, also
+    /// over restarts; at most 4 orders of an identity fail in an hour. Until the first certificate has come, handshakes
     /// for its hosts are refused.
     AcmeTable { name, place } = ACME, "acme", "an authority", named true, main_only true;
 
@@ -23,26 +23,26 @@ table! {
     /// An address that the authority may write to, when a certificate is about to end or has to be replaced.
     contact: String = text(mail_address), Words("none"), "\"ops@example.com\"";
 
-    /// The folder of the account, the certificates, their keys, and the failures. It is made where there is none, for
-    /// its owner alone. Of several processes with one folder, one orders, all answer the authority, and all serve what comes. The folder has to
-    /// outlive restarts: an authority gives few certificates for the same names in a week. `"store"` keeps all of it in
-    /// the Redis of `[store]`, sealed with `secret`: of many gateways one orders, all answer the authority, and all serve
-    /// what comes. A folder of this name is `"./store"`.
+    /// The folder of the account, the certificates, their keys, and the failures. A missing folder is created, for its
+    /// owner alone. If several processes use one folder, one orders, and all answer the authority and serve the
+    /// certificates. The folder has to outlast restarts: an authority gives few certificates for the same names in a
+    /// week. `"store"` keeps everything in the Redis of `[store]`, encrypted with `secret`: one gateway orders, and all
+    /// gateways answer the authority and serve the certificates. A folder with the name `store` is written `"./store"`.
     storage: String = text_as(ValueShape::FolderOr(IN_STORE), any), Required, "\"/var/lib/tollgate/acme\"";
 
-    /// What is kept in the store is sealed with this: 64 hexadecimal digits, the same for all gateways, best kept in a
+    /// The secret that encrypts entries in the store: 64 hexadecimal digits, the same for all gateways, best kept in a
     /// file or in the environment. `openssl rand -hex 32` makes one. A gateway with another secret reads nothing there,
     /// and overwrites nothing.
     secret: SecretSource = custom(ValueShape::Secret, secret), Words("none; needed with `storage = \"store\"`"), "{ file = \"/run/secrets/acme\" }";
 
     /// The ways to show that a host is ours, the preferred one first. After a failure the next one is tried.
     /// `tls-alpn-01` needs a listener with TLS that clients reach on port 443, `http-01` one without on port 80.
-    /// Challenges are answered before redirects, routes and limits. Left out, `http-01` is preferred where there is a
-    /// listener for it and none for the other.
+    /// Challenges are answered before redirects, routes and limits. Without this key, `http-01` is preferred if there
+    /// is a listener for `http-01` and none for `tls-alpn-01`.
     challenge: Items<ChallengeKind> = filled_word_list(empty_list("leave it out for both")), Value("[\"tls-alpn-01\", \"http-01\"]"), "\"http-01\"";
 
-    /// The directory of the authority: a URL, `"production"` or `"staging"`. These are the two of Let's Encrypt;
-    /// certificates of the second are believed by no browser, and many may be ordered.
+    /// The directory of the authority: a URL, `"production"` or `"staging"`. The two words mean the directories of
+    /// Let's Encrypt; no browser trusts certificates of the second, and many may be ordered.
     directory: String = text(directory), Value("\"production\""), "\"https://ca.internal/acme/directory\"";
 
     /// File with the authorities that the directory's own server must show, in place of the system's.

@@ -27,8 +27,8 @@ table! {
     members: Items<String> = texts_as(ValueShape::Members, any), Words("none, beside those of `file`"), "[\"sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"]";
 
     /// Files with one member on a line, written as in `members`. Empty lines and blanks at either end do not count, nor
-    /// does a comment: a `#` at the start of a line or behind a blank, and the text after it. Paths start at this
-    /// file's folder. The files are watched as this file is; a file that is gone or has a mistake changes nothing.
+    /// does a comment: a `#` at the start of a line or after a blank, and the text after it. Paths start at this file's
+    /// folder. The files are watched as this file is; a file that is gone or has a mistake changes nothing.
     file: Items<String> = texts_as(ValueShape::Files, any), Words("none, beside `members`"), "\"gold-keys.txt\"";
 }
 

@@ -13,11 +13,11 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 table! {
-    /// The JSON Web Tokens that are believed, for `by = "jwt:CLAIM"`. A token is verified once for a request, when a
+    /// The JSON Web Tokens that are trusted, for `by = "jwt:CLAIM"`. A token is verified once for a request, when a
     /// limit of its route asks for a claim: the signature, `exp`, and `nbf` where the token has one. A token that is
-    /// there and not believed is answered 401, with any `missing`. A claim that is neither a text nor a number counts
-    /// as absent, so `missing` decides; only groups look into lists. But a token whose `sub` is a list or a table is not
-    /// believed: RFC 7519 has a text there. The gateway's log shows no key and no claim.
+    /// present but not trusted is answered 401, whatever `missing` says. A claim that is neither a text nor a number
+    /// counts as absent, so `missing` decides; only groups look into lists. But a token whose `sub` is a list or a
+    /// table is not trusted: RFC 7519 demands a text. The gateway's log shows no key and no claim.
     Jwt { place } = JWT, "jwt", "the tokens";
 
     /// Files with public keys in PEM; a file may have several. Where `algorithms` are HS256, HS384 or HS512, each file
@@ -26,21 +26,22 @@ table! {
     /// this file is.
     keys: Items<KeyFile> = custom(ValueShape::KeyFiles(&JWT_KEY), key_files), Words("none, beside those of `jwks`"), "[\"issuer.pem\", { file = \"2026.pem\", kid = \"2026\" }]";
 
-    /// JSON Web Key Sets: files, and URLs where issuers publish them (`https://`; `http://` of this machine alone). A token that
-    /// names its key (`kid`) is held against keys of that name and keys without a name. A token that names no key is held
-    /// against 4 keys at most. A URL is read at start, then as often as its answer says (`max-age`), between 5 min and 24 h, and
-    /// each hour where it says nothing; when a token names a key that is not there, at most once a minute for that. While its
-    /// server is away the keys stay. Until they are read for the first time, what needs a token is answered 503.
+    /// JSON Web Key Sets: files, and URLs where issuers publish them (`https://`; `http://` of this machine alone). A
+    /// token that names its key (`kid`) is tried with keys of that name and keys without a name. A token that names no
+    /// key is tried with 4 keys at most. A URL is read at start, then as often as its answer says (`max-age`), between
+    /// 5 min and 24 h, and each hour where it says nothing; when a token names a key that is not there, at most once a
+    /// minute for that. While its server is away the keys stay valid. Until they are read for the first time, requests
+    /// that need a token are answered 503.
     jwks: Items<String> = texts_as(ValueShape::Files, any), Words("none, beside `keys`"), "\"https://id.example.com/jwks.json\"";
 
-    /// A file of authorities (PEM) that servers of `jwks` are believed by, in place of the system's.
+    /// A file of authorities (PEM) that are trusted for servers of `jwks`, in place of the system's.
     ca: String = text_as(ValueShape::File, any), Words("the system's"), "\"internal-ca.pem\"";
 
     /// The algorithms that tokens may be signed with; no other is accepted. They are algorithms of private keys or of
     /// shared secrets, not of both.
     algorithms: Items<Algorithm> = word_list(), Required, "[\"RS256\"]", Tokens(|tokens| show_list(&tokens.algorithms));
 
-    /// The issuers that are believed. A token must name one of them (`iss`).
+    /// The issuers that are trusted. A token must name one of them (`iss`).
     issuer: Items<String> = texts(any), Words("any issuer"), "\"https://id.example.com\"",
         Tokens(|tokens| show_list(&tokens.issuer));
 
@@ -48,16 +49,15 @@ table! {
     audience: Items<String> = texts(any), Words("any audience"), "\"orders-api\"",
         Tokens(|tokens| show_list(&tokens.audience));
 
-    /// The difference that clocks may have, in whole seconds, `"1h"` at most. A token counts so much longer after
-    /// `exp`, and so much earlier than `nbf`.
+    /// The difference that clocks may have, in whole seconds, `"1h"` at most. A token is valid for that much longer
+    /// than `exp`, and from that much earlier than `nbf`.
     leeway: Duration = time(Zero::Allowed), Value("\"0s\""), "\"30s\"", Tokens(|tokens| show_time(tokens.leeway));
 
-    /// Whether a token needs an end of its time (`exp`). With `false` a token without `exp` is believed for as long as
-    /// its key is.
+    /// Whether a token needs an expiry (`exp`). With `false` a token without `exp` is trusted for as long as its key
+    /// is.
     require_exp: bool = flag(), Value("true"), "false", Tokens(|tokens| show(tokens.require_exp));
 
-    /// The field with the token. In `Authorization` the token stands behind `Bearer`; in other fields `Bearer` may be
-    /// absent.
+    /// The field with the token. In `Authorization` the token follows `Bearer`; in other fields `Bearer` may be absent.
     header: HeaderName = text(field), Value("\"authorization\""), "\"x-token\"", Tokens(|tokens| show(&tokens.header));
 }
 

@@ -56,12 +56,12 @@ table! {
 
     /// The parts of a request that form the key of a counter, as one part or a list. The parts are `ip` (IPv6 by /64),
     /// `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME` (the text that
-    /// `{NAME}` of the route's path matches), `jwt:CLAIM` (of a token that `[jwt]` believes, with dots for claims
-    /// inside others), `tls:subject` and `tls:fingerprint` (of the certificate that the client shows in its handshake),
-    /// `method`, `host`, `route` and `everyone`. A request that repeats a field or a parameter with
-    /// different values is answered 400, since Tollgate cannot know which value the upstream believes. A cookie that is
-    /// repeated with different values counts as missing; with `missing = "skip"` such a request is counted by address,
-    /// so that two cookies are no way out. Cookies are read as most upstreams read them: without quotes, with percents
+    /// `{NAME}` of the route's path matches), `jwt:CLAIM` (of a token that `[jwt]` trusts, with dots for claims inside
+    /// others), `tls:subject` and `tls:fingerprint` (of the certificate that the client shows in its handshake),
+    /// `method`, `host`, `route` and `everyone`. A request that repeats a field or a parameter with different values is
+    /// answered 400, since Tollgate cannot know which value the upstream uses. A cookie that is repeated with different
+    /// values counts as missing; with `missing = "skip"` such a request is counted by address, so that a client cannot
+    /// avoid the limit by two cookies. Cookies are read as most upstreams read them: without quotes, with percents
     /// decoded. Values of cookies, and of fields and parameters whose names are those of secrets, leave the process as
     /// digests only. All methods outside the standards count as one method.
     by: Items<Option<KeyPart>> = filled_texts(part, NO_PART), Required, "\"ip\"",
@@ -142,17 +142,17 @@ table! {
     /// or repeated costs `max`; `min = 0` allows 0, which asks without taking. A response gives its cost in a field
     /// (`response_header = "x-units"`) or in a member of its JSON (`response_json = "usage.total_tokens"`). The request
     /// is charged `estimate` (1) before the response, and the charge is settled when the response has its number, `max`
-    /// at most. Where the client leaves after the body began and before the number came, the request takes `max` (all
-    /// that the limit holds, without a `max`); with `on_leave = "estimate"` it takes the estimate. An excess of the
+    /// at most. Where the client leaves after the body began and before the number came, the request costs `max` (the
+    /// whole size of the limit, without a `max`); with `on_leave = "estimate"` it costs the estimate. An excess of the
     /// charge comes back. A shortfall is charged even where the limit has too little left, so that the key may be in
     /// debt and waits longer. Logs, concurrency and buckets that delay have no `cost`.
     cost: CostSource = cost_form(), Value("1"), "5", Limit(|limit| show(describe::cost(limit.first())));
 
     /// The causes for which a charge goes back. `5xx` is an answer of the upstream from 500 on, or 502 and 504 for want
-    /// of an answer. Nothing goes back to a client that has held its body back for 200 ms or longer when the server
-    /// ends the request or answers with an error, and nothing for what the client ended: by leaving, by an upload that
-    /// breaks off, or by the time that its call of gRPC may take. `cancel` is a request that is given up before anything of it
-    /// was forwarded. A place in a queue goes back in any case when its request leaves the queue.
+    /// of an answer. Nothing goes back if the client has kept its body back for 200 ms or longer when the server ends
+    /// the request or answers with an error. Nothing goes back if the client ended the request: by leaving, by an
+    /// upload that breaks off, or by the deadline of its gRPC call. `cancel` is a request that is given up before
+    /// anything of it was forwarded. A place in a queue goes back in any case when its request leaves the queue.
     refund: Items<RefundCause> = texts_as(ValueShape::Choices(RefundCause::WORDS), refund_cause), Words("nothing"), "[\"5xx\", \"cancel\"]",
         Limit(|limit| show(describe::refund(limit.first().refund_on)));
 
@@ -162,10 +162,10 @@ table! {
 
     /// The field that marks a request as a repeat of another. Requests with the same id, method, path (normal form),
     /// query, body (its first 16 KiB), cost and key are charged once within `ttl` (`"10min"`, `"7d"` at most). At most
-    /// `repeats` (3) repeats go free, get the same answer and are not held back; further repeats are charged. Refused
-    /// requests are not remembered. A request is charged if the field is absent, stands twice or has an id of more than
-    /// 256 bytes, or if the body does not come within 5 s. `of = "path"` leaves out query and body. A charge on which a
-    /// repeat has gone free is not given back.
+    /// `repeats` (3) repeats are free, get the same answer and are not delayed; further repeats are charged. Refused
+    /// requests are not remembered. A request is charged if the field is absent, is there twice or has an id of more
+    /// than 256 bytes, or if the body does not come within 5 s. `of = "path"` leaves out query and body. A charge is
+    /// not given back once a repeat of it was free.
     dedupe: Dedupe = inner_table(whole), Words("every request is charged"), "{ header = \"idempotency-key\" }",
         Limit(|limit| show(describe::dedupe(limit.first())));
 
@@ -236,8 +236,8 @@ table! {
     preflights: Preflights = word(), Value("\"free\""), "\"counted\"",
         Limit(|limit| show(limit.first().answers.preflights.word()));
 
-    /// Whether the limit decides, or only counts beside the limits that decide. A shadow refuses and delays no request
-    /// and stands in no response. The shadow is charged where the request is admitted and the shadow would admit the
+    /// Whether the limit decides, or only counts beside the limits that decide. A shadow refuses and delays no request,
+    /// and appears in no response. The shadow is charged where the request is admitted and the shadow would admit the
     /// request too. The shadow's verdict is in the access log, the metrics and `simulate`. A change of the mode keeps
     /// the counters.
     mode: Mode = word(), Value("\"enforce\""), "\"shadow\"", Limit(|limit| show(limit.first().mode.as_str()));

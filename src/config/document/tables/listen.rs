@@ -26,8 +26,8 @@ table! {
     /// The address to listen on, as in an entry that is a text.
     address: ListenAddress = text_as(ValueShape::ListenAddress, listen_address), Required, "\":8080\"";
 
-    /// The rights on the file of a Unix socket, as `chmod` takes them. Who may write to the file may connect, and is
-    /// believed as a peer of `trust` is.
+    /// The rights on the file of a Unix socket, as `chmod` takes them. Programs that may write to the file may connect,
+    /// and are trusted as peers in `trust` are.
     mode: u32 = text(file_mode), Value("\"0660\""), "\"0600\"";
 
     /// The identities that the listener offers: `true` for every `[tls.NAME]`, the name of one, a list of names, or a
@@ -35,13 +35,13 @@ table! {
     /// whether there is TLS at all needs a restart.
     tls: ListenerTls = custom(ValueShape::ListenerTls(&OWN_IDENTITY), tls), Words("no TLS"), "true";
 
-    /// Where all requests of the listener are sent on to, with 308: the same host, path and query under `https`, on the
-    /// default port. No route and no limit is looked at.
+    /// Redirects all requests of the listener with 308, to the same host, path and query under `https`, on the default
+    /// port. No route is looked up, and no limit is asked.
     redirect: RedirectTo = word(), Words("nowhere"), "\"https\"";
 
     /// The proxies that name the client of each connection in a header of the PROXY protocol, version 1 or 2: their
-    /// networks, or `true` for those of `trust`. From these peers the header is demanded, and the client that it names is
-    /// the client of all limits, logs and fields. Bytes of any other peer are taken for a request.
+    /// networks, or `true` for those of `trust`. These peers must send the header, and the client that it names is the
+    /// client for all limits, logs and fields. Bytes of any other peer are read as a request.
     proxy_protocol: ProxyProtocol = custom(ValueShape::FlagOrTexts, proxy_protocol), Words("no peer"), "[\"10.0.0.0/8\"]";
 }
 
@@ -50,7 +50,7 @@ table! {
     /// name.
     OwnIdentity = OWN_IDENTITY, "server", "the identity of a listener";
 
-    /// File with the certificate, and behind it those between it and its authority.
+    /// File with the certificate, followed by the intermediate certificates.
     cert: String = text_as(ValueShape::File, pem_path), Required, "\"api.pem\"";
 
     /// File with the key of `cert`, without a passphrase.

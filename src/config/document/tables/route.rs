@@ -48,10 +48,10 @@ table! {
     path: PathPattern = text(route_path), Value("\"/{*rest}\""), "\"/v1/orders/{id}\"",
         Route(|route| show(route.rule.path.told()));
 
-    /// Whether `/Admin` is another path than `/admin`. Choose `insensitive` where the upstream takes one for the other;
-    /// otherwise requests in another case meet a more general route with its limits alone. Only ASCII letters of fixed
-    /// segments are compared so. Parameters are not: limits by `path:NAME` count them byte for byte. A route for the
-    /// very spelling goes before.
+    /// Whether `/Admin` is another path than `/admin`. Choose `insensitive` if the upstream treats both as one path;
+    /// otherwise requests in another case take a more general route, with only that route's limits. Only ASCII letters
+    /// of fixed segments are compared in this way. Parameters are not: limits by `path:NAME` count them byte for byte.
+    /// A route for the exact spelling takes precedence.
     path_case: PathCase = word(), Value("\"sensitive\""), "\"insensitive\"";
 
     /// Methods of the route's requests. `GET` stands for `HEAD` too.
@@ -75,15 +75,16 @@ table! {
     scheme: Items<Condition> = custom(ValueShape::Choice(Scheme::WORDS), scheme), Words("either"), "\"https\"",
         Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Https(_))));
 
-    /// Groups of which the route's requests come from a member, of one of them at least. Whoever is in none of them, or
-    /// has a token that is not believed, is taken by the next route. The groups count as one condition, like a field.
+    /// Groups whose members the route is for; a client has to be in one of them. The next route takes requests of
+    /// clients that are in none of them, or whose token is not trusted. The groups count as one condition, like a
+    /// field.
     groups: Items<String> = filled_texts(any, empty_list("leave it out for any client")), Words("any client"), "[\"gold\", \"staff\"]",
         Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Groups(_))));
 
     /// Whether clients must show a certificate. `required`: a request is answered 403 unless its handshake showed a
-    /// certificate that is believed, whatever its host is and whichever identity was met; identities with
-    /// `client = { .., verify = "optional" }` do. `none`: clients without one are meant, and `check` is silent where the
-    /// route is reached past an identity that demands certificates.
+    /// trusted certificate, whatever its host is and whichever identity was chosen; identities with `client = { ..,
+    /// verify = "optional" }` are sufficient. `none`: clients without a certificate are meant, and `check` does not
+    /// warn if the route can be reached without an identity that demands certificates.
     client_cert: ClientCert = word(), Words("what the identity of the request's host asks"), "\"required\"",
         Route(|route| show(route.client_cert.unwrap_or("what the identity asks")));
 
@@ -103,13 +104,13 @@ table! {
     request_headers: Changes = inner_table(|read, fields| changes(read, Direction::Request, fields)), Words("none"), "{ set = { x-source = \"tollgate\" } }",
         Route(|route| header_changes(route.request_headers.as_ref()));
 
-    /// Fields that tell servers who the client is, with templates of what is verified: `{jwt:CLAIM}` of a token that is
-    /// believed, `{tls:subject}` and `{tls:fingerprint}` of the client's certificate, `{tier}`, the group whose tier
-    /// holds for the request, and `{group}`, the first group of this file that the client is in. Groups count here that
-    /// go by a token, a certificate, a cookie, or a secret field or parameter. What clients send in such fields is
-    /// removed. A field whose value is not known is not sent. In a value, bytes that are not visible ASCII are written
-    /// `%XX`, and so are `%`, `,`, and all but letters and digits that the template's own text has. Between two values
-    /// stands something else than letters and digits.
+    /// Fields that tell servers who the client is, as templates of verified values: `{jwt:CLAIM}` of a trusted token,
+    /// `{tls:subject}` and `{tls:fingerprint}` of the client's certificate, `{tier}`, the group whose tier applies to
+    /// the request, and `{group}`, the first group of this file that the client is in. Only groups by a token, a
+    /// certificate, a cookie, or a secret field or parameter count here. Such fields are removed if clients send them.
+    /// A field whose value is not known is not sent. In a value, bytes that are not visible ASCII are written `%XX`,
+    /// and so are `%`, `,`, and every byte of the template's own text except letters and digits. Two values need a text
+    /// between them that is not only letters and digits.
     forward_identity: Items<IdentityField> = custom(ValueShape::Lines, identity), Words("none"), "{ x-consumer = \"{jwt:sub}\", x-plan = \"{tier}\" }",
         Route(|route| identity_fields(route.identity.as_deref()));
 
@@ -124,30 +125,31 @@ table! {
 
     /// Leads the route's requests elsewhere, in place of an upstream. `to` is a path, or a whole address from
     /// `https://` on, with the parameters of `path`; the query goes along. `status` is 301, 302, 303, 307 or 308 (the
-    /// default). Limits hold before the redirect.
+    /// default). Limits decide before the redirect.
     redirect: Redirect = inner_table(whole), Words("none"), "{ to = \"/new/{*rest}\" }",
         Route(|route| shown_redirect(route.own.as_ref()));
 
     /// Answers the route's requests, in place of an upstream. The default `status` is 200, the default `body` is empty,
-    /// and the default `content_type` of a body is `text/plain; charset=utf-8`. Limits hold before the answer.
+    /// and the default `content_type` of a body is `text/plain; charset=utf-8`. Limits decide before the answer.
     respond: Respond = inner_table(respond), Words("none"), "{ status = 410 }",
         Route(|route| shown_respond(route.own.as_ref()));
 
     /// Names of the limits of the route's requests, beside those of `[defaults]`. `"!NAME"` drops a limit of
-    /// `[defaults]`. All limits admit a request, or none is charged.
+    /// `[defaults]`. A request is charged only if all limits admit it.
     limits: Items<String> = texts(any), Words("none"), "[\"per-key\", \"smooth\"]",
         Route(|route| show_list(&route.limits));
 
-    /// The longest time that a server may owe the head of its response. It counts from the last byte of the request's body,
-    /// or from forwarding, after any hold, where there is none. Before that it counts only while bytes of the body are at
-    /// hand that the server does not take: a slow client is bounded by `idle` and `min_rate`. Once bytes have waited for a server
-    /// it has half of the time more to take some, and as much as the time more to answer, 1 s at most: its system takes and
-    /// tells in steps. All attempts share it. Beyond it the answer is 504. `false` leaves `idle` alone. A call of gRPC has its
-    /// `grpc-timeout`, and no more than a `timeout` that is written; with neither, `idle`.
+    /// The longest time that a server may take for the head of its response. It counts from the last byte of the
+    /// request's body or, without a body, from forwarding, after any hold. Before that it counts only while the server
+    /// does not take bytes of the body that have come: a slow client is bounded by `idle` and `min_rate`. Once bytes
+    /// have waited for a server, it has half of the time more to take some, and the whole time more to answer, 1 s at
+    /// most, since operating systems report progress in steps. All attempts share this time. Beyond it the answer is
+    /// 504. With `false` only `idle` applies. A gRPC call has its `grpc-timeout`, and no more than a `timeout` that is
+    /// written; without both, `idle`.
     timeout: Option<Duration> = time_or_off(), Words("30 s, but for calls of gRPC"), "\"5s\"", Route(|route| shown_timeout(route.timeout));
 
     /// The longest silence of the route's bodies, in either direction, and of its WebSockets, in place of that of
-    /// `[server]`. `min_rate` then holds over this time. Write a longer one for streams that are silent for long.
+    /// `[server]`. `min_rate` is then measured over this time. Write a longer one for streams that are silent for long.
     idle: Duration = time(Zero::Refused), Words("that of `[server]`"), "\"10min\"",
         Route(|route| route.idle.map_or_else(|| show("the server's"), show_time));
 }

@@ -23,23 +23,23 @@ table! {
     /// The addresses that requests come in on, and the deadlines and bounds of their connections.
     ServerTable = SERVER, "server", "the server";
 
-    /// Addresses to listen on, for HTTP/1.1 and HTTP/2 alike. `:port` is every address, of IPv4 and of IPv6; port 0 is any
-    /// free port. `:port` is every address of IPv4 alone where the system has no IPv6, or where an address of IPv6 with
-    /// the same port stands beside it; `0.0.0.0:port` always is. `[::]:port` is every address too, and those of IPv6 alone
-    /// where `:port` stands beside it. `unix:/path` is the file of
-    /// a Unix socket, from the file's folder where it has no slash in front; `systemd:NAME` are the sockets that systemd
-    /// opens under this `FileDescriptorName`. A table says more of a listener; `{ address = ":8080" }` is the same as
+    /// Addresses to listen on, for HTTP/1.1 and HTTP/2 alike. `:port` is every address, of IPv4 and of IPv6; port 0 is
+    /// any free port. `:port` is every address of IPv4 alone where the system has no IPv6, or where an address of IPv6
+    /// with the same port is also in the list; `0.0.0.0:port` always is. `[::]:port` is every address too, and every
+    /// address of IPv6 alone where `:port` is also in the list. `unix:/path` is the file of a Unix socket, from the
+    /// file's folder where it has no slash in front; `systemd:NAME` are the sockets that systemd opens under this
+    /// `FileDescriptorName`. A table has further settings of a listener; `{ address = ":8080" }` is the same as
     /// `":8080"`.
     listen: Items<ListenEntry> = listeners(), Value("\":8080\""), "[\"127.0.0.1:8080\", \"[::1]:8080\"]",
         Restart(|boot| show_list(&boot.listen.listeners));
 
-    /// Networks of the proxies in front of Tollgate. Their `Forwarded` and `X-Forwarded-For` are believed, and walked
-    /// from the right.
+    /// Networks of the proxies in front of Tollgate. Their `Forwarded` and `X-Forwarded-For` are trusted, and read from
+    /// the right.
     trust: Items<IpNet> = texts(network), Words("no peer"), "[\"10.0.0.0/8\"]", Gateway(|file| show_list(&file.trust));
 
     /// The field in which the proxies of `trust` name the client. The other field is not read then; with `forwarded` no
     /// `X-Forwarded-*` is read either. Without `trust_field` both fields are read, and where they name different
-    /// clients `X-Forwarded-For` is believed. `X-Forwarded-Proto` and `X-Forwarded-Host` then also replace the scheme
+    /// clients `X-Forwarded-For` is trusted. `X-Forwarded-Proto` and `X-Forwarded-Host` then also replace the scheme
     /// and host of `Forwarded`. Behind a proxy that writes `Forwarded` alone and lets `X-Forwarded-For` pass,
     /// `trust_field` must be set.
     trust_field: Field = word(), Words("either"), "\"forwarded\"",
@@ -47,7 +47,7 @@ table! {
 
     /// Networks of translators between IPv6 and IPv4 (NAT64), each a /96, beside `64:ff9b::/96`. An address in them
     /// counts as the IPv4 address inside, everywhere an address is read. Private and other special addresses inside
-    /// `64:ff9b::/96` do not count so.
+    /// `64:ff9b::/96` count as IPv6.
     nat64: Items<Ipv6Net> = texts(translator), Words("`64:ff9b::/96` alone"), "[\"2001:db8:64::/96\"]",
         Gateway(|file| show_list(&file.nat64));
 
@@ -58,17 +58,17 @@ table! {
     /// `drain_delay`. A successor that SIGUSR2 has started has as long to serve, and at least 5s.
     drain: Duration = time(Zero::Allowed), Value("\"30s\""), "\"10s\"", Restart(|boot| show_time(boot.drain));
 
-    /// The time after the signal to stop in which connections are still accepted, for load balancers that learn late.
-    /// `/readyz` is 503 from the signal on, and each answer over HTTP/1.1 says `Connection: close`. Without it this goes
-    /// on for 0.2s, or until no connection is open.
+    /// The time after the signal to stop in which connections are still accepted, for load balancers that notice late.
+    /// `/readyz` is 503 from the signal on, and each answer over HTTP/1.1 says `Connection: close`. Without it this
+    /// time is 0.2s, or ends when no connection is open.
     drain_delay: Duration = time(Zero::Allowed), Value("\"0s\""), "\"5s\"", Restart(|boot| show_time(boot.drain_delay));
 
     /// The longest time that a fresh connection may take to show its protocol.
     first_byte: Duration = time(Zero::Refused), Value("\"10s\""), "\"5s\"",
         Restart(|boot| show_time(boot.listen.first_byte));
 
-    /// The longest time from accepting a connection to the end of what comes before its protocol, however its bytes
-    /// come: the header of the PROXY protocol, and the handshake of TLS.
+    /// The longest time from accepting a connection until its protocol begins, however its bytes come: for the header
+    /// of the PROXY protocol, and for the TLS handshake.
     handshake: Duration = time(Zero::Refused), Value("\"10s\""), "\"5s\"",
         Restart(|boot| show_time(boot.listen.handshake));
 
@@ -79,16 +79,16 @@ table! {
     /// The longest silence of a connection inside a request: between two chunks of a body in either direction.
     idle: Duration = time(Zero::Refused), Value("\"60s\""), "\"2min\"", Restart(|boot| show_time(boot.listen.idle));
 
-    /// The longest time of a connection without a request: between two of HTTP/1.1, or with no stream open. A balancer in
-    /// front must give its connections up sooner, or it sends requests into connections that are just being closed.
+    /// The longest time of a connection without a request: between two of HTTP/1.1, or with no stream open. A balancer
+    /// in front must close its idle connections sooner, or it sends requests on connections that are being closed.
     keep_alive: Duration = time_within("1s"..="1d", "a connection is kept for at least a second"),
         Compiled("`idle` where that is written, else `\"75s\"`", |file| format!("\"{}\"", time_text(file.keep_alive))), "\"75s\"", Gateway(|file| show_time(file.keep_alive));
 
-    /// The least rate, over `idle`, at which a client must send a body and take an answer. Over HTTP/2 the rate holds
-    /// for each stream. Only the time in which the client alone is waited for counts. The time of a server that writes
-    /// or reads slowly does not count, nor that of a held request. WebSockets and gRPC have `idle` alone; 0 switches
-    /// the rate off. A slow upload holds a place at its server (`max_requests`) for as long as this rate lets it, since
-    /// `timeout` of a route counts only what the server owes: write a higher rate where places are few.
+    /// The least rate, over `idle`, at which a client must send a body and take an answer. Over HTTP/2 the rate applies
+    /// to each stream. Only time in which the gateway waits for the client counts. The time of a server that writes or
+    /// reads slowly does not count, nor the time of a held request. Only `idle` applies to WebSockets and gRPC; 0
+    /// switches the rate off. A slow upload keeps a place at its server (`max_requests`) for as long as this rate
+    /// allows, since `timeout` of a route counts only the server's own time: write a higher rate where places are few.
     min_rate: u64 = bytes_in_a_second(), Value("\"256B/s\""), "\"1KiB/s\"",
         Restart(|boot| show(format!("{}B/s", boot.listen.min_rate)));
 
@@ -101,7 +101,7 @@ table! {
 
     /// The number of connections of one client: an address, in IPv6 a /64. Beyond it a new connection takes the place
     /// of the client's own one that has been idle longest between two requests; where no connection is idle, the new
-    /// one is closed. A number that is written holds always. Peers in `trust` stand for many clients and have no such
+    /// one is closed. A number that is written applies always. Peers in `trust` stand for many clients and have no such
     /// bound.
     max_connections_per_client: u32 = count(), Words("a tenth of `max_connections`, while more than half of them are taken"), "100",
         Restart(|boot| show(shown_share(boot.listen.max_connections_per_client)));
@@ -165,12 +165,12 @@ table! {
 
     /// The fields that state limits. `standard` is `RateLimit` and `RateLimit-Policy`, `legacy` is `X-RateLimit-*`.
     /// `Retry-After` stays on every refusal. `X-RateLimit-*` states the limit that a refusal names, and no other. On
-    /// other answers it states the limit with the least left of what the limit holds: of a bucket's `burst`; of a
-    /// queue's `burst` and the places that can be waited for within `max_wait`; else of the rate's number. Each rate of
+    /// other answers it states the limit that has the smallest part of its size left. The size is a bucket's `burst`, a
+    /// queue's `burst` and the places that can be waited for within `max_wait`, or else the rate's number. Each rate of
     /// a list is a policy of its own, `NAME:TIME` (`per-key:min`), as in `violated-policies`. A limit on requests in
     /// flight has `qu="concurrent-requests"` and no times, and is in none of the older fields. `docs/fields.md` has the
-    /// names, units and instants of all fields. The fields in which an upstream states its own limits stay: the items of its lists
-    /// behind ours, and its `X-RateLimit-*` where it has less left.
+    /// names, units and instants of all fields. Fields of an upstream's own limits stay: the items of its lists come
+    /// after the gateway's items, and its `X-RateLimit-*` stay where it has fewer units left.
     headers: FieldStyle = word(), Value("\"both\""), "\"standard\"", Gateway(|file| show(file.fields.word()));
 
     /// The form of the gateway's own errors: `problem+json` (RFC 9457), `text`, `html`, or `accept`. With `accept` the

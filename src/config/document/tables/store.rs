@@ -27,11 +27,11 @@ table! {
     /// Password of the Redis user, best kept in a file or in the environment.
     password: SecretSource = custom(ValueShape::Secret, secret), Words("none"), "{ file = \"/run/secrets/redis\" }";
 
-    /// The authorities to believe and the certificate to present, where the `url` begins with `rediss`. Connections
-    /// that are made after a file changed use the new file.
+    /// The authorities to trust and the certificate to present, where the `url` begins with `rediss`. Connections that
+    /// are made after a file changed use the new file.
     tls: StoreTls = inner_table(as_written), Words("with `rediss://`: the system's authorities, and no certificate"), "{ ca = \"redis-ca.pem\" }";
 
-    /// The credentials for the sentinels of a `redis+sentinel://`. The credentials for Redis are others.
+    /// The credentials for the sentinels of a `redis+sentinel://`. They are separate from the credentials for Redis.
     sentinel: Sentinel = inner_table(as_written), Words("none are needed"), "{ password = { file = \"/run/secrets/sentinel\" } }";
 
     /// Whether the scripts are kept in Redis as a library of functions. Redis writes the library to disk and to
@@ -61,10 +61,10 @@ table! {
 }
 
 table! {
-    /// The authorities to believe, and the certificate to present to a Redis with TLS. Files are PEM, and watched.
+    /// The authorities to trust, and the certificate to present to a Redis with TLS. Files are PEM, and watched.
     StoreTls = STORE_TLS, "store.tls", "TLS to the store";
 
-    /// File with the certificates of the authorities to believe, instead of the system's.
+    /// File with the certificates of the authorities to trust, instead of the system's.
     ca: String = text_as(ValueShape::File, any), Words("the system's authorities"), "\"redis-ca.pem\"";
 
     /// File with the certificate to present, and the certificates between it and its authority.
@@ -78,7 +78,7 @@ table! {
 }
 
 table! {
-    /// The user that asks the sentinels where the master is. Sentinels have users and passwords of their own.
+    /// The user that asks the sentinels for the master's address. Sentinels have users and passwords of their own.
     Sentinel = STORE_SENTINEL, "store.sentinel", "the sentinels";
 
     /// User of the sentinels' access control list; `password` goes with it.

@@ -11,14 +11,14 @@ use crate::tls::{Alpn, ClientVerify, ServedName, TlsVersion};
 use toml::de::DeValue;
 
 table! {
-    /// An identity of the gateway towards its clients: a certificate, its key, the hosts it answers for, and what it
-    /// asks of clients. A listener with `tls` offers identities; a client gets the one for the host that it names in
-    /// its handshake (SNI): by exact name, then by a wildcard for one label, then the default. Files are PEM, and
+    /// An identity of the gateway towards its clients: a certificate with its key, its hosts, and its demands on
+    /// clients' certificates. A listener with `tls` offers identities; a client gets the one for the host that it names
+    /// in its handshake (SNI): by exact name, then by a wildcard for one label, then the default. Files are PEM, and
     /// watched: a certificate and its key are taken over once both read the same twice, 50 ms apart, and fit. Until
-    /// then the pair before stays in force, and connections live on.
+    /// then the earlier pair stays in use, and connections stay open.
     TlsTable { name, place } = TLS, "tls", "an identity", named true, main_only true;
 
-    /// File with the certificate, and behind it those between it and its authority.
+    /// File with the certificate, followed by the intermediate certificates.
     cert: String = text_as(ValueShape::File, pem_path), Words("needed, unless `acme` is written"), "\"api.pem\"";
 
     /// File with the key of `cert`, without a passphrase. Only the gateway's user and group should be able to read it.
@@ -36,12 +36,12 @@ table! {
     /// offered and none is the default, the handshakes of such clients are refused.
     default: bool = flag(), Words("`true` where the listener offers no other"), "true", Identity(|one| show(one.is_default));
 
-    /// The least version of TLS. Of both versions only suites with forward secrecy and authenticated encryption exist
-    /// here; there is no key for suites.
+    /// The least version of TLS. Both versions have only suites with forward secrecy and authenticated encryption;
+    /// there is no key for suites.
     min: TlsVersion = word(), Value("\"1.2\""), "\"1.3\"", Identity(|one| show(one.least_version.as_str()));
 
     /// The protocols that clients may choose in a handshake (ALPN), the preferred one first. Clients of `http/1.0` are
-    /// taken where `http/1.1` is.
+    /// accepted where `http/1.1` is.
     alpn: Items<Alpn> = filled_word_list(empty_list("write `\"http/1.1\"` for that protocol alone")), Value("[\"h2\", \"http/1.1\"]"), "\"http/1.1\"",
         Identity(|one| show_list(&one.alpn));
 
@@ -51,10 +51,10 @@ table! {
 }
 
 table! {
-    /// What clients must show in the handshake: a certificate of one of the authorities, in the time of its validity,
-    /// and for clients where it names a purpose. Where certificates are asked for, no session is taken up again, so
-    /// that each connection is verified. A file that cannot be read is an error at the start; at a reload the identity
-    /// stays as it was.
+    /// The certificates that clients must show in the handshake: signed by one of the authorities, valid at present,
+    /// and for use by clients if they name a purpose. If certificates are asked for, no session is resumed, so that
+    /// each connection is verified. A file that cannot be read is an error at the start; at a reload the identity stays
+    /// as it was.
     ClientTable = TLS_CLIENT, "tls", "the check of clients", takes Some("a file with authorities, a list of files, or a table as `{ ca = \"partners-ca.pem\", verify = \"optional\" }`");
 
     /// Files with the certificates of the authorities.
@@ -64,8 +64,8 @@ table! {
     /// handshake.
     verify: ClientVerify = word(), Value("\"required\""), "\"optional\"";
 
-    /// Files with revocation lists. With any, there must be a list of each authority in a client's chain; a list that
-    /// has expired refuses.
+    /// Files with revocation lists. If there is any, each authority in a client's chain needs one; clients are refused
+    /// if a list has expired.
     crl: Items<String> = texts_as(ValueShape::Files, pem_path), Words("none is looked at"), "\"revoked.pem\"";
 }
 

@@ -30,12 +30,12 @@ table! {
     Upstream { name, place } = UPSTREAMS, "upstreams", "an upstream", named true, later &["protocol"];
 
     /// Servers, taken in turn: `http://host:port`, `https://host:port`, `h2c://host:port` (HTTP/2 without TLS) or
-    /// `unix:/path` (a whole path), or a table with more about the server; `demo:` is a server built into the gateway. A name is all
-    /// its addresses, each a server of its own with a part of the name's weight. A server may close
-    /// a kept connection while a request is on it. GET, HEAD, OPTIONS, TRACE, PUT and DELETE without a body then go out
-    /// once more, on a fresh connection. Any other request goes out again only if nothing of it was sent; else the
-    /// answer is 502. A connection is kept for a second less than the server announces in `Keep-Alive: timeout` (half a
-    /// second of 1 s), 4 s at most. Without an announcement a connection is kept for 1.5 s.
+    /// `unix:/path` (a whole path), or a table with more about the server; `demo:` is a server built into the gateway.
+    /// Each address of a name is a server of its own, with a part of the name's weight. A server may close a kept
+    /// connection while a request is on it. GET, HEAD, OPTIONS, TRACE, PUT and DELETE without a body then go out once
+    /// more, on a fresh connection. Any other request goes out again only if nothing of it was sent; else the answer is
+    /// 502. A connection is kept for a second less than the server announces in `Keep-Alive: timeout` (half a second of
+    /// 1 s), 4 s at most. Without an announcement a connection is kept for 1.5 s.
     servers: Items<ServerEntry> = servers(), Required, "[\"http://10.1.0.5:3000\", \"http://10.1.0.6:3000\"]",
         Upstream(|one| show_list(&one.upstream.servers));
 
@@ -53,7 +53,7 @@ table! {
     eject: Option<EjectionRule> = eject_form(), Words("5 in a row, 10 s, at most half"), "{ after = 3 }",
         Upstream(|one| show(one.upstream.rules.eject.as_ref().map_or_else(|| "never".into(), ejection)));
 
-    /// What of the upstream's requests is sent once more after a failure, on unless it is `false`.
+    /// The retries of requests after a failure. They are on unless this is `false`.
     retry: Option<RetryRule> = retry_form(), Words("1 attempt after `connect`, `refused`, `reset`, of 20 % of requests"), "{ attempts = 2 }",
         Upstream(|one| show(one.upstream.rules.retry.as_ref().map_or_else(|| "none".into(), retries)));
 
@@ -65,7 +65,7 @@ table! {
     ramp: Duration = time(Zero::Refused), Words("none: it has its whole share at once"), "\"30s\"",
         Upstream(|one| one.upstream.rules.ramp.map_or_else(|| show("none"), show_time));
 
-    /// What becomes of requests while no server is available: all are tried as if all were, or the answer is 503.
+    /// The treatment of requests while no server is available: all servers are tried anyway, or the answer is 503.
     none_left: NoneLeft = word(), Value("\"try-all\""), "\"503\"",
         Upstream(|one| show(one.upstream.rules.none_left.word()));
 
@@ -77,10 +77,10 @@ table! {
     connect_timeout: Duration = time(Zero::Refused), Value("\"2s\""), "\"500ms\"",
         Upstream(|one| show_time(one.upstream.connect_timeout));
 
-    /// The host that servers are asked for: `client`, the one that the client asked for; `upstream`, each server's own
-    /// as its URL has it (`localhost` over a Unix socket); or this one, with or without a port. `X-Forwarded-Host` has
-    /// the client's in any case. Where the host is not the client's, `Location` and `Content-Location` of answers that
-    /// lead to it, or to the server itself, are written anew with the client's scheme and host.
+    /// The host that is sent to servers: `client`, the host that the client asked for; `upstream`, the host of each
+    /// server's URL (`localhost` over a Unix socket); or the written host, with or without a port. `X-Forwarded-Host`
+    /// has the client's host in any case. Where the host is not the client's, `Location` and `Content-Location` of
+    /// answers that lead to it, or to the server itself, are written anew with the client's scheme and host.
     host: Option<ServerHost> = text(server_host), Value("\"client\""), "\"upstream\"",
         Upstream(|one| show(host_text(one.upstream.host.as_ref())));
 
@@ -88,21 +88,21 @@ table! {
     /// and HTTP/2 over `h2c`. WebSockets go over HTTP/1.1 in any case.
     http: Protocol = word(), Value("\"auto\""), "\"1.1\"", Upstream(|one| show(one.upstream.protocol.word()));
 
-    /// Whom to believe and what to show, where a server is `https`.
+    /// The authorities to trust and the certificate to present, where a server is `https`.
     tls: UpstreamTls = inner_table(as_written), Words("with `https`: the system's authorities, and no certificate"), "{ ca = \"internal-ca.pem\" }",
         Upstream(|one| tls(one.upstream.tls.as_ref()));
 
-    /// The time between two resolutions of the names of servers, at least 1s. An answer that is empty, late or none
+    /// The time between two resolutions of the names of servers, at least 1s. An answer that is empty, late or missing
     /// changes nothing. Requests never wait for it.
-    resolve: Duration = time_within("1s"..="1d", "names are asked for beside requests, never by one"), Value("\"30s\""), "\"5s\"",
+    resolve: Duration = time_within("1s"..="1d", "names are resolved in the background, and no request waits for it"), Value("\"30s\""), "\"5s\"",
         Upstream(|one| show_time(one.upstream.resolve));
 
     /// The age from which a connection takes no further request, up to a fifth sooner.
     max_age: Duration = time(Zero::Refused), Words("`10m` with HTTP/2, none with HTTP/1.1"), "\"5m\"",
         Upstream(|one| one.upstream.max_age.map_or_else(|| show("the usual"), show_time));
 
-    /// Does the upstream get the certificate that a client has shown? It comes in `Client-Cert` (RFC 9440), in place of
-    /// what a trusted proxy wrote there. The field is absent where the client has shown none.
+    /// Whether the upstream gets the certificate that a client has shown, in `Client-Cert` (RFC 9440). It replaces the
+    /// value of a trusted proxy. The field is absent where the client has shown none.
     forward_client_cert: bool = flag(), Value("false"), "true", Upstream(|one| show(one.upstream.forward_client_cert));
 }
 
@@ -113,7 +113,7 @@ table! {
     /// Where the server listens, as in an entry that is a text.
     url: ServerUrl = text(server), Required, "\"http://10.1.0.5:3000\"";
 
-    /// The server's share of the requests beside the others', 0 to 1000. 0: it gets no new requests.
+    /// The server's share of the requests, relative to the others, 0 to 1000. With 0 it gets none.
     weight: u32 = number(0, 1000), Value("1"), "2";
 
     /// The most requests that the server has at once, from all workers of this gateway. A slow upload holds a place for as
@@ -125,11 +125,11 @@ table! {
 }
 
 table! {
-    /// Whom to believe and what to show in handshakes with servers. Files are PEM, and watched: connections that are made
-    /// after a change use the new ones.
+    /// The authorities to trust and the certificate to present in handshakes with servers. Files are PEM, and watched:
+    /// connections that are made after a change use the new files.
     UpstreamTls = UPSTREAM_TLS, "upstreams", "TLS to servers";
 
-    /// File with the certificates of the authorities to believe, instead of the system's.
+    /// File with the certificates of the authorities to trust, instead of the system's.
     ca: String = text_as(ValueShape::File, pem_path), Words("the system's authorities"), "\"internal-ca.pem\"";
 
     /// Name that the server's certificate must have, which the handshake also asks for (SNI).
@@ -141,7 +141,7 @@ table! {
     /// File with the key of `cert`, without a passphrase.
     key: String = text_as(ValueShape::File, pem_path), Words("none"), "\"gateway.key\"";
 
-    /// Whether any certificate is believed, whoever signed it: then anybody on the way can read and change everything.
+    /// Whether any certificate is trusted, whoever signed it: then anybody on the way can read and change everything.
     insecure: bool = flag(), Value("false"), "true";
 }
 

@@ -113,7 +113,7 @@ impl IncludeReader<'_> {
             self.found
                 .warning(Code::MatchesNothing, message)
                 .at(&entry.span, "nothing is included")
-                .help("a relative path begins in the folder of this file; one that comes to match is taken in by then");
+                .help("a relative path begins in the folder of this file; a file that matches later is included then");
         }
         for path in matched {
             if is_described(&path, &entry.value) {
@@ -129,7 +129,7 @@ impl IncludeReader<'_> {
     fn disguised(&mut self, path: &Path, entry: &At<String>) {
         let (path, pattern) = (path.display(), &entry.value);
         let message = format!("`{path}` leads to a file that `{pattern}` does not describe");
-        self.wrong(entry, Code::NotGranted, &message, "it is not taken in");
+        self.wrong(entry, Code::NotGranted, &message, "it is not included");
     }
 
     fn file(&mut self, entry: &At<String>, grant: &Arc<Grant>) {
@@ -216,7 +216,7 @@ fn is_described(path: &Path, pattern: &str) -> bool {
 /// Two entries with different grants for one file are an error: the order of entries does not decide.
 fn two_entries(name: &str, second: &Span, first: &Span, found: &mut Findings) {
     let message = format!(
-        "two entries of `{}` take `{name}` in, and let it do different things",
+        "two entries of `{}` include `{name}`, with different permissions",
         INCLUDE.name
     );
     found
@@ -224,7 +224,7 @@ fn two_entries(name: &str, second: &Span, first: &Span, found: &mut Findings) {
         .at(second, "by this one")
         .and(first, "and by this one")
         .help(
-            "write them so that one alone finds it: a team's files stand in a folder of their own",
+            "change the entries so that only one of them finds it; keep a team's files in a folder of their own",
         );
 }
 
@@ -294,7 +294,9 @@ fn join<'s>(
                     .error(Code::Duplicate, message)
                     .at(&name.span(), "the second time")
                     .and(&first.span(), "the first time")
-                    .help("a name is one thing in all files: rename one of them, or take it out");
+                    .help(
+                        "a name may be used once in all files: rename one of the two, or remove it",
+                    );
             }
             None => {
                 there.insert(name, entry);
@@ -308,12 +310,12 @@ fn only_in_main(source: &Source, name: &str, span: &Span, found: &mut Findings) 
     let named: Vec<String> = named.map(|table| table.title("NAME")).collect();
     let named = suggest::all_of(&named);
     let main = source.name();
-    let message = format!("`{name}` stands in an included file");
+    let message = format!("`{name}` is in an included file");
     found
         .error(Code::OnlyInMain, message)
         .at(span, "")
         .help(format!(
-            "it belongs into {main}; an included file has {named}"
+            "it belongs in {main}; an included file has {named}"
         ));
 }
 

@@ -58,7 +58,7 @@ fn warn_of_literal(name: &str, value: &Spanned<DeValue<'_>>, beside: &mut SideFi
     beside
         .found
         .warning(Code::SecretInFile, message)
-        .at(&value.span(), "whoever reads the file knows it")
+        .at(&value.span(), "every reader of the file knows it")
         .help(format!("write `{name} = {file}` or `{name} = {env}`"));
 }
 
@@ -77,7 +77,7 @@ fn line(
             let at = Reference {
                 span: &span,
                 failure: &format!("no `{name}` in {place}"),
-                label: "its value is to be there",
+                label: "its value should be there",
             };
             beside.secret(&place, at)
         }

@@ -90,7 +90,7 @@ fn note_broken(text: &str, span: &Span, message: &str, found: &mut Findings) {
         _ if help.is_some() => help,
         "string values must be quoted" => Some(UNQUOTED),
         "unexpected key or value" => {
-            Some("each key stands on a line of its own, with nothing behind its value")
+            Some("write each key on a line of its own, with nothing after its value")
         }
         what if what.contains("unclosed table") => Some("a table header ends with `]`"),
         what if what.contains("unclosed array") => Some("a list ends with `]`"),
@@ -109,7 +109,7 @@ fn note_broken(text: &str, span: &Span, message: &str, found: &mut Findings) {
         .help_if(help.map(str::to_owned));
 }
 
-const UNQUOTED: &str = "a text stands between double quotes, as in `rate = \"10/s\"`";
+const UNQUOTED: &str = "write a text in double quotes, as in `rate = \"10/s\"`";
 
 /// The advice for JSON, YAML, other comments and texts without quotes.
 fn written_otherwise(line: &str) -> Option<&'static str> {

@@ -108,7 +108,7 @@ impl AllowedPaths {
                 {
                     steps.push(step.into_owned());
                 }
-                _ if !steps.is_empty() => return Err("no `..` stands behind a `*`"),
+                _ if !steps.is_empty() => return Err("no `..` may follow a `*`"),
                 other => root.push(other),
             }
         }

@@ -33,7 +33,7 @@ pub fn is_pattern(text: &str) -> bool {
 pub fn check(text: &str) -> Result<(), &'static str> {
     for step in text.split('/') {
         if step != "**" && step.contains("**") {
-            return Err("`**` stands alone between slashes, and is any number of folders");
+            return Err("write `**` alone between slashes; it matches any number of folders");
         }
         if step != "**" && one_step(step).is_err() {
             return Err("a `[` that no `]` closes");

@@ -33,7 +33,7 @@ impl Grant {
     }
 }
 
-const OWN_FOLDER: &str = "an included file's own folder is the one that it stands in, without those of other files; the folder of the main file belongs to no included file";
+const OWN_FOLDER: &str = "an included file's own folder is the folder that it is in, without folders of other included files; the folder of the main file belongs to no included file";
 
 /// The error of an included file that names at `span` a file outside its reach.
 pub(in crate::config) fn unread(source: &Source, span: &Span, path: &str) -> Option<Diagnostic> {

@@ -41,7 +41,7 @@ fn identity(old: &IdentityOutline, new: &IdentityOutline) -> Option<String> {
         parts.push(format!("another certificate, which ends at {end}"));
     }
     if old.client == new.client && old.check != new.check {
-        parts.push("the files that clients' certificates are held against have changed".to_owned());
+        parts.push("the files for the check of clients' certificates have changed".to_owned());
     }
     super::joined(&parts)
 }

@@ -14,9 +14,9 @@ pub(super) fn compare(running: &Backend, new: &Backend, changes: &mut Vec<Change
             ("store.tls", a.tls != b.tls),
         ];
         let presented = presented.into_iter().filter(|(_, differs)| *differs);
-        changes.extend(presented.map(|(subject, _)| {
-            Change::live(subject, "changed; connections made from now on present it")
-        }));
+        changes.extend(
+            presented.map(|(subject, _)| Change::live(subject, "changed; new connections use it")),
+        );
     } else if running != new {
         let subjects = address(running, new).into_iter();
         changes.extend(subjects.map(|subject| Change::restart(subject, None)));

@@ -38,7 +38,7 @@ fn changes_are_said_in_words() {
     assert_eq!(
         changes(&new),
         [
-            "limits.gone: removed; its counters go on if it comes back while they are held",
+            "limits.gone: removed; its counters go on if the limit comes back while they still exist",
             "limits.a: rate 10/s to 20/s, burst 10 to 20, counters kept",
             "limits.fresh: added, counters start afresh, or go on where a limit of this name counted so before",
             "upstreams.u: servers http://a:1 to http://b:2",
@@ -247,7 +247,7 @@ fn secrets_are_compared_and_not_shown() {
     assert_eq!(changes.len(), 1);
     assert_eq!(
         changes[0].to_string(),
-        "store.password: changed; connections made from now on present it"
+        "store.password: changed; new connections use it"
     );
 }
 
@@ -289,7 +289,7 @@ fn what_is_believed_is_told_with_values_and_without_keys() {
     );
     assert_eq!(
         changes_between(&moved, &another),
-        ["jwt: what two.secret holds has changed"]
+        ["jwt: the contents of two.secret have changed"]
     );
     assert_eq!(changes_between(&old, &outline("", "")), ["jwt: removed"]);
 }

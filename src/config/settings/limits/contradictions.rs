@@ -87,11 +87,9 @@ impl Contradictions<'_> {
         let names = all_of(&names);
         let diagnostic = if self.limit.algorithm() != Algorithm::LeakyBucket {
             let algorithm = self.limit.algorithm().word();
-            self.conflict(&format!(
-                "has {names}, but a {algorithm} holds no request back"
-            ))
-            .at(first, "only a leaky bucket has this")
-            .help(leaky_instead(limit))
+            self.conflict(&format!("has {names}, but a {algorithm} delays no request"))
+                .at(first, "only a leaky bucket has this")
+                .help(leaky_instead(limit))
         } else if let Some(refuses) = refuses {
             self.conflict(&format!("refuses at once, and has {names}"))
                 .at(first, "for a bucket that delays")
@@ -323,7 +321,7 @@ fn why_unsettled(limit: &Limit) -> Option<&'static str> {
         Algorithm::SlidingLog => Some("a log enters each unit by itself"),
         Algorithm::Concurrency => Some("a slot is one request"),
         Algorithm::LeakyBucket if limit.delays() => {
-            Some("the requests behind already know their wait")
+            Some("the requests behind it already have their waits")
         }
         _ => None,
     }

@@ -267,7 +267,7 @@ impl RuleReader<'_> {
         }
         let most = SlidingWindow::most(period / 1000 / written);
         if u64::from(rate.value.count.get()) > most {
-            let label = "more than weights of whole milliseconds can count";
+            let label = "more than this window can count exactly";
             self.out_of_range("reaches too far to be computed exactly")
                 .at(&rate.span, label)
                 .help(format!("the largest count that fits is {most}"));

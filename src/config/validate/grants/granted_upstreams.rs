@@ -190,7 +190,7 @@ fn claimed(route: &Route, field: &At<&HeaderName>, found: &mut Findings) {
             ),
         )
         .at(&field.span, format!("servers read {what} there"))
-        .help("leave it out: through an upstream of another file no route writes such a field");
+        .help("leave it out: a route to an upstream of another file may not write such a field");
 }
 
 /// What servers read in a field, in whatever spelling they take for it, where only gateways have a right to write it.
@@ -242,9 +242,9 @@ fn told(
         .at(&field.span, "who the client is, in this file's words")
         .and(
             &at.span,
-            format!("{other} tells servers of its clients by `{theirs}`"),
+            format!("{other} names its clients to servers in `{theirs}`"),
         )
-        .help("leave it out: through an upstream of another file no route writes such a field");
+        .help("leave it out: a route to an upstream of another file may not write such a field");
 }
 
 /// No limit of the route counts by a field that is gone there.
@@ -265,7 +265,7 @@ fn counted(route: &Route, file: usize, bounds: &Bounds<'_>, found: &mut Findings
                     .at(&by.span, "nothing is left of it there")
                     .and(
                         &at.span,
-                        format!("{other} tells servers of its clients by it"),
+                        format!("{other} names its clients to servers in it"),
                     )
                     .help("choose another field for one of the two");
             }

@@ -113,7 +113,7 @@ fn storage(document: &Document, table: &AcmeTable, found: &mut Findings) {
                 .conflict(format!(
                     "{table} has a `secret`, and keeps its files in a folder"
                 ))
-                .at(secret, "it seals what is kept in the store alone")
+                .at(secret, "it encrypts only certificates in the store")
                 .and(&storage.span, "a folder")
                 .help("leave `secret` out, or write `storage = \"store\"`");
         }
@@ -180,7 +180,7 @@ fn reachable(document: &Document, table: &AcmeTable, found: &mut Findings) {
     };
     let places: Vec<_> = kinds.iter().map(|kind| where_to(&kind.value)).collect();
     let places = places.join(", or ");
-    let message = format!("{table} looks for hosts at {places}, and no listener is there");
+    let message = format!("{table} verifies hosts at {places}, and no listener is there");
     found
         .warning(Code::AcmeUnreachableChallenge, message)
         .at(

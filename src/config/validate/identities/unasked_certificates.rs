@@ -26,13 +26,13 @@ pub(in crate::config::validate) fn note(document: &Document, found: &mut Finding
         let by = group.by.at();
         if let Some(by) = by.filter(|at| is_of_certificate(Some(&at.value))) {
             let label = "no request shows that it is a member's";
-            warn(format!("{group} goes by"), &by.span, label, found);
+            warn(format!("{group} uses"), &by.span, label, found);
         }
     }
     for upstream in &document.upstreams {
         let told = upstream.forward_client_cert.at();
         if let Some(told) = told.filter(|at| at.value) {
-            let user = format!("{upstream} is to be told");
+            let user = format!("{upstream} forwards");
             warn(user, &told.span, "there is none to forward", found);
         }
     }

@@ -102,7 +102,7 @@ fn warn(taken: &Route, first: &CaseBypass<'_>, others: &[CaseBypass<'_>], found:
     let warning = found
         .warning(Code::OtherCase, message)
         .at(place(taken), label)
-        .and(place(route), "this route holds for one spelling alone")
+        .and(place(route), "this route takes one spelling only")
         .about(&taken.name.span)
         .about(&route.name.span)
         .help(format!(

@@ -83,7 +83,7 @@ fn sources(facts: &Facts<'_>, route: &Route, at: &At<IdentityField>, found: &mut
     let has = |piece: fn(&IdentityPiece) -> bool| at.value.pieces().iter().any(piece);
     let name = &at.value.name;
     if has(|piece| matches!(piece, IdentityPiece::Claim(_))) && !facts.has_tokens {
-        let message = format!("`{name}` of {route} has no claims to tell: no token is believed");
+        let message = format!("`{name}` of {route} has no claims to use: no token is trusted");
         found
             .error(Code::MissingKey, message)
             .at(&at.span, "a claim of a token")
@@ -96,7 +96,7 @@ fn sources(facts: &Facts<'_>, route: &Route, at: &At<IdentityField>, found: &mut
             .error(
                 Code::MissingKey,
                 format!(
-                    "`{name}` of {route} has no certificates to tell of: no client is asked for one"
+                    "`{name}` of {route} has no certificates to use: no client is asked for one"
                 ),
             )
             .at(&at.span, "of the client's certificate")
@@ -114,9 +114,9 @@ fn groups(
 ) {
     let has = |piece: &IdentityPiece| at.value.pieces().contains(piece);
     let name = &at.value.name;
-    let proves = "a group counts that goes by a token, a certificate, a cookie, or a secret field such as `header:x-api-key`";
+    let proves = "only a group by a token, a certificate, a cookie, or a secret field such as `header:x-api-key` counts";
     if has(&IdentityPiece::Group) && facts.proven.is_empty() {
-        let message = format!("`{name}` of {route} has no group to tell of");
+        let message = format!("`{name}` of {route} has no group to use");
         found
             .error(Code::MissingKey, message)
             .at(&at.span, "no group's members prove that they are members")
@@ -129,7 +129,7 @@ fn groups(
     };
     if has(&IdentityPiece::Tier) && !limits.iter().any(tiered) {
         found
-            .conflict(format!("`{name}` of {route} has no tier to tell of"))
+            .conflict(format!("`{name}` of {route} has no tier to use"))
             .at(
                 &at.span,
                 "no limit of the route has `tiers` for such a group",
@@ -161,7 +161,7 @@ fn changed(
     {
         found
             .conflict(format!(
-                "`{name}` of {route} is told of clients and changed"
+                "`{name}` of {route} is written by `forward_identity`, and changed elsewhere"
             ))
             .at(&at.span, "who the client is")
             .and(span, "the same field")

@@ -157,8 +157,7 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
         let Some(name) = value.field() else {
             return;
         };
-        let message =
-            || format!("{group} has no members: no request has the field that it goes by");
+        let message = || format!("{group} has no members: no request has the field of its `by`");
         let field = ReadField { name, span };
         let Some(mut warning) = self.warning(Code::DroppedField, field, message) else {
             return;

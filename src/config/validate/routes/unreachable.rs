@@ -110,12 +110,12 @@ fn unnamed_parameter(document: &Document, found: &mut Findings) {
             && !named.contains(name)
         {
             let message =
-                format!("{group} goes by `path:{name}`, and no route has `{{{name}}}` in its path");
+                format!("{group} is by `path:{name}`, and no route has `{{{name}}}` in its path");
             found
                 .warning(Code::UnknownParameter, message)
                 .at(span, "no request is in the group")
                 .help(format!(
-                    "name a segment so: `path = \"/tenants/{{{name}}}\"`, or write the name that the paths have"
+                    "name a segment of the path: `path = \"/tenants/{{{name}}}\"`, or use a name that the paths have"
                 ));
         }
     }

@@ -35,7 +35,7 @@ fn slow_probes(upstream: &Upstream, found: &mut Findings) {
         );
         found
             .warning(Code::ProbeLongerThanInterval, message)
-            .at(&health.span, "the next one waits for it")
+            .at(&health.span, "the next probe waits for it")
             .help(format!(
                 "write `timeout = \"{interval}\"` or less, or a longer `interval`"
             ));
@@ -73,7 +73,7 @@ fn without_weight(upstream: &Upstream, found: &mut Findings) {
     };
     let outcome = match upstream.none_left.get() {
         Some(NoneLeft::Refuse) => "requests get 503",
-        _ => "requests go to all of them, as where no server is available",
+        _ => "requests go to all of them, as if no server were available",
     };
     let message = format!("all servers of {upstream} have weight 0: {outcome}");
     found

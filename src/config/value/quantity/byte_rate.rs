@@ -28,7 +28,7 @@ fn read(text: &str) -> Result<u64, ValueError> {
     };
     let (number, unit) = leading_digits(text.trim());
     if number.is_empty() {
-        return Err(wrong("a number should stand here"));
+        return Err(wrong("a number is missing here"));
     }
     let unit = unit.trim();
     if unit.is_empty() && number.bytes().all(|byte| byte == b'0') {

@@ -268,7 +268,7 @@ fn read_duration(text: &str) -> Result<Duration, ValueError> {
             return Err(wrong("a time cannot be negative").offer([positive]));
         }
         if number.is_empty() {
-            return Err(wrong("a number should stand here"));
+            return Err(wrong("a number is missing here"));
         }
         if after.starts_with(['.', ',']) {
             let pointed = rest.replace(',', ".");

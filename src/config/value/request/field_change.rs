@@ -43,7 +43,7 @@ pub(in crate::config) fn editable_field(
 const OURS: &str = "Tollgate writes it itself";
 /// The reason about fields that state limits.
 const OF_LIMITS: &str =
-    "Tollgate writes it where limits are stated; what a server states there goes on";
+    "Tollgate writes it where limits are stated; a server's own values are passed on";
 
 /// The reason that no file changes this field.
 fn why_not(direction: Direction, name: &HeaderName) -> Option<&'static str> {
@@ -54,13 +54,13 @@ fn why_not(direction: Direction, name: &HeaderName) -> Option<&'static str> {
         header::TRAILER,
     ];
     if frames.contains(name) {
-        return Some("it frames the message: another value would cut it in two");
+        return Some("it frames the message: another value would split the message");
     }
     if *name == hop::GRANTED || *name == "x-request-id" {
         return Some(OURS);
     }
     if hop::ends_here(name) {
-        return Some("it belongs to one connection and does not go on");
+        return Some("it belongs to one connection and is not forwarded");
     }
     if text.starts_with("sec-websocket-") {
         return Some("it belongs to the handshake of a WebSocket");
@@ -80,7 +80,7 @@ fn why_not_asked(name: &str) -> Option<&'static str> {
         // The prefix is written where a path loses one, and may be another; nothing writes the port.
         "x-forwarded-prefix" | "x-forwarded-port" => None,
         _ if name.starts_with("x-forwarded-") => Some(
-            "proxies in front write it: that of a peer in `trust` goes on, any other is dropped",
+            "proxies in front write it: a field of a peer in `trust` is forwarded, any other is dropped",
         ),
         _ => None,
     }
@@ -90,7 +90,7 @@ fn why_not_asked(name: &str) -> Option<&'static str> {
 fn why_not_answered(name: &str) -> Option<&'static str> {
     match name {
         "retry-after" | "retry-after-ms" => Some(
-            "Tollgate writes it on refusals; a server's own passes as it is, and `respond` has none",
+            "Tollgate writes it on refusals; a server's own field is passed on, and `respond` has none",
         ),
         "ratelimit" | "ratelimit-policy" => Some(OF_LIMITS),
         _ if name.starts_with("x-ratelimit-") => Some(OF_LIMITS),

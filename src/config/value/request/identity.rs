@@ -20,7 +20,7 @@ pub(in crate::config) fn identity_field(text: &str) -> Result<HeaderName, ValueE
     };
     let name = editable_field(Direction::Request, "set", text)?;
     if matches!(name.as_str(), "authorization" | "cookie" | "host" | "proxy") {
-        return Err(wrong("servers read something else there"));
+        return Err(wrong("servers use this field for something else"));
     }
     let of_messages = ["content-", "accept", "if-", "access-control-", "sec-"];
     let is_of_messages = of_messages
@@ -41,7 +41,7 @@ pub(in crate::config) fn identity_value(text: &str) -> Result<Vec<IdentityPiece>
         ValueError::of(Code::BadField, text, "does not tell who a client is", label).help(KNOWN)
     };
     if text.trim_ascii() != text || !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        return Err(wrong("visible ASCII, with blanks inside alone"));
+        return Err(wrong("visible ASCII, with blanks only inside"));
     }
     let (mut pieces, mut rest) = (Vec::new(), text);
     while let Some(open) = rest.find(['{', '}']) {
@@ -72,11 +72,11 @@ pub(in crate::config) fn identity_value(text: &str) -> Result<Vec<IdentityPiece>
         Some(clear) => Err(ValueError::of(
             Code::BadField,
             text,
-            "tells several clients by one text",
+            "writes the same text for several clients",
             "nothing shows where a value ends and the next one begins",
         )
         .help(format!(
-            "put a sign between values, as `:`, which is escaped inside of them then: `{clear}`"
+            "put a character such as `:` between the values, which is then escaped inside them: `{clear}`"
         ))),
     }
 }
@@ -119,7 +119,7 @@ fn piece(inside: &str, wrong: impl Fn(&str) -> ValueError) -> Result<IdentityPie
             Err(wrong("any client may write this: it proves nothing"))
         }
         ("ip", _) => Err(wrong(
-            "an address is nobody's proof: servers find it in `X-Forwarded-For`",
+            "an address proves nothing: servers find it in `X-Forwarded-For`",
         )),
         _ => Err(wrong("nothing of this name is verified")),
     }

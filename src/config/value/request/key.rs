@@ -100,7 +100,8 @@ fn named_part(
 pub(in crate::config::value) const NO_NAME: &str = "a field name is letters, digits and `-`";
 
 /// Words beside a name with `*`.
-pub(in crate::config::value) const NO_PATTERN: &str = "a name stands for itself: `*` is no pattern";
+pub(in crate::config::value) const NO_PATTERN: &str =
+    "names are compared literally: `*` is not a pattern";
 
 /// What is wrong with the name of a field.
 pub(in crate::config::value) fn name_fault(text: &str) -> &'static str {
@@ -131,7 +132,7 @@ pub(in crate::config) fn field(text: &str) -> Result<HeaderName, ValueError> {
 fn refused_field(name: &HeaderName, wrong: impl Fn(&str) -> ValueError) -> Option<ValueError> {
     let error = match name.as_str() {
         "host" => wrong("HTTP/2 requests have no `host` field").offer(["host"]),
-        "cookie" => wrong("all cookies at once, of which any may change")
+        "cookie" => wrong("this is all cookies at once, and any of them may change")
             .help("write `\"cookie:session\"`, or another one"),
         "forwarded" | "x-forwarded-for" => {
             wrong("any client can write a new address there with each request")

@@ -27,7 +27,7 @@ pub(in crate::config) fn route_path(text: &str) -> Result<PathPattern, ValueErro
         } else {
             repaired(front)
         };
-        let beside = "conditions on the query stand beside the path";
+        let beside = "write conditions on the query beside the path, not in it";
         match (path(&front), in_table(query)) {
             (Ok(_), Some(table)) => wrong.instead(format!(
                 "{beside}: `path = \"{front}\"`, `query = {{ {table} }}`"
@@ -75,7 +75,7 @@ pub(in crate::config) fn top(text: &str) -> Result<Box<str>, ValueError> {
                 Code::BadPath,
                 text,
                 "is not a path",
-                "parameters are for routes; a path stands for itself and all below it",
+                "parameters are for routes; a path here includes all paths below it",
             ));
         };
         whole.push('/');
@@ -227,7 +227,7 @@ fn one(segment: &str) -> Result<Segment, SegmentError> {
     }
     if segment.contains('*') {
         return Err((
-            "`*` alone does not stand for anything",
+            "`*` alone has no meaning here",
             Some("write `{name}` for one segment, or `{*rest}` for all that follow"),
         ));
     }

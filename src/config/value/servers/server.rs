@@ -59,7 +59,7 @@ pub(in crate::config::value) fn named_host(text: &str) -> Result<HeaderValue, Va
 
 fn read_server(text: &str) -> Result<ServerUrl, ValueError> {
     let wrong = |label: &str| {
-        ValueError::new(Code::BadServer, "this is not a server to forward to", label)
+        ValueError::new(Code::BadServer, "this is not a server's address", label)
             .help("write it as `\"http://10.0.0.5:3000\"`")
     };
     if text == "demo:" {
@@ -89,8 +89,9 @@ fn read_server(text: &str) -> Result<ServerUrl, ValueError> {
     let scheme = scheme.map_or("http", |(scheme, _)| scheme);
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     if rest.contains('@') {
-        return Err(wrong("credentials are not sent to servers")
-            .help("leave out what stands before the `@`"));
+        return Err(
+            wrong("credentials are not sent to servers").help("leave out the part before the `@`")
+        );
     }
     if let Some(at) = rest.find(['/', '?', '#']) {
         return Err(
@@ -134,7 +135,7 @@ fn unix(path: &str, wrong: impl Fn(&str) -> ValueError) -> Result<ServerUrl, Val
     let path = path.strip_prefix("//").unwrap_or(path);
     if !path.starts_with('/') {
         return Err(wrong("the path of a server's socket begins with `/`").help(
-            "write the whole path, as `\"unix:/run/app.sock\"`; a team writes that of the folder of its own file",
+            "write the whole path, as `\"unix:/run/app.sock\"`; in an included file, name a socket in the file's own folder",
         ));
     }
     if path.len() > MOST_PATH || path.ends_with('/') || path.contains('\0') {

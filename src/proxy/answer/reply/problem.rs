@@ -195,7 +195,7 @@ pub(super) fn detail(details: &ProblemDetails<'_, '_>) -> String {
             "This needs a client certificate, and the connection was made without one.".to_owned()
         }
         (ProxyError::Dismissed, _) => {
-            "The certificate of this connection is not believed any more. Open a new one with another certificate.".to_owned()
+            "The client certificate of this connection is no longer trusted. Open a new connection with another certificate.".to_owned()
         }
         (ProxyError::NoRoute, _) => "No route matches this host, path and method.".to_owned(),
         (ProxyError::Upstream(UpstreamError::Connect(ConnectError::NoServer { .. })), _) => {

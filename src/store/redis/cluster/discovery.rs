@@ -146,7 +146,7 @@ impl Discovery {
             }
             0 if is_back => tracing::info!("{target} is back, limits are shared again"),
             1.. if self.gap.begins() => tracing::warn!(
-                "a part of {target} is away, limits whose counters live there do as their on_down says: \
+                "a part of {target} is away, limits with counters there follow their on_down: \
                  {unserved} of {SLOTS} slots are served by no node"
             ),
             _ => {}

@@ -138,7 +138,7 @@ impl Router {
             self.context.stats.falls.add(1);
             if self.outage.begins() {
                 let name = self.name();
-                tracing::warn!("{name} is away, limits do as their on_down says: {why}");
+                tracing::warn!("{name} is away, limits follow their on_down: {why}");
             }
             self.learned.notify_waiters();
         }

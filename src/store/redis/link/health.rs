@@ -68,7 +68,7 @@ impl Health {
         let is_first = self.outage.begins();
         let is_new = self.outage.note(why);
         if is_first {
-            tracing::warn!("{name} is away, {limits} do as their on_down says: {why}");
+            tracing::warn!("{name} is away, {limits} follow their on_down: {why}");
         } else if is_new {
             tracing::warn!("{name} is still away: {why}");
         } else {
@@ -105,7 +105,7 @@ impl Health {
     pub(crate) fn leaves(&self) {
         if self.outage.ends() {
             let name = &self.outage.name;
-            tracing::info!("{name} is asked no more: it serves no slot");
+            tracing::info!("{name} is no longer asked: it serves no slot");
         }
     }
 }

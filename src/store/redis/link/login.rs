@@ -222,7 +222,7 @@ enum LoginStep {
 fn broken(error: &RedisError, target: &RedisTarget) -> StoreError {
     // A server may refuse a certificate only after the handshake.
     if error.kind() == ErrorKind::Parse {
-        let why = "what answers there is no Redis, perhaps a server of HTTP: look at the port in the address";
+        let why = "the server there is not Redis, but perhaps an HTTP server: check the port in the address";
         return StoreError::Unreachable(why.into());
     }
     let why = tls::explain(error, ADVICE).unwrap_or_else(|| error.to_string());
@@ -251,7 +251,7 @@ fn refused_login(code: &str, detail: &str, peer: Peer) -> String {
     }
     if is_unknown_command(detail) {
         return format!(
-            "{who} knows no AUTH, which has been renamed or taken away: no user can log in there; give it back, or leave `password` in {place} out where none is needed"
+            "{who} knows no AUTH, which has been renamed or taken away: no user can log in there; make it available again, or leave `password` in {place} out where none is needed"
         );
     }
     if detail.contains("wrong number of arguments") {

@@ -84,11 +84,9 @@ async fn tcp(address: &Address, tls: Option<&ClientTls>) -> io::Result<RedisStre
     let Some(tls) = tls else {
         return Ok(Box::new(stream));
     };
-    let client = tls.config().map_err(|why| {
-        io::Error::other(format!(
-            "no authorities whose certificates to believe: {why}"
-        ))
-    })?;
+    let client = tls
+        .config()
+        .map_err(|why| io::Error::other(format!("no authorities to trust: {why}")))?;
     let name = tls.name_of(&address.host);
     let name = name.ok_or_else(|| io::Error::other("no certificate can have such a name"))?;
     let shaking = TlsConnector::from(client).connect(name, stream);

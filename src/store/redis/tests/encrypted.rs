@@ -170,7 +170,7 @@ async fn what_is_wrong_between_us_and_a_sentinel_is_said() {
                 ca: Some(other_ca.as_bytes()),
                 ..good
             },
-            "the certificate's authority is not one that is believed: name it as `ca`",
+            "the certificate's authority is not trusted: name it as `ca`",
         ),
         (
             PemFiles {
@@ -191,14 +191,14 @@ async fn what_is_wrong_between_us_and_a_sentinel_is_said() {
                 identity: None,
                 ..good
             },
-            "does it want a client's certificate? Name it as `cert` and `key`",
+            "does it demand a client's certificate? Name it as `cert` and `key`",
         ),
         (
             PemFiles {
                 identity: presents(&strange),
                 ..good
             },
-            "the server does not believe the authority of our certificate",
+            "the server does not trust the authority of our certificate",
         ),
     ] {
         let said = look(&all.target(material)).await.unwrap_err().to_string();

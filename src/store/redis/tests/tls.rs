@@ -74,7 +74,7 @@ async fn what_is_wrong_with_a_servers_certificate_is_said() {
     for (server, expected) in [
         (
             TlsServer::start(&other, &other.signs("127.0.0.1"), "no"),
-            "the certificate's authority is not one that is believed",
+            "the certificate's authority is not trusted",
         ),
         (
             TlsServer::start(&authority, &authority.signs("redis.internal"), "no"),
@@ -101,11 +101,11 @@ async fn what_a_server_thinks_of_our_certificate_is_said() {
     let expired = authority.signs_until("gateway", 2001);
     let strange = Authority::new().signs("gateway");
     for (identity, expected) in [
-        (None, "does it want a client's certificate?"),
+        (None, "does it demand a client's certificate?"),
         (pem(&expired), "our certificate has expired"),
         (
             pem(&strange),
-            "does not believe the authority of our certificate",
+            "does not trust the authority of our certificate",
         ),
     ] {
         let said = server

@@ -59,7 +59,7 @@ pub enum AnswerError {
     GivenUp,
     /// The server speaks HTTP/2 where a WebSocket was asked for.
     #[error(
-        "the server speaks HTTP/2 alone, and WebSockets go over HTTP/1.1: their route needs an upstream whose servers speak that"
+        "the server speaks HTTP/2 alone, and WebSockets need HTTP/1.1: give their route an upstream whose servers speak it"
     )]
     NoWebSocket,
     /// The connection of a request for a WebSocket failed.

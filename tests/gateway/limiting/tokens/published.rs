@@ -258,7 +258,7 @@ async fn an_issuer_is_believed_by_its_authority_alone() {
     // The server's answers are no keys: the check reads them, and says what they are.
     for (ca_line, says) in [
         (format!("ca = {:?}", ca.path("ca.pem")), "not a JWKS"),
-        (String::new(), "authority is not one that is believed"),
+        (String::new(), "authority is not trusted"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gateway.toml");
@@ -316,8 +316,8 @@ async fn explain_does_not_know_what_it_cannot_verify_unless_it_reads_the_keys() 
     let said = ask(&[]).await;
     assert!(!said.contains("503"), "{said}");
     for line in [
-        "unknown the keys of the token's issuer, which stand at a URL; with --connect they are read",
-        "answer  not known, since it hangs on that",
+        "unknown the keys of the token's issuer, which are at a URL; --connect reads them",
+        "answer  not known, since it depends on that",
     ] {
         assert!(said.contains(line), "{line}: {said}");
     }

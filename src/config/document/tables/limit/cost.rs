@@ -47,7 +47,7 @@ table! {
     max: u32 = count(), Words("whatever the response says"), "5000";
 
     /// The cost of a request whose client leaves after the body began and before the number came. The cost is `max`
-    /// (all that the limit holds, without a `max`), or the estimate.
+    /// (the whole size of the limit, without a `max`), or the estimate.
     on_leave: OnLeave = word(), Value("\"max\""), "\"estimate\"";
 }
 
@@ -150,7 +150,7 @@ fn nowhere(key: &str, table: &DeTable<'_>, place: &Span, fields: &mut Fields<'_>
             .help(HELP);
     }
     if unknown.is_empty() {
-        let message = format!("`{title}` does not say where the cost stands");
+        let message = format!("`{title}` does not say where the cost is");
         fields
             .error(Code::MissingKey, message)
             .at(place, "")

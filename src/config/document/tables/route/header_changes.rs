@@ -80,7 +80,7 @@ fn contradiction(name: &At<HeaderName>, removed: &Span, fields: &mut Fields<'_>)
         .error(Code::Conflict, message)
         .at(&name.span, "written")
         .and(removed, "removed")
-        .help("`set` alone replaces what is there");
+        .help("only `set` replaces what is there");
 }
 
 /// Names with texts.

@@ -46,7 +46,7 @@ fn redirect_status(key: &'static str, fields: &mut Fields<'_>) -> Setting<Status
         fields
             .error(Code::BadNumber, message)
             .at(span, "must be 301, 302, 303, 307 or 308")
-            .help("308 for good, 307 for now: both keep the method");
+            .help("308 is permanent, 307 is temporary: both keep the method");
         None
     })
 }

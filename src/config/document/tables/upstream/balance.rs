@@ -26,8 +26,8 @@ table! {
     /// Requests that wait while all servers have as many as they take, in the order in which they came.
     QueueTable = QUEUE, "upstreams", "the queue";
 
-    /// The most that wait, half of them of one client (an address, in IPv6 a /64); with 0 none does, and the answer is 503
-    /// at once.
+    /// The most requests that wait, half of them of one client (an address, in IPv6 a /64). With 0 no request waits,
+    /// and the answer is 503 at once.
     max: u32 = number(0, 1_000_000), Value("100"), "50";
 
     /// The longest wait, then 503 `server_busy`.

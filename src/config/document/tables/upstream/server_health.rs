@@ -38,7 +38,7 @@ table! {
     /// Failed probes in a row after which a server gets no requests.
     fall: u32 = count(), Value("3"), "2";
 
-    /// Good probes in a row after which it gets them again. As many end an ejection early.
+    /// Good probes in a row after which a server gets requests again. The same number ends an ejection early.
     rise: u32 = count(), Value("2"), "1";
 
     /// The statuses that are good: numbers, and ranges of them.
@@ -49,19 +49,20 @@ table! {
 }
 
 table! {
-    /// Ejection: a server that fails requests in a row gets none for a while. No connection, a connection that ends
-    /// before the head of an answer, an answer that is no HTTP, no answer in time, 502, 503, 504 and the `grpc-status` 14
-    /// are failures; 500 is none, and no 4xx.
+    /// Ejection: a server that fails requests in a row gets no requests for a while. Failures are: no connection, a
+    /// connection that ends before the head of an answer, an answer that is not HTTP, no answer in time, 502, 503, 504
+    /// and the `grpc-status` 14. 500 and 4xx are not failures.
     EjectTable = EJECT, "upstreams", "ejection", takes Some("`false`, or a table as `{ after = 5, for = \"10s\", at_most = \"50%\" }`");
 
-    /// Failures in a row that eject a server, counted over all requests of this gateway. One client gives at most half of
-    /// them, while others ask as well.
+    /// Failures in a row that eject a server, counted over all requests of this gateway. One client counts for at most
+    /// half of them, while others use the upstream as well.
     after: u32 = count(), Value("5"), "3";
 
     /// The time of an ejection: so long for the first, twice as long for the second in a row, and so on, up to five minutes.
     r#for: Duration = time(Zero::Refused), Value("\"10s\""), "\"30s\"";
 
-    /// The part of the servers that may be ejected at once. One may always go, and the last that serves never.
+    /// The part of the servers that may be ejected at once. One server may always be ejected, but never the last that
+    /// serves.
     at_most: u32 = text(|text| share(text, 0..=100)), Value("\"50%\""), "\"30%\"";
 }
 
@@ -74,9 +75,9 @@ table! {
     /// How many times a request is sent again at most.
     attempts: u32 = number(0, 10), Value("1"), "2";
 
-    /// The failures after which it is. `connect`: nothing was sent, any method. `refused`: the server has not begun, any
-    /// method. `reset`: the connection ended before any byte of an answer; GET, HEAD, OPTIONS, TRACE, PUT and DELETE without
-    /// a body. `502`, `503`, `504`: such an answer, for the same methods.
+    /// The failures after which a request is sent again. `connect`: nothing was sent, any method. `refused`: the server
+    /// has not begun, any method. `reset`: the connection ended before any byte of an answer; GET, HEAD, OPTIONS,
+    /// TRACE, PUT and DELETE without a body. `502`, `503`, `504`: such an answer, for the same methods.
     on: Items<RetryOn> = word_list(), Value("[\"connect\", \"refused\", \"reset\"]"), "[\"connect\", \"reset\", \"503\"]";
 
     /// How many of the upstream's requests in the last ten seconds may be sent again; always one a second.

@@ -31,8 +31,8 @@ table! {
 
     /// Files that the included files may read outside their own folder: for `{ file = "..." }`, a group's `file`, or
     /// the `body` of a limit. They are paths from the folder of this file on, with patterns. The place to which a path
-    /// leads through all links counts. A link counts by its own name where it stays in the folder that the pattern
-    /// begins with.
+    /// leads through all links counts. A link counts by its own name if it leads to a place in the folder with which
+    /// the pattern begins.
     secrets: Items<String> = texts(any), Words("none"), "[\"secrets.d/team-a-*\"]";
 
     /// Names of the variables that the included files may read, as `${NAME}` or `{ env = "NAME" }`, with patterns.

@@ -7,13 +7,13 @@ use crate::upstream::transport::offending_line::{Blame, OffendingLine};
 #[derive(Debug, thiserror::Error)]
 pub enum HeadFault {
     /// The first line is none of HTTP/1.
-    #[error("the first line is none of HTTP/1.1 or HTTP/1.0")]
+    #[error("the first line is not one of HTTP/1.1 or HTTP/1.0")]
     FirstLine,
     /// The status is none.
-    #[error("the status is none")]
+    #[error("the status is not valid")]
     Status,
     /// What stands behind the status has a control character.
-    #[error("the reason phrase behind the status has a control character")]
+    #[error("the reason phrase after the status has a control character")]
     Reason,
     /// A field's name is none.
     #[error("a field's name is not valid, or a line is folded")]
@@ -25,7 +25,7 @@ pub enum HeadFault {
     #[error("a line does not end as it must")]
     LineEnd,
     /// A character stands where none like it may.
-    #[error("a character stands where it may not")]
+    #[error("a character is at a place where it is not allowed")]
     Character,
     /// A field has a name or value that is not valid.
     #[error("a field's name or value is not valid")]
@@ -40,7 +40,7 @@ pub enum HeadFault {
     #[error("a transfer coding that the gateway did not ask for")]
     UnaskedCoding,
     /// The one coding that is always understood stands there more than once (RFC 9112, section 6.1).
-    #[error("the transfer coding `chunked` stands there twice")]
+    #[error("the transfer coding `chunked` is there twice")]
     CodingTwice,
     /// The head has more bytes than are read.
     #[error("the head is too large")]

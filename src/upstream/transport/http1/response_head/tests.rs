@@ -142,10 +142,7 @@ fn a_coding_that_stands_twice_is_told_apart() {
         "transfer-encoding: chunked, chunked\r\n",
         "transfer-encoding: chunked\r\nTransfer-Encoding: Chunked\r\n",
     ] {
-        assert_eq!(
-            fault(twice),
-            "the transfer coding `chunked` stands there twice"
-        );
+        assert_eq!(fault(twice), "the transfer coding `chunked` is there twice");
     }
     for other in ["gzip", "gzip, chunked", "chunked, gzip", "", "chunked,"] {
         let words = fault(&format!("transfer-encoding: {other}\r\n"));
