@@ -293,8 +293,8 @@ async fn abandoned(successor: &mut Option<Successor>) {
     std::future::pending().await
 }
 
-/// The time after a handover in which kept connections stay open for a last request: at most half of the time for
-/// current requests.
+/// The time after a handover in which kept connections stay open for a last request: `drain_delay`, or a few seconds
+/// that leave at least half of the time for current requests.
 fn linger(drain_delay: Duration, drain: Duration) -> Duration {
     drain_delay.max(LINGER.min(drain / 2))
 }

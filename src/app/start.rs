@@ -308,7 +308,7 @@ async fn announce(predecessor: Option<Predecessor>) {
     }
 }
 
-/// Logs whether Redis is configured to lose counters.
+/// Logs a warning if Redis is configured to evict counters.
 fn look_at_store(boot: &Boot) {
     if let Backend::Redis(target) = &boot.store.source {
         tokio::spawn(warn_of_eviction(target.clone()));
