@@ -41,8 +41,8 @@ pub(super) fn read(explanation: &mut Explanation, listen: &ListenAddress) -> io:
     Ok(())
 }
 
-/// The counter in the form of a request to the admin listener. The admin listener knows limits of the running file
-/// only, so that a changed limit cannot be read.
+/// The counter in the form of a request to the admin listener. The request names a limit, so that a candidate, which
+/// shares the name, cannot be requested.
 fn counter(applied: &AppliedLimit) -> Option<Value> {
     let limit = &applied.limit;
     match &applied.key {
