@@ -1,4 +1,4 @@
-//! The report for people: the trace, the two files beside each other, and their course.
+//! The report for people: the trace, the two files side by side, and their course.
 
 use super::plot::{self, Marks};
 use super::{LineSample, Report, grouped, percent, stamp, time};
