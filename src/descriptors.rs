@@ -38,7 +38,7 @@ pub fn raise() -> Option<u64> {
     }
 }
 
-/// The descriptors of all workers, without those of client connections.
+/// The descriptors of all workers, not counting client connections.
 #[derive(Debug)]
 pub struct Budget {
     rest: AtomicIsize,

@@ -78,7 +78,7 @@ type LoadResult = Result<Compiled, Report>;
 enum ReadCause {
     /// The file may have changed.
     Event,
-    /// A signal asked for the reading.
+    /// A signal requested the reading.
     Signal,
 }
 

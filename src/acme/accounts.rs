@@ -52,7 +52,7 @@ impl OpenAccounts {
         }
     }
 
-    /// The pause that the authority has asked for since the last call, in seconds.
+    /// The pause that the authority has requested since the last call, in seconds.
     pub(super) fn pause(&self, authority: &Authority, vault: &Vault) -> Option<Seconds> {
         self.clients
             .lock()

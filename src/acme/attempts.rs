@@ -42,7 +42,7 @@ pub(super) struct Attempts {
     cause: String,
     /// The earliest time of the next order.
     next: Seconds,
-    /// The time until which the authority asked for no further requests.
+    /// The time until which the authority accepts no further requests.
     asked: Seconds,
     /// The time at which an unfinished order was begun.
     begun: Option<Seconds>,
@@ -70,7 +70,7 @@ impl Attempts {
     }
 
     /// The record for an order made by these means. If the last order was made by other means, waits end, except for
-    /// the pause that the authority asked for; failures of the last hour still count.
+    /// the pause that the authority requested; failures of the last hour still count.
     pub(super) fn by(self, means: &str) -> Self {
         if self.means == means {
             return self;
@@ -153,7 +153,8 @@ impl Attempts {
         }
     }
 
-    /// Notes a failure at `now`; the authority asked for a pause of `asked` seconds, or did not. The cause is in words.
+    /// Notes a failure at `now`, and the pause of `asked` seconds that the authority requested, if it requested one.
+    /// The cause is in words.
     pub(super) fn failed(&mut self, now: Seconds, asked: Option<Seconds>, cause: &str) {
         let wait = WAITS[self.failures.min(WAITS.len() - 1)];
         self.failures += 1;
@@ -170,7 +171,7 @@ impl Attempts {
         self.next = now + OWN_BOUND;
     }
 
-    /// Counts a failure at `now` among those of the last hour.
+    /// Counts a failure at `now` as one of the failures of the last hour.
     fn count(&mut self, now: Seconds, cause: &str) {
         self.begun = None;
         self.cause = cause.into();
@@ -181,8 +182,8 @@ impl Attempts {
         self.last.push(now);
     }
 
-    /// The earliest time of an order that an operator asked for at once: only the authority's pause and the hour delay
-    /// the order.
+    /// The earliest time of an order that an operator requested: only the authority's pause and the hour delay the
+    /// order.
     pub(super) fn next_at_once(&self, now: Seconds) -> Seconds {
         let hurried = Self {
             next: self.next.min(self.asked),

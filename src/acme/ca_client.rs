@@ -25,11 +25,11 @@ const LONGEST: usize = 1 << 20;
 
 type Failing = fetch::FetchError;
 
-/// A client of one authority. Clones share the pause that the authority asked for.
+/// A client of one authority. Clones share the pause that the authority requested.
 #[derive(Debug, Clone)]
 pub(super) struct CaClient {
     tls: ClientTls,
-    /// The seconds for which the authority asked for no further requests, in its last answer that refused.
+    /// The pause in seconds that the authority requested in its last answer that refused.
     pause: Arc<Mutex<Option<i64>>>,
 }
 
@@ -46,7 +46,7 @@ impl CaClient {
         self.tls == *tls
     }
 
-    /// The pause that was asked for since the last call, in seconds.
+    /// The pause that was requested since the last call, in seconds.
     pub(super) fn take_pause(&self) -> Option<i64> {
         self.pause.lock().take()
     }

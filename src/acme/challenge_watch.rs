@@ -211,7 +211,7 @@ impl ChallengeWatch {
         Ok(())
     }
 
-    /// Those of the requested identities that any gateway is ordering.
+    /// The requested identities that some gateway is ordering.
     async fn ordered_of(&self, asked: &HashSet<Arc<str>>) -> Result<HashSet<Arc<str>>, Failure> {
         let wanted = self.wanted.borrow().clone();
         let mut ordered = HashSet::new();

@@ -38,7 +38,7 @@ pub(super) enum Failure {
     /// The order did not end in time.
     #[error("the order took longer than {}", crate::acme::schedule::words(.0.as_secs()))]
     TooLong(Duration),
-    /// What the authority issued is of no use.
+    /// The certificate from the authority is unusable.
     #[error("the certificate that came is of no use: {0}")]
     Useless(String),
     /// Data that must be kept cannot be written.

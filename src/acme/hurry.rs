@@ -13,7 +13,7 @@ pub(super) struct Hurry {
     asked: Notify,
 }
 
-/// An order that was asked for at once.
+/// An order that an operator requested.
 #[derive(Debug, Default)]
 struct HurriedOrder {
     /// The time of the order before it, once looked up.

@@ -211,7 +211,7 @@ impl Orders {
         };
         let mut releasing = pin!(right.release());
         // The line is logged after the release: an operator's signal in reaction to the line repeats the order. A slow
-        // or unavailable store does not delay the line.
+        // or unavailable store does not delay the log line.
         let released = timeout(RELEASE, releasing.as_mut()).await;
         if let Some(failed) = failed {
             tracing::error!("{failed}");

@@ -47,7 +47,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Waits before the store is tried again; returns false if the patience is over.
+    /// Waits before the store is tried again; returns false if the time for retries has run out.
     pub(super) async fn wait(&self, error: &StoreError) -> bool {
         let is_left = clock::now() + AGAIN < self.until;
         if is_left {

@@ -171,7 +171,7 @@ impl BoundAddress {
         })
     }
 
-    /// Lets clients connect. Parts that are needed to the end are added to `kept`.
+    /// Lets clients connect. Parts that must live until the process ends are added to `kept`.
     ///
     /// # Errors
     /// If another process listens there in the meantime.

@@ -7,7 +7,8 @@ use crate::key::token::TokenReading;
 use crate::route::path::NormalPath;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Keeps the findings of a walk: the gateway for the exchange, `explain` for its explanation, a replay hardly any.
+/// Keeps the findings of a walk: the gateway keeps them for the exchange, `explain` keeps them for its explanation, and
+/// a replay keeps hardly any.
 pub trait Recorder {
     /// The place of the plan, which is large and therefore written in place.
     fn plan(&mut self) -> &mut Plan;

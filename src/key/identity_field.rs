@@ -164,8 +164,8 @@ impl EscapedBytes {
 }
 
 impl IdentityPiece {
-    /// Could a reader find the end of a value before this piece? Letters and digits may stand in the value itself, and `%`
-    /// begins an escaped byte there.
+    /// Could a reader find the end of a value before this piece? Letters and digits may be part of the value itself,
+    /// and `%` begins an escaped byte there.
     #[must_use]
     pub fn ends_a_value(&self) -> bool {
         let ends = |byte: u8| !byte.is_ascii_alphanumeric() && byte != b'%';

@@ -72,7 +72,7 @@ pub use source::{InLog, KeyPart, MemberForm, SOURCES, SourceRow, field_name};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// The ordered parts of which a limit's key is made. Without any part the key is `everyone`.
+/// The ordered parts of which a limit's key is made. A template without parts gives the key `everyone`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyTemplate {
     /// The parts, in the file's order.

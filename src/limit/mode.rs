@@ -6,7 +6,8 @@ pub enum Mode {
     /// The limit decides.
     #[default]
     Enforce,
-    /// The limit is counted and reported, and never refuses or delays. Its counters are those of the deciding limit.
+    /// The limit is counted and reported, and never refuses or delays. Its counters are the counters of the deciding
+    /// limit.
     Shadow,
     /// Other numbers of a limit, counted in addition to it and reported, on separate counters.
     Candidate,

@@ -19,7 +19,8 @@ use std::sync::Arc;
 const REMEMBERED: u64 = 150_000_000;
 
 impl Limit {
-    /// The limit that charges the same counters beyond the quota: every cost that fits below the debt ceiling.
+    /// A variant of the limit that also charges the same counters beyond the quota: it admits every cost that stays
+    /// below the debt ceiling.
     #[must_use]
     pub fn overdraft(&self) -> Option<&Arc<Self>> {
         self.meter.as_ref()?;

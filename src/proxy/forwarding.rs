@@ -213,7 +213,7 @@ fn wanted_upgrade(parts: &mut Parts) -> Option<OnUpgrade> {
         .flatten()
 }
 
-/// The mapping from addresses in the answer to the client's, if the servers are asked for another host.
+/// The mapping from addresses in the answer to the client's addresses, if the servers receive another `Host`.
 #[inline]
 fn way_back<'l>(
     local: &'l WorkerSnapshot,

@@ -55,7 +55,7 @@ impl ClientRow {
     }
 
     fn count(&mut self) {
-        // An overflow takes 2^46 requests, and no trace has so many.
+        // An overflow needs 2^46 requests, and no trace is that long.
         self.counted = self.counted.wrapping_add(1 << PLACE);
     }
 

@@ -49,7 +49,7 @@ impl std::fmt::Debug for TraceLines {
 }
 
 impl TraceLines {
-    /// Opens `path`; `-` is standard input. A file that begins like gzip is read as gzip, whatever its name.
+    /// Opens `path`; `-` is standard input. A file that begins like gzip is read as gzip, independent of its name.
     ///
     /// # Errors
     /// If the file cannot be opened, or its beginning cannot be read.

@@ -38,7 +38,7 @@ pub(super) struct PolicySide {
     route_cache: RouteCache,
     /// The positions of the routes by their names.
     names: HashMap<Arc<str>, usize>,
-    /// Requests whose line names a route that the file does not have, or that would not match them.
+    /// Requests whose line names a route that the file lacks, or a route that would not match the request.
     strays: u64,
     /// The route, the plan and the decision of the last request. They are large, so that they are stored rather than
     /// returned.
@@ -274,7 +274,8 @@ impl PolicySide {
         self.admission.decided.as_deref()
     }
 
-    /// The number of requests whose line names a route that the file does not have, or that would not match them.
+    /// The number of requests whose line names a route that the file lacks, or a route that would not match the
+    /// request.
     pub(super) fn strays(&self) -> u64 {
         self.strays
     }

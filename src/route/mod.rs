@@ -41,9 +41,9 @@ use std::sync::Arc;
 pub struct Rule {
     /// The route's name.
     pub name: Arc<str>,
-    /// Hosts that the rule is for; empty means any.
+    /// The hosts that the rule matches; an empty list matches every host.
     pub hosts: Vec<HostPattern>,
-    /// Paths that the rule is for.
+    /// The paths that the rule matches.
     pub path: PathPattern,
     /// Methods that the rule is for; empty means any. `GET` includes `HEAD`, unless a route of equal rank names `HEAD`.
     pub methods: Vec<Method>,

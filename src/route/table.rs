@@ -125,7 +125,7 @@ impl Table {
     }
 
     /// Does this route match requests for `host` and `path` by `method`, regardless of its conditions? The arguments
-    /// are those of [`find`](Self::find).
+    /// are the same as for [`find`](Self::find).
     #[must_use]
     pub fn fits(&self, route: usize, host: &str, path: &str, method: &Method) -> bool {
         let search = OneRoute(route, HeaderMap::new());

@@ -81,8 +81,8 @@ impl Fleet {
         NonZeroU32::new(heard.max(self.before.load(Ordering::Relaxed)))
     }
 
-    /// The number of gateways by the last answers of Redis, this one included. Without any answer a gateway counts as
-    /// alone.
+    /// The number of gateways by the last answers of Redis, this one included. A gateway that has received no answer
+    /// counts as the only one.
     #[must_use]
     pub fn gateways(&self) -> NonZeroU32 {
         self.known().unwrap_or(NonZeroU32::MIN)

@@ -3,7 +3,7 @@
 //!
 //! 1. A request takes an available permit, or waits for the call that is about to be sent. The call charges the
 //!    request.
-//! 2. A call requests permits for the waiting requests and for those expected soon.
+//! 2. A call requests permits for the waiting requests and for further requests that are expected soon.
 //! 3. Unused permits of a window are given back at their end; unused permits of a bucket expire.
 //! 4. A rarely requested key is never leased. Requests with several limits wait for no call (`grant`).
 

@@ -3,8 +3,8 @@
 //! A refusal gives the state of the counter, and the time for which no request of that cost will fit. Until then the
 //! counter can only become fuller, unless a charge is refunded or the counter is reset. So the cache refuses no request
 //! that Redis would have admitted, except after refunds and resets by other gateways (for [`MOST`] at the longest). The
-//! answers of a refused request's other limits are unknown, and not shown. Only those of the other rates in one list
-//! are known (`rate_beside`): no request is charged by them while one of the list refuses.
+//! answers of a refused request's other limits are unknown, and not shown. Only the answers of the other rates in one
+//! list are known (`rate_beside`): no request is charged by these rates while one rate of the list refuses.
 //!
 //! The state of the counter is known as long as no possible cost of a request would fit. As soon as a cheaper request
 //! may be admitted, by any gateway, the remainder may be smaller than Redis answered, and the wait longer: then Redis
@@ -52,7 +52,7 @@ pub(super) struct RefusalCache {
 #[derive(Debug)]
 struct Refusal {
     hash: u64,
-    /// The limit at the time of the call. A reload makes another limit, whose numbers may differ.
+    /// The limit at the time of the call. A reload creates a new limit, whose numbers may differ.
     limit: Arc<Limit>,
     key: SmallVec<[u8; 16]>,
     cost: Cost,

@@ -37,8 +37,8 @@ impl Default for StoreSettings {
 }
 
 impl StoreSettings {
-    /// Takes over the passwords and certificates of `new`, for this Redis and user. Clones of these settings use them,
-    /// too.
+    /// Takes over the passwords and certificates of `new`, for this Redis and user. Clones of these settings use the
+    /// new credentials, too.
     pub fn rotate(&mut self, new: &Self) {
         let (Backend::Redis(mine), Backend::Redis(new)) = (&mut self.source, &new.source) else {
             return;

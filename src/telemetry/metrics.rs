@@ -122,7 +122,7 @@ impl Metrics {
         WorkerMetrics(Rc::new(cells))
     }
 
-    /// New cells for one worker's connection to a remote store. Without any such cells, the store is the memory and
+    /// New cells for one worker's connection to a remote store. If there are no such cells, the store is the memory and
     /// always available.
     #[must_use]
     pub fn store(&self) -> StoreMetrics {

@@ -11,10 +11,10 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// Waiting requests of one client at once. Strangers can cause requests too; requests of other clients proceed in
-/// parallel.
+/// The most waiting requests of one client at the same time. Strangers can cause requests too; requests of other
+/// clients proceed in parallel.
 const MOST_OF_CLIENT: usize = 32;
-/// Waiting requests at once.
+/// The most waiting requests at the same time.
 const MOST: usize = 4096;
 /// The longest wait for an answer.
 const WITHIN: Duration = Duration::from_secs(3);

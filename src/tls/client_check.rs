@@ -292,7 +292,7 @@ fn missigned(authorities: &[Vec<u8>], lists: &[ReadList]) -> Vec<RevocationList>
     wrong.filter_map(|(_, facts)| facts.clone()).collect()
 }
 
-/// The lists without those that a newer one replaces.
+/// The lists, without lists that a newer one replaces.
 fn in_force<D>(lists: &[(D, Option<RevocationList>)]) -> Vec<RevocationList> {
     let all = || lists.iter().filter_map(|(_, facts)| facts.as_ref());
     let mut newest: HashMap<_, &Age> = HashMap::new();

@@ -52,8 +52,8 @@ pub enum ChosenBy {
 }
 
 impl Offer {
-    /// The offer of a listener, each identity once. A single identity is the default. Without any, all handshakes are
-    /// refused.
+    /// The offer of a listener, each identity once. A single identity is the default. A listener without identities
+    /// refuses all handshakes.
     ///
     /// # Errors
     /// All names that two of the identities claim.
@@ -187,8 +187,9 @@ impl Offer {
     /// May a request for `host` be served on a connection whose handshake was by `identity`? If not, the request
     /// belongs on another connection (421, RFC 9110 section 15.5.20). `host` as in [`Self::choose`].
     ///
-    /// It may, unless the host belongs to another identity and one of the two requests clients' certificates. After a
-    /// reload with more requirements for clients than the handshake met, the table's identity is another one.
+    /// It may, unless the host belongs to another identity and one of the two requests clients' certificates. If a
+    /// reload has added requirements for clients that the handshake did not meet, the table contains a different
+    /// identity.
     #[must_use]
     pub fn may_serve(&self, identity: &Arc<ServerIdentity>, host: Option<&str>) -> bool {
         if !self.looks_at_hosts(identity) {

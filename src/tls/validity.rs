@@ -1,6 +1,6 @@
-//! The validity of a client's certificate while its connection lives, by the present authorities, revocation lists and
-//! times rather than by those of the handshake. The certificate is verified again when a reload changes the
-//! requirements for it, and when a time that it depends on has passed.
+//! The validity of a client's certificate while its connection lives, checked against the present authorities,
+//! revocation lists and times, and not against the state at the handshake. The certificate is verified again when a
+//! reload changes the requirements for it, and when a time that it depends on has passed.
 
 use super::ServerIdentity;
 use super::client_check::ClientCheck;

@@ -34,7 +34,7 @@ const AMONG_OWN: usize = 1;
 pub enum ClientWait {
     /// The client sends another request.
     Idle,
-    /// The client sends a first byte.
+    /// The client sends the first byte of the connection.
     Silent,
     /// The client sends the rest of a head.
     HalfHead,

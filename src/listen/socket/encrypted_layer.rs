@@ -122,7 +122,7 @@ impl EncryptedLayer {
         }
     }
 
-    /// Encrypts and writes. Without any `bufs` it flushes: ready when the socket has taken everything.
+    /// Encrypts and writes. If `bufs` is empty, the call flushes: it is ready when the socket has taken everything.
     pub(super) fn poll_write(
         &mut self,
         transport: &mut Transport,

@@ -109,7 +109,7 @@ pub fn stamp_known(
         let is_known = |limit: &&&Arc<Limit>| decided.is_known(limit);
         *by = match limits.get(*by).filter(is_known) {
             Some(_) => limits.iter().take(*by).filter(is_known).count(),
-            // The refusing limit is none of those with numbers.
+            // The refusing limit is not among the limits with numbers.
             None => usize::MAX,
         };
     }

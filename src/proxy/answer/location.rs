@@ -39,7 +39,7 @@ struct Address<'a> {
 }
 
 impl<'a> WayBack<'a> {
-    /// The mapping for a request for `target` whose servers are asked for another host.
+    /// The mapping for a request for `target` whose servers receive another `Host`.
     #[cold]
     #[inline(never)]
     pub(in crate::proxy) fn of(
@@ -56,13 +56,13 @@ impl<'a> WayBack<'a> {
         })
     }
 
-    /// Is each server asked for its own host?
+    /// Does each server receive its own `Host`?
     pub(in crate::proxy) fn is_to_own_host(&self) -> bool {
         self.change.host == ServerHost::Own
     }
 
-    /// Rewrites the addresses of an answer that lead to the host which the server was asked for, or to the server
-    /// itself. Other addresses stay, and so do relative ones.
+    /// Rewrites the addresses of an answer that lead to the host in the server's request, or to the server itself.
+    /// Other addresses stay, and so do relative ones.
     #[cold]
     #[inline(never)]
     pub(in crate::proxy) fn restore(&self, answer: &mut UpstreamAnswer) {

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// `X-Request-Id`.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Longest id that is taken over.
+/// The longest id that is accepted.
 const LONGEST: usize = 128;
 
 /// The id of the received request, if its sender is trusted and the id has 1 to 128 visible ASCII characters; else a

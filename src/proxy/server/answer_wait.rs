@@ -23,7 +23,7 @@ pub(in crate::proxy) struct AnswerWait {
     start: Instant,
     /// The longest time that a server may owe.
     owed: Option<Duration>,
-    /// The end that the client sets.
+    /// The deadline that the client sets.
     ends: Option<Instant>,
     /// The progress of the request's body.
     upload: Option<Rc<Upload>>,

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 /// Fields of one hop. `Trailer` is not among them, since trailers are relayed. `Proxy-Authorization` is among them, and
 /// is not read: we request no proxy credentials, and they are not for the origin (RFC 9110 section 11.7.2). The last
-/// two end here in requests only.
+/// two fields are removed only from requests.
 static HOP_BY_HOP: [HeaderName; 12] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),

@@ -224,7 +224,7 @@ fn table(out: &mut String, report: &Report, sets: &[String]) {
     table.write(out);
 }
 
-/// Adds the rows of each limit, and those of limits that do not decide.
+/// Adds the rows of each limit, including limits that do not decide.
 fn limits(table: &mut ComparisonTable<'_>) {
     let all = table.report.requests;
     table.limits(

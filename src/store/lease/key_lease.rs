@@ -29,7 +29,7 @@ const MOST_OWED: usize = 8;
 #[derive(Debug)]
 pub(super) struct KeyLease {
     pub(super) hash: u64,
-    /// The limit at the time of the call. A reload makes another limit, whose numbers may differ.
+    /// The limit at the time of the call. A reload creates a new limit, whose numbers may differ.
     pub(super) limit: Arc<Limit>,
     pub(super) key: SmallVec<[u8; 16]>,
     /// Unused permits, and the instant until which they may be used.
@@ -274,7 +274,7 @@ impl KeyLease {
         }
     }
 
-    /// The number of units to request: for the waiting requests, and for those expected soon.
+    /// The number of units to request: for the waiting requests, and for further requests that are expected soon.
     pub(super) fn order(&mut self, terms: &LeaseTerms, demand: u64, now: Timestamp) -> u32 {
         self.sent = true;
         let soon = demand * terms.hold / demand::SLOT;

@@ -156,7 +156,7 @@ impl Capacity {
     }
 }
 
-/// Those of `limits`, and of their tiers, that have a part of the room: the deciding limits.
+/// The deciding limits among `limits` and their tiers, each of which has a part of the room.
 pub(super) fn entitled<'a>(limits: impl Iterator<Item = &'a Arc<Limit>>) -> Vec<LimitId> {
     let tiers = |limit: &'a Arc<Limit>| limit.tiers.iter().map(|tier| &tier.limit);
     let all = limits.flat_map(|limit| std::iter::once(limit).chain(tiers(limit)));

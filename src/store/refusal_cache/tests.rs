@@ -190,8 +190,8 @@ fn what_others_may_have_taken_since_is_not_told_from_memory() {
     assert!(told > asked / 20 && never > 20, "{told}, {never}, {asked}");
 }
 
-/// For a list of rates a cached refusal shows what a call would have shown, for all rates: whichever of them refuses,
-/// the others are not charged.
+/// For a list of rates, a cached refusal shows the same values as a call, for all rates: if any rate refuses, the
+/// others are not charged.
 #[test]
 fn a_remembered_refusal_knows_all_rates_of_its_list() {
     let listed: Vec<Arc<Limit>> = limits()

@@ -72,7 +72,7 @@ impl SharedStore {
         tokio::task::spawn_local(async move { store.call_for_lease(&limit, key).await });
     }
 
-    /// Makes one call for all waiting requests, with some permits for those expected soon.
+    /// Makes one call for all waiting requests, with some permits for further requests that are expected soon.
     async fn call_for_lease(&self, limit: &Arc<Limit>, key: SmallVec<[u8; 16]>) {
         let leases = &self.cache.leases;
         let check = Check::new(limit, &key);

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 /// Refused requests of one client that have a line each, in a second of one worker.
 pub(crate) const LINES_A_SECOND: u32 = 100;
 
-/// The most clients that are tracked at once. Beyond this number each refusal has a line: the refusals of so many
-/// clients are not repetition.
+/// The most clients that are tracked at once. Beyond this number each refusal has its own line: refusals of many
+/// different clients are not repetition.
 const CLIENTS: usize = 8_192;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -110,7 +110,7 @@ impl RouteCells {
     }
 }
 
-/// gRPC calls on one route: by their statuses 0 to 16, then all others and those without one.
+/// gRPC calls on one route: by their statuses 0 to 16, followed by calls with another status or without a status.
 #[derive(Debug, Default)]
 pub(super) struct CallCells(pub(super) [WorkerCounter; GRPC_STATUSES + 1]);
 

@@ -80,8 +80,9 @@ impl<B: OutgoingBody> Choices<B> {
         matches!(self.rule, BalanceRule::RoundRobin) && !self.is_bounded
     }
 
-    /// The position of the server for a request with this key, among those that `may` take it. A request that is
-    /// retried (`once more`) takes no turn: otherwise each failure would give the failing server another first try.
+    /// The position of the server for a request with this key, among the servers that `may` take the request. A request
+    /// that is retried (`once more`) takes no turn: otherwise each failure would give the failing server another first
+    /// try.
     pub(super) fn choose(
         &mut self,
         key: Option<u64>,

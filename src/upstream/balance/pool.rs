@@ -146,7 +146,8 @@ impl<B: OutgoingBody> Pool<B> {
         self.host.as_ref()
     }
 
-    /// Does the server owe an answer over HTTP/1.1 on `connection`? A destination that may use only HTTP/2 owes none.
+    /// Does the server owe an answer over HTTP/1.1 on `connection`? A destination that uses only HTTP/2 owes no answer
+    /// over HTTP/1.1.
     #[must_use]
     pub fn is_owed_http1(&self, connection: &Connection<B>) -> bool {
         self.http2.is_none() || connection.has_chosen_http1()
@@ -195,7 +196,7 @@ impl<B: OutgoingBody> Pool<B> {
         sure
     }
 
-    /// An idle connection that its server has not closed, as far as the system knows.
+    /// An idle connection that, to the system's knowledge, its server has not closed.
     #[must_use]
     pub fn take_open(&self) -> Option<Connection<B>> {
         loop {

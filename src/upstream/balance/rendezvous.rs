@@ -35,7 +35,7 @@ pub(super) fn score(key: u64, server: u64, weight: u32) -> f64 {
     f64::from(weight) / -uniform.ln()
 }
 
-/// The position of the server with the highest score for `key`, among those that `may` take the request.
+/// The position of the server with the highest score for `key`, among the servers that `may` take the request.
 pub(super) fn owner(
     key: u64,
     servers: &[u64],

@@ -190,7 +190,8 @@ async fn encrypt(
     })
 }
 
-/// The server accepts no protocol of `offer`. For an HTTP/2 server that is asked for a tunnel this is not a failure.
+/// The server accepts no protocol of `offer`. For an HTTP/2 server that receives a tunnel request this is not a
+/// failure.
 fn without_protocol(destination: &Destination, offer: OfferedProtocols) -> ConnectError {
     let server = destination.to_string().into();
     let why = match offer {

@@ -10,8 +10,8 @@ use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-/// Concurrent lookups of one bound, over all workers. A lookup on a disk that does not answer may never end; later
-/// lookups then wait as long as a connection may take, and those of other files are not affected.
+/// The most concurrent lookups of one bound, over all workers. A lookup on a disk that does not answer may never end;
+/// later lookups then wait until the connection timeout, and lookups for other files are not affected.
 const LOOKS: usize = 8;
 
 /// The allowed paths of sockets. Two bounds are equal when their texts are.

@@ -112,7 +112,8 @@ impl UpstreamState {
         self.members.load_full()
     }
 
-    /// Takes over the servers of a file. Names keep their addresses; names without one get those of `found`.
+    /// Takes over the servers of a file. Names keep their addresses; a name without an address gets the addresses of
+    /// `found`.
     pub fn install(&self, servers: &[Server], found: &Addresses) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.servers = servers.to_vec();

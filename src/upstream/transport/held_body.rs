@@ -11,8 +11,8 @@ const HELD_BACK: Duration = Duration::from_millis(200);
 /// is delayed.
 const MORE_THAN_A_TRICKLE: u64 = 1024;
 
-/// The time for which the client's next bytes are awaited. The time that its server takes for them in between does not
-/// count.
+/// The time for which the client's next bytes are awaited. The time that its server takes for these bytes in between
+/// does not count.
 #[derive(Debug, Default)]
 pub(super) struct HeldBody {
     /// The time since which the next byte is awaited.
@@ -21,7 +21,7 @@ pub(super) struct HeldBody {
     before: Cell<Duration>,
     /// The number of bytes at that time.
     at: Cell<u64>,
-    /// The longest delay that is over.
+    /// The longest delay that has ended.
     longest: Cell<Duration>,
 }
 

@@ -187,7 +187,7 @@ impl<'a> Places<'a> {
 /// The requests in flight that one client may have on a route, by the limits that bound each client.
 struct RouteShare<'a> {
     route: &'a str,
-    /// By the limits that count each route separately; the highest number if there are none.
+    /// The bound by limits that count each route separately; the highest number if there are no such limits.
     alone: u64,
     /// By the limits that count over several routes.
     over_routes: Vec<&'a Arc<Limit>>,

@@ -10,7 +10,7 @@ const READ: [HeaderName; 3] = [header::HOST, header::USER_AGENT, header::ACCEPT]
 /// The first line of HTTP/2.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0";
 
-/// A head, as far as its bytes can be read.
+/// The part of a head whose bytes could be read.
 #[derive(Debug, Default)]
 pub(super) struct HeadBeginning<'a> {
     /// The first line, without its end.

@@ -24,7 +24,7 @@ use tokio::time::sleep;
 const MOST_HOPS: u8 = 16;
 
 /// The most repeats of an update while its slot is moved; after that it is postponed. A decision is repeated until its
-/// time is over.
+/// time has run out.
 const MOST_TRIES: u8 = 250;
 
 /// The pause for the rest of a slot that is being moved.
@@ -39,7 +39,7 @@ pub(super) struct SlotBatch<C> {
     pub(super) calls: Vec<C>,
 }
 
-/// A decision or an update. Those in one call form a batch.
+/// A decision or an update. The decisions and updates of one call form a batch.
 pub(super) trait QueuedCall: Sized + 'static {
     /// Does it end after a number of repeats? If not, its time ends it.
     const GIVES_UP: bool;

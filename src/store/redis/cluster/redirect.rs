@@ -37,7 +37,7 @@ pub(crate) fn read(reason: &str, from: &Address) -> Option<Redirection> {
     }
 }
 
-/// `host:port`. Without a host, the host is that of the answering node.
+/// `host:port`. An address without a host means the host of the answering node.
 fn address(text: &str, from: &Address) -> Option<Address> {
     let (host, port) = text.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');

@@ -144,7 +144,7 @@ impl Router {
         }
     }
 
-    /// Notes that a map was taken over. Was the cluster unavailable, and is this worker the last to notice its return?
+    /// Notes that a map was installed. Was the cluster unavailable, and is this worker the last to notice its return?
     pub(super) fn is_back(&self) -> bool {
         self.outage.ends()
     }

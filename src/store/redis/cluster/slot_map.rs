@@ -155,7 +155,7 @@ impl SlotMap {
         self.slots.iter().filter(|at| **at == NO_NODE).count()
     }
 
-    /// Is there a node that serves nothing?
+    /// Is there a node that serves no slots?
     pub(super) fn has_idle(&self) -> bool {
         self.homes.iter().any(|home| home.serves == 0)
     }

@@ -270,7 +270,7 @@ pub(super) fn no_password(code: &str, peer: Peer) -> Option<String> {
     })
 }
 
-/// The message if the address of a sentinel is configured as that of a Redis.
+/// The message for the address of a sentinel that is configured as the address of a Redis.
 fn is_sentinel(target: &RedisTarget, address: &Address, watched: &Value) -> String {
     let names = match watched {
         Value::Array(names) => names.iter().filter_map(text).collect(),

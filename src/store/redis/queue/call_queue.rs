@@ -1,7 +1,7 @@
 //! Decisions that wait to be sent to one node.
 //!
 //! A decision waits no longer than the store's `timeout`, including the wait for a lane, although no request has a
-//! timer. A call's deadline is that of its oldest decision; the later decisions arrived after it.
+//! timer. A call has the deadline of its oldest decision; the later decisions arrived after it.
 
 use super::context::StoreContext;
 use super::lanes::Lanes;

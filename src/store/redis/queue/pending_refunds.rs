@@ -307,7 +307,7 @@ impl PendingRefunds {
         for _ in 0..3 {
             yield_now().await;
         }
-        // Those of the last time were not sent, and are listed again.
+        // The registrations of the last round were not sent, and are listed again.
         self.registrations.borrow_mut().clear();
         self.registers.set(true);
         self.context.registration.notify_waiters();

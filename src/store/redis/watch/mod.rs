@@ -230,8 +230,8 @@ async fn look_at(lane: &Lane, line: &str, last: &mut Option<Instant>) {
     }
 }
 
-/// Switches to another master. It may lack the last counts of the former one. If these cannot be sent to it, it counts
-/// as unavailable.
+/// Switches to another master. It may lack the last counts of the former one. If the counts cannot be sent to the new
+/// master, the master counts as unavailable.
 async fn master_changed(lane: &Lane) {
     let node = &*lane.node;
     let era = node.health.era();

@@ -210,7 +210,7 @@ impl ServerFacts {
     }
 }
 
-/// Can a Redis at this address be reached from other machines? A connection to an unspecified address leads to the own
+/// Can a Redis at this address be reached from other machines? A connection to an unspecified address leads to this
 /// machine.
 pub(crate) async fn is_far(at: &Address) -> bool {
     let is_far = |ip: IpAddr| !ip.is_loopback() && !ip.is_unspecified();

@@ -1,7 +1,7 @@
-//! The end of a worker behind sentinels. A master that is being replaced answers until the gateways learn of the new
-//! one, and its updates since then are lost. A worker that stays sends them to the new one again (`succession`); a
-//! worker that ends would learn of it too late. So it checks whether a replica has its last updates. If none has, the
-//! worker stays until the sentinels have had time to name another master.
+//! Shutdown of a worker with a master that sentinels watch. A master that is being replaced answers until the gateways
+//! learn of the new one, and its updates since then are lost. A worker that stays sends them to the new one again
+//! (`succession`); a worker that ends would learn of it too late. So it checks whether a replica has its last updates.
+//! If none has, the worker stays until the sentinels have had time to name another master.
 
 use crate::clock;
 use crate::store::redis::link::pool::CONNECTIONS;

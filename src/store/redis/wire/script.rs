@@ -65,7 +65,7 @@ pub(super) static DECIDE_SHADOW: LazyLock<Script> = LazyLock::new(|| {
     ))
 });
 
-/// Every script: what a connection loads.
+/// Every script that a connection loads.
 pub(crate) static ALL: [&LazyLock<Script>; 5] =
     [&DECIDE, &DECIDE_ANY, &DECIDE_ONCE, &DECIDE_SHADOW, &REFUND];
 

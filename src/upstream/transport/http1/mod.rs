@@ -213,8 +213,8 @@ impl<B, S> Http1<B, S> {
 }
 
 impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
-    /// Takes a request, to be written while its answer is waited for ([`Self::poll_answer`]). Its fields are followed
-    /// by the lines of `added`, unchanged: they must be valid fields, none of which frames the body.
+    /// Takes a request; the request is written while [`Self::poll_answer`] waits for its answer. Its fields are
+    /// followed by the lines of `added`, unchanged: they must be valid fields, none of which frames the body.
     pub fn begin(&mut self, request: Request<B>, added: &[&[u8]]) {
         let (head, body) = request.into_parts();
         self.begin_parts(head, Some(body), added);

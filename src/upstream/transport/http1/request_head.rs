@@ -15,7 +15,7 @@ pub(super) enum BodyEnd {
     Bodiless,
     /// This number of bytes follows.
     After(u64),
-    /// Chunks follow; the trailers after them are those that `Trailer` has announced.
+    /// Chunks follow; after them come the trailers that `Trailer` has announced.
     Chunks(Vec<HeaderName>),
 }
 
