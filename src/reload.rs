@@ -214,7 +214,7 @@ impl Watcher {
         cause
     }
 
-    /// The changed file of the configuration, if it is exactly one; else the main one.
+    /// The changed file of the configuration, if exactly one file has changed; else the main file.
     fn changed<'a>(&'a self, outcome: &'a LoadResult) -> &'a Path {
         let mut changed = read_for(outcome).changed_since(&self.last);
         match (changed.next(), changed.next()) {

@@ -113,7 +113,7 @@ impl StoreLock {
         self.entry.is_lost.load(Ordering::Relaxed)
     }
 
-    /// Checks with the store that the lock is held, and renews it. An unavailable store is waited for.
+    /// Checks with the store that the lock is held, and renews it. The call waits while the store is unavailable.
     pub(super) async fn confirm(&self) -> Result<(), Failure> {
         let (entry, patience) = (&self.entry, self.entry.pace.patience());
         let renewed = loop {

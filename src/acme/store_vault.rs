@@ -129,7 +129,8 @@ impl StoreVault {
         Ok(())
     }
 
-    /// Posts an answer to a challenge for every gateway, for ten minutes. An unavailable store is waited for.
+    /// Posts an answer to a challenge for every gateway, for ten minutes. The call waits while the store is
+    /// unavailable.
     pub(super) async fn post(&self, challenge: &OpenChallenge) -> Result<(), Failure> {
         let key = self.full(&challenge.name);
         let sealed = self.seal(&key, 0, &challenge.answer)?;

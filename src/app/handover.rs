@@ -32,7 +32,7 @@ const ENDED_WITHIN: Duration = Duration::from_secs(1);
 const KILLED_WITHIN: Duration = Duration::from_secs(5);
 /// The interval of checks whether a process has ended.
 const LOOK: Duration = Duration::from_millis(10);
-/// The same for a successor that serves.
+/// The interval of such checks on a successor that serves.
 const WATCH: Duration = Duration::from_millis(200);
 
 /// Causes for which a successor does not serve.

@@ -266,7 +266,7 @@ fn address_in(name: &str) -> Option<String> {
 pub(super) struct OpenedSocket {
     /// The socket.
     pub(super) socket: AcceptSocket,
-    /// Notified when a successor accepts on the socket from now on.
+    /// Notified when a successor begins to accept on the socket.
     pub(super) taken_over: Arc<Notify>,
     /// Notified when no process accepts on the socket any more.
     pub(super) given_up: Arc<Notify>,

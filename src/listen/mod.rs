@@ -229,7 +229,7 @@ pub struct ListenSettings {
     pub idle: Duration,
     /// Longest time without a request, which a reload may change.
     pub keep_alive: KeepAlive,
-    /// The least bytes a second of a body in either direction, while only the client is waited for; 0 sets no bound.
+    /// The least bytes a second of a body in either direction, while only the client causes a wait; 0 sets no bound.
     pub min_rate: u64,
     /// The most connections at once; beyond this number a connection that waits for its client is closed for a new one.
     pub max_connections: usize,
@@ -238,7 +238,7 @@ pub struct ListenSettings {
 }
 
 impl ListenSettings {
-    /// The bound on a client's slowness while only the client is waited for.
+    /// The bound on a client's slowness while only the client causes a wait.
     #[must_use]
     pub fn rate_bound(&self) -> RateBound {
         RateBound::new(self.idle, self.min_rate)

@@ -17,7 +17,7 @@ pub enum StoreError {
     /// repeated.
     #[error("no answer from the store within {after:?}")]
     Timeout {
-        /// The longest a decision may take.
+        /// The longest time that a decision may take.
         after: Duration,
     },
     /// The store was not called: too many decisions wait, or this one has waited too long.

@@ -88,7 +88,7 @@ pub struct ListeningSocket {
     pub socket: Acceptor,
     /// The facts for accepting its connections.
     pub facts: ListenerFacts,
-    /// Notified when another process accepts on the socket from now on.
+    /// Notified when another process begins to accept on the socket.
     pub taken_over: Arc<Notify>,
     /// Notified when no process accepts on the socket any more.
     pub given_up: Arc<Notify>,

@@ -46,8 +46,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-/// The age below which the first request of a connection is waited for though the gateway drains: the request may be on
-/// its way, and the client cannot know that the gateway ends.
+/// Below this age, a draining gateway still waits for the first request of a connection: the request may be on its way,
+/// and the client cannot know that the gateway ends.
 const FRESH: Duration = Duration::from_secs(1);
 /// The longest time for a client to take the answer that ends its connection.
 const FAREWELL: Duration = Duration::from_secs(1);

@@ -87,7 +87,7 @@ fn head_size(uri: &Uri, fields: &HeaderMap) -> usize {
     sizes.sum::<usize>() + target + authority + 4 * FIELD
 }
 
-/// The times for which a client is waited for.
+/// The time limits of waits for a client.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IdleBounds {
     /// The instant from which the time without a request is counted at the earliest.

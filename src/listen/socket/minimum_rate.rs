@@ -1,5 +1,5 @@
-//! The bound on a peer's slowness: a minimum rate and a longest silence, both counted only while only the peer is
-//! waited for.
+//! The bound on a peer's slowness: a minimum rate and a longest silence, both counted only while the peer alone causes
+//! a wait.
 //!
 //! The time in which a server, a limit or the gateway delays the peer does not count, so that a slow server is never
 //! counted against a client. The waiting time is divided into parts. The latest parts, which add up to the idle time,
@@ -115,7 +115,7 @@ impl RateMeter {
         self.bound
     }
 
-    /// Notes that the peer is waited for from `now` on, unless a wait has already begun.
+    /// Notes that a wait for the peer begins at `now`, unless a wait has already begun.
     pub fn begin_wait(&mut self, now: Instant) {
         self.wait.get_or_insert(WaitSpan {
             silent: now,
@@ -159,7 +159,7 @@ impl RateMeter {
         }
     }
 
-    /// The time since which no byte has arrived, while the peer is waited for.
+    /// The time since which no byte has arrived, during a wait for the peer.
     #[must_use]
     pub fn silent_since(&self) -> Option<Instant> {
         self.wait.map(|wait| wait.silent)

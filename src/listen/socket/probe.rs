@@ -18,7 +18,8 @@ pub(in crate::listen) struct SocketProbe(pub(super) SharedSocket);
 /// The wait of a connection without a current request.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::listen) struct QuietWait {
-    /// The client's action that is waited for. `None` if an answer has not been sent yet, or a body continues.
+    /// The client's action that the connection waits for. `None` if an answer has not been sent yet, or a body
+    /// continues.
     pub(in crate::listen) client: Option<ClientWait>,
     /// A head is incomplete.
     pub(in crate::listen) in_head: bool,

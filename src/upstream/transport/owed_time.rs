@@ -27,7 +27,7 @@ pub(in crate::upstream) enum UploadWait {
 /// The time that a server owes, noted where the body is sent.
 #[derive(Debug, Default)]
 pub struct OwedTime {
-    /// The time since which the server owes something; `None` while the client is waited for.
+    /// The time since which the server owes something; `None` during a wait for the client.
     since: Cell<Option<Instant>>,
     /// The time for which the client has delayed its body.
     held: HeldBody,

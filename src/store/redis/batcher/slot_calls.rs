@@ -265,10 +265,10 @@ fn send_on<C: QueuedCall>(call: C, node: &Node) {
     node.lanes.wake();
 }
 
-/// Sends a call of several counters again, one by one: one counter may be new and another not. Alone, each is in one of
-/// the two places, or will be, and the slot's owner knows which. In the importing node, a counter that has not arrived
-/// yet would start anew: before version 7, the owner redirects a call of several counters even if it still has some of
-/// them.
+/// Sends a call of several counters again, one by one: one counter may be new and another not. If each counter is sent
+/// alone, it is in one of the two places or will be there soon, and the slot's owner knows the place. In the importing
+/// node, a counter that has not arrived yet would start anew: before version 7, the owner redirects a call of several
+/// counters even if it still has some of them.
 fn send_alone<C: QueuedCall>(mut call: C, node: &Node, router: &Router) {
     let route = call.route();
     route.alone = true;

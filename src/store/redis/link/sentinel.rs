@@ -280,8 +280,8 @@ impl Sentinels {
     }
 }
 
-/// Has the sentinel of `target` that led to this master possibly not learned yet of another that has taken its place? A
-/// single sentinel cannot be contradicted.
+/// Is it possible that the sentinel of `target` that led to this master has not learned yet of a new master? A single
+/// sentinel cannot be contradicted.
 fn is_behind(signals: &Signals, target: &RedisTarget, connection: &Connection) -> bool {
     let has_others =
         matches!(&target.place, RedisEndpoint::Sentinel { nodes, .. } if nodes.len() > 1);

@@ -218,7 +218,8 @@ impl<B: OutgoingBody> RequestWriter<B> {
             } else if self.failed.is_none() && self.body.is_some() {
                 UploadWait::Client
             } else {
-                // A server that takes no more may have answered: it is waited for, not the client.
+                // A server that takes no more bytes may have answered: the exchange waits for the server, not for the
+                // client.
                 UploadWait::Answer
             };
             upload.owed().note(self.written - self.before, wait);

@@ -202,8 +202,8 @@ impl<B> Http2Exchange<B> {
 }
 
 impl<B: OutgoingBody> Http2Exchange<B> {
-    /// Takes a request, to be sent while its answer is waited for ([`Self::poll_answer`]). Its fields are followed by
-    /// the lines of `added`.
+    /// Takes a request; the request is sent while [`Self::poll_answer`] waits for its answer. Its fields are followed
+    /// by the lines of `added`.
     pub(super) fn begin(&mut self, mut request: WholeRequest<B>, added: &[&[u8]]) {
         request_head::add(&mut request.head.headers, added);
         self.to_head = request.head.method == Method::HEAD;
