@@ -4,7 +4,7 @@
 -- state. The first store of a counter goes to the server, which refuses it, if at all, before any charge. The last of
 -- the later stores goes to the server at the end. Counters that are lists and sets have no such state and bypass this.
 
--- The account has its price, so it is kept only where neighbours have the same key, which is cheap to see.
+-- Tracking has a cost, so it is done only if adjacent requests have the same key, which is cheap to check.
 local shape, keys, finish = ARGV[3], KEYS, table.concat
 local stride, shared = shape:byte(), ARGV[4] ~= nil
 for i = 1, shared and 0 or #keys - stride do
@@ -15,7 +15,7 @@ for i = 1, shared and 0 or #keys - stride do
 end
 
 if shared then
-  -- Each counter's state, false where it has none. The life of the newest stored state, false once the server has it.
+  -- Each counter's state, or false without one. The life of the newest stored state, or false once the server has it.
   local known, late, taken = {}, {}, {}
   ask = function(command, key, state, unit, life)
     if not state then

@@ -1,4 +1,4 @@
--- concurrency.lua: fewer than `max` in flight; a slot is a lease that lapses unless it is renewed.
+-- concurrency.lua: at most `max` in flight; a slot is a lease that expires unless it is renewed.
 -- Twin: src/limit/concurrency.rs.
 --
 -- The state is a sorted set: each slot's number as a double, scored by the instant until which the slot is taken. A
@@ -44,7 +44,7 @@ local function write(key, state, life)
     if type(reply) == "table" then wrong = reply.err else taken = taken + 1 end
   end
   if not wrong then
-    -- Ends further ahead than a new lease's: the clock has stepped back, or leases have become shorter.
+    -- Some leases end later than a new lease would: the clock has stepped back, or leases have become shorter.
     local ahead = call("ZRANGEBYSCORE", key, "(" .. last, "+inf")
     wrong = ahead.err
     for i = 1, wrong and 0 or #ahead do
@@ -60,7 +60,7 @@ local function write(key, state, life)
     local reply = call("PEXPIRE", key, math.ceil(life / 1000) + slack)
     if type(reply) == "table" then wrong = reply.err end
   end
-  -- Where a later command is refused, no slot stays taken for a request that is not admitted.
+  -- If a later command is refused, no slot stays taken for a request that is not admitted.
   for i = 0, wrong and taken - 1 or -1 do call("ZREM", key, pack(">d", state.first + i)) end
   return wrong
 end

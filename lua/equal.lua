@@ -12,7 +12,7 @@ if numbers then
   -- The number of charges, `most` at most, for which a level has room below a bound; negative where it has none even
   -- without a charge.
   local function room(whole, part, charge, charge_part, den, bound, bound_part, most)
-    -- The quotient is not exact. It begins too high, and is held against the exact sums.
+    -- The quotient is inexact: it starts too high, and is corrected by the exact sums.
     local many = (bound - whole + (bound_part - part) / den) / (charge + charge_part / den)
     many = math.min(most, math.floor(many) + 1)
     while many >= 0 do
@@ -32,7 +32,7 @@ if numbers then
       local place = block + (kind == 6 and 18 or (kind == 3 or kind == 7) and 9 or 1)
       local limit, cost = unpack(">dd", blocks, place)
       if cost > 0 then most = math.min(most, math.floor((limit - part) / cost)) end
-      -- A log and a sliding window answer with their time before the charge; behind it, that is the state's life.
+      -- A log and a sliding window answer with their time before the charge; after it, that is the state's life.
       return { whole, part, (life or whole) - whole, cost, 1 / 0, place + 8, 8 }, most
     end
     local charge, charge_part, capacity, capacity_part, den, rest = unpack(">ddddd", blocks, block + 1)

@@ -3,7 +3,7 @@
 -- Two doubles: the last instant at which the bucket was found empty, and how many microseconds have been given back
 -- since, rounded up.
 
--- The instant at which the bucket is empty, and the history behind it; nothing where there is none.
+-- The instant at which the bucket is empty, and the history after it; nil without a history.
 local function history(state)
   local size = type(state) == "string" and #state or 0
   if size ~= 24 and size ~= 32 then return nil end

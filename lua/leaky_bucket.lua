@@ -20,7 +20,7 @@ local function place(key, state)
   at = past
   local held, part = instant(state, den)
   if not held or held ~= was or part ~= was_part then return "\0" end
-  -- A part of the charge that has drained already does not come back.
+  -- A part of the charge that has drained already is not refunded.
   local left = was - now
   if left < back or (left == back and was_part < back_part) then back, back_part = left, was_part end
   if back < 0 or (back == 0 and back_part == 0) then return "\0" end

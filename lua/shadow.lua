@@ -41,7 +41,7 @@ end
 local replies, first, numbers = { pack(">d", now) }, 0, ARGV[4]
 for request = 1, #shape do
   local count, start = shape:byte(request), at
-  -- Equal requests are asked one after another here.
+  -- Here equal requests are decided one after another.
   for _ = 1, numbers and numbers:byte(request) or 1 do
     at = start
     replies[#replies + 1] = all(first, count)

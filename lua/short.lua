@@ -113,7 +113,7 @@ end
 -- even without a charge.
 local room = numbers and function(row, bound, bound_part, most)
   local whole, part, charge, charge_part, den = row[2], row[3], row[6], row[7], row[10]
-  -- The quotient is not exact. It begins too high, and is held against the exact sums.
+  -- The quotient is inexact: it starts too high, and is corrected by the exact sums.
   local fit = (bound - whole + (bound_part - part) / den) / (charge + charge_part / den)
   fit = math.min(most, math.floor(fit) + 1)
   while fit >= 0 do

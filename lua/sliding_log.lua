@@ -6,7 +6,7 @@
 -- answers   wait (0 admits, math.huge is never), microseconds until the newest leaves, units held, the change if any,
 --           its life
 
--- The instant at a place of the list; nothing when the value there is no instant, and then the value itself.
+-- The instant at an index of the list; or nil and the error, if the value is not an instant.
 local function instant(key, index)
   local bytes = call("LINDEX", key, index)
   if type(bytes) ~= "string" then return nil, type(bytes) == "table" and bytes.err or "LOG a list without its end" end
@@ -48,7 +48,7 @@ local function sliding_log(key)
     if wrong then return 0, 0, 0, nil, nil, wrong end
     ahead = length
     if newest > now then
-      -- The clock has stepped back: instants that lie ahead of it become the present.
+      -- The clock has stepped back: future instants are changed to the present.
       ahead, wrong = at_most(key, length, now)
       if wrong then return 0, 0, 0, nil, nil, wrong end
       newest = now

@@ -1,4 +1,4 @@
-//! The running gateway: builds every part from a compiled file, runs them, drains them.
+//! The running gateway: builds every part from a compiled file, runs the parts, and drains them.
 //!
 //! In: a compiled file. Out: a running gateway, until it has drained.
 //!
@@ -81,9 +81,9 @@ pub enum StartError {
     Stopped,
 }
 
-/// What to do where an address cannot be had.
+/// Advice for an operator if an address is not available.
 fn advice(role: Role, address: &ListenAddress, source: &io::Error) -> String {
-    // Other systems than Linux, and containers, have another first port that takes no right.
+    // Systems other than Linux, and containers, have another first port that needs no privilege.
     let port = address.socket_address().map(|address| address.port());
     let needs_right = source.kind() == io::ErrorKind::PermissionDenied;
     if let Some(port) = port.filter(|port| needs_right && *port < 1024) {
@@ -113,7 +113,7 @@ struct GatewayState {
 }
 
 impl GatewayState {
-    /// `gateways` is the number of those that count together, where the gateway before this one knew it.
+    /// `gateways` is the number of gateways that count together, if the predecessor knew it.
     fn new(
         boot: &Boot,
         snapshot: Snapshot,
@@ -143,10 +143,11 @@ impl GatewayState {
     }
 }
 
-/// Runs the gateway, on `handed` where those are its sockets, until a signal stops it and the requests under way are finished.
+/// Runs the gateway, on `handed` if those sockets are its own, until a signal stops it and current requests are
+/// finished.
 ///
 /// # Errors
-/// When the gateway cannot start.
+/// If the gateway cannot start.
 pub fn run(
     compiled: Compiled,
     file: Option<PathBuf>,
@@ -160,7 +161,7 @@ pub fn run(
         gateway.until_stopped().await;
         Ok(())
     });
-    // A question for a name's addresses may still hold a thread.
+    // A lookup of a name's addresses may still block a thread.
     control.shutdown_background();
     ended
 }

@@ -1,12 +1,12 @@
-//! The client of a connection or a request, wherever a client is bounded: an address, or in IPv6 the network of one
-//! subscriber (RFC 6177 section 2), from which the subscriber may take any number of addresses. The client's scheme is
-//! here too.
+//! The client of a connection or a request, the unit of all bounds on clients: an address, or in IPv6 the network of
+//! one subscriber (RFC 6177 section 2), who may use any number of its addresses. The client's scheme is in this file
+//! too.
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The scheme of a request: whether the connection that a client sent it on was encrypted.
+/// The scheme of a request: whether the client's connection was encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
     /// Clear text.
@@ -34,7 +34,7 @@ impl Scheme {
     }
 }
 
-/// The client of a peer without an address, wherever a client is named or counted.
+/// The name of a peer without an address, in texts and counters.
 pub const UNIX: &str = "unix";
 
 /// The text of an address, or the word for the peer of a Unix socket.
@@ -46,10 +46,10 @@ pub fn spelled(address: Option<IpAddr>) -> String {
     )
 }
 
-/// The networks whose IPv6 addresses stand for the IPv4 addresses in them: those of translators between the two (NAT64).
+/// The networks whose IPv6 addresses represent IPv4 addresses: those of NAT64 translators.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nat64 {
-    /// The first 96 bits of each network beside the well-known one.
+    /// The first 96 bits of each network other than the well-known one.
     own: Vec<u128>,
 }
 
@@ -57,7 +57,7 @@ pub struct Nat64 {
 const WELL_KNOWN: u128 = 0x0064_ff9b << 64;
 
 impl Nat64 {
-    /// The networks that begin with these addresses, all of them /96, beside the well-known one.
+    /// These networks, all of them /96, and the well-known one.
     #[must_use]
     pub fn of(networks: impl IntoIterator<Item = Ipv6Addr>) -> Self {
         let networks = networks.into_iter();
@@ -69,8 +69,8 @@ impl Nat64 {
     /// The address that counts: the IPv4 address in one of these networks, else the address itself. An IPv4 address is
     /// never mapped to IPv6.
     ///
-    /// The well-known network holds addresses of the Internet alone (RFC 6052, section 3.1). With another address in it
-    /// the address stays as it is.
+    /// The well-known network represents addresses of the Internet alone (RFC 6052, section 3.1). Any other address in
+    /// it stays unchanged.
     #[must_use]
     pub fn client(&self, address: IpAddr) -> IpAddr {
         match address.to_canonical() {
@@ -79,7 +79,7 @@ impl Nat64 {
         }
     }
 
-    /// Is `network` all of one of these networks? Then it stands for every address of IPv4.
+    /// Does one of these networks equal `network`? Then `network` represents every address of IPv4.
     #[must_use]
     pub fn has(&self, network: IpNet) -> bool {
         let IpNet::V6(v6) = network else {
@@ -89,8 +89,8 @@ impl Nat64 {
         v6.prefix_len() == 96 && (beginning == WELL_KNOWN || self.own.contains(&beginning))
     }
 
-    /// The networks whose addresses count for those of `network`: of a part of one of these networks the IPv4 addresses
-    /// inside it that count, and the rest of it as it is.
+    /// The networks that contain the counted addresses of `network`: for its part inside one of these networks the IPv4
+    /// addresses there that count, and the rest of it unchanged.
     #[must_use]
     pub fn networks(&self, network: IpNet) -> Vec<IpNet> {
         let IpNet::V6(v6) = network else {
@@ -118,8 +118,8 @@ impl Nat64 {
         counted
     }
 
-    /// The translator's network that `network` holds and more, where its clients are in none of `networks`: as the IPv4
-    /// addresses that they count by, they are in no larger network of IPv6.
+    /// The translator's network that `network` strictly contains, if `networks` contain none of its clients: these
+    /// clients count as IPv4 addresses, which are in no larger network of IPv6.
     #[must_use]
     pub fn lost_by(&self, network: IpNet, networks: &[IpNet]) -> Option<Ipv6Net> {
         let beginnings = std::iter::once(WELL_KNOWN).chain(self.own.iter().copied());
@@ -142,7 +142,7 @@ impl Nat64 {
     }
 }
 
-/// The IPv4 networks that are not of the Internet: those of RFC 5735, section 3, and of RFC 6598.
+/// The IPv4 networks that are not part of the Internet: the networks of RFC 5735, section 3, and of RFC 6598.
 const SPECIAL: [Ipv4Net; 14] = [
     special([0, 0, 0, 0], 8),
     special([10, 0, 0, 0], 8),
@@ -168,25 +168,25 @@ fn is_global(address: Ipv4Addr) -> bool {
     !SPECIAL.iter().any(|special| special.contains(&address))
 }
 
-/// Adds the parts of `network` that are of the Internet.
+/// Adds the parts of `network` that belong to the Internet.
 fn of_the_internet(network: Ipv4Net, parts: &mut Vec<IpNet>) {
     if SPECIAL.iter().any(|special| special.contains(&network)) {
         return;
     }
     let is_mixed = SPECIAL.iter().any(|special| network.contains(special));
     match network.subnets(network.prefix_len() + 1) {
-        // No special network is a single address, so that a mixed one has halves.
+        // No special network is a single address, so that a mixed network can be halved.
         Ok(halves) if is_mixed => halves.for_each(|half| of_the_internet(half, parts)),
         _ => parts.push(network.into()),
     }
 }
 
-/// One client. All peers of Unix sockets that name no address are one.
+/// One client. All peers of Unix sockets without an address are one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Client(Option<IpAddr>);
 
 impl Client {
-    /// The client at this address: in IPv6 all of a /64. An IPv4 address is never mapped to IPv6.
+    /// The client at this address: in IPv6 the whole /64. An IPv4 address is never mapped to IPv6.
     #[must_use]
     pub fn of(address: impl Into<Option<IpAddr>>) -> Self {
         let address: Option<IpAddr> = address.into();
@@ -199,8 +199,8 @@ impl Client {
         }))
     }
 
-    /// A number of the client alone, and never 0. No network of clients begins with the 32 bits that those of IPv4 begin
-    /// with (RFC 4291, section 2.7), or is as low as the numbers of the others.
+    /// A number that is unique to the client, and never 0. No network of clients starts with the 32 bits of the numbers
+    /// for IPv4 (RFC 4291, section 2.7), or is as low as the numbers for other peers.
     #[inline]
     #[must_use]
     pub fn number(self) -> u64 {
@@ -219,7 +219,7 @@ impl Client {
     }
 }
 
-/// As an operator would write it: an address, a network of IPv6, or the word for the peers of a Unix socket.
+/// The form that an operator would write: an address, a network of IPv6, or the word for the peers of a Unix socket.
 impl fmt::Display for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -271,7 +271,7 @@ mod tests {
             ("64:ff9b::1.1.1.1", "1.1.1.1"),
             ("::ffff:8.8.8.8", "8.8.8.8"),
             ("8.8.8.8", "8.8.8.8"),
-            // Only /96 is translated, and only addresses of the Internet stand there.
+            // Only the /96 is translated, and only for addresses of the Internet.
             ("64:ff9b:1::808:808", "64:ff9b:1::808:808"),
             ("64:ff9b::1:808:808", "64:ff9b::1:808:808"),
             ("64:ff9b::10.0.0.1", "64:ff9b::a00:1"),
@@ -318,7 +318,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whoever is in a network as it is written is in what it counts as, and nobody else.
+        /// The members of a network as written are exactly the members of the networks that it counts as.
         #[test]
         fn the_members_of_a_network_stay_its_members(address: u32, bits in 96_u8..=128, other: u32, here: bool) {
             let at = |v4: u32| Ipv6Addr::from_bits(WELL_KNOWN << 32 | u128::from(v4));
@@ -329,7 +329,7 @@ mod tests {
             let client = nat64.client(at(other).into());
             let is_in = counted.iter().any(|one| one.contains(&client));
             proptest::prop_assert_eq!(is_in, network.contains(&IpAddr::from(at(other))));
-            // A client of IPv4 is in it where its translated address is, and that counts as the client.
+            // A client of IPv4 is a member if its translated address is, since that address counts as the client.
             let v4 = IpAddr::from(Ipv4Addr::from_bits(other));
             let is_in = counted.iter().any(|one| one.contains(&v4));
             let counts = client == v4 && network.contains(&IpAddr::from(at(other)));

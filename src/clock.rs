@@ -1,4 +1,4 @@
-//! Time, handed in: whole microseconds since the Unix epoch, from the system or from a test.
+//! Time as a parameter: whole microseconds since the Unix epoch, from the system or from a test.
 #![expect(
     clippy::disallowed_methods,
     reason = "the clocks are read here, and handed on"
@@ -27,7 +27,7 @@ impl Timestamp {
         self.0
     }
 
-    /// The whole seconds since the epoch, as certificates tell times.
+    /// The whole seconds since the epoch, the unit of times in certificates.
     #[must_use]
     pub fn seconds(self) -> i64 {
         i64::try_from(self.0 / 1_000_000).unwrap_or(i64::MAX)
@@ -52,14 +52,14 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// The present of the monotonic clock, which measures deadlines and waits.
+/// The current time of the monotonic clock, which measures deadlines and waits.
 #[must_use]
 pub fn now() -> tokio::time::Instant {
     tokio::time::Instant::now()
 }
 
-/// The wall clock of this machine, for text that people read, and for windows that begin at times of the clock. Nothing
-/// else is counted by it.
+/// The wall clock of this machine, for text that people read, and for windows that begin at clock times. No other
+/// counting uses it.
 #[must_use]
 pub fn wall() -> Timestamp {
     let since = SystemTime::now()
@@ -68,7 +68,7 @@ pub fn wall() -> Timestamp {
     Timestamp(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// The time for which the wall clock is taken to run with the monotonic one, without being read again.
+/// The time for which the wall clock is assumed to advance with the monotonic one, without a new reading.
 const AGREEMENT: Duration = Duration::from_secs(1);
 
 thread_local! {
@@ -76,9 +76,9 @@ thread_local! {
     static BOTH: Cell<Option<(tokio::time::Instant, Timestamp)>> = const { Cell::new(None) };
 }
 
-/// The wall clock at `now`, an instant that was read lately. A thread reads the wall clock about once a second, and
-/// counts from there with the monotonic clock, so that one reading gives both times. A step of the wall clock shows
-/// within a second.
+/// The wall clock at `now`, a recent reading of the monotonic clock. A thread reads the wall clock about once a second,
+/// and advances it with the monotonic clock in between, so that one reading gives both times. A step of the wall clock
+/// appears within a second.
 #[must_use]
 pub fn wall_at(now: tokio::time::Instant) -> Timestamp {
     if let Some((then, wall)) = BOTH.get()
@@ -113,13 +113,13 @@ pub fn uptime() -> u64 {
 
 /// The clock of the counters in this process.
 ///
-/// The system clock is read once and then only runs forward with the monotonic clock, so that a step of the
-/// wall clock neither refills nor locks a bucket. Windows of the clock and the calendar go by [`Clock::wall`].
+/// The system clock is read once and then advances with the monotonic clock, so that a step of the wall clock neither
+/// refills nor locks a bucket. Windows by the clock and the calendar use [`Clock::wall`].
 #[derive(Debug, Clone)]
 pub enum Clock {
     /// Wall time at start, plus monotonic time since.
     System {
-        /// Monotonic instant at which the clock was made.
+        /// Monotonic instant at which the clock was created.
         origin: Instant,
         /// Wall time at that instant.
         start: Timestamp,
@@ -154,7 +154,7 @@ impl Clock {
         clock
     }
 
-    /// The present.
+    /// The current time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         match self {
@@ -165,7 +165,7 @@ impl Clock {
         }
     }
 
-    /// The present by the wall clock, which people set: for windows that begin at times of the clock. It may step in
+    /// The current time by the wall clock, which people set: for windows that begin at clock times. It may step in
     /// either direction.
     #[must_use]
     pub fn wall(&self) -> Timestamp {
@@ -178,14 +178,14 @@ impl Clock {
         }
     }
 
-    /// Moves a manual clock, in either direction; a system clock does not move by hand.
+    /// Moves a manual clock, in either direction; a system clock does not change.
     pub fn set(&self, to: Timestamp) {
         if let Self::Manual(clock) = self {
             clock.at.store(to.0, Ordering::Relaxed);
         }
     }
 
-    /// Sets the wall clock of a manual clock ahead by so many microseconds, or back.
+    /// Sets the wall clock of a manual clock ahead by this number of microseconds, or back.
     pub fn set_wall_ahead(&self, micros: i64) {
         if let Self::Manual(clock) = self {
             clock.wall_ahead.store(micros, Ordering::Relaxed);
@@ -202,7 +202,7 @@ mod tests {
         let early = now();
         std::thread::sleep(Duration::from_millis(20));
         let late = now();
-        // The wall clock is read at the first call, for an instant that has passed.
+        // The wall clock is read at the first call, for an instant in the past.
         let (early, late) = (wall_at(early), wall_at(late));
         assert!((20_000..1_000_000).contains(&late.since(early)));
         assert!(wall().since(late) < 1_000_000);

@@ -1,9 +1,9 @@
-//! Open files: as many as the system allows, shared out before they run out.
+//! Open files: as many as the system allows, distributed before the system runs out.
 //!
-//! Connections of clients take one half, which has a bound of its own. The other half is a budget: each connection to a
-//! server takes one descriptor of it. A request that would need a descriptor is refused early when there is none, and
-//! not half-way by an error of the system. Workers draw from the budget in pieces, so that a request reads only its own
-//! worker's share.
+//! Connections of clients take one half, which has its own bound. The other half is a budget: each connection to a
+//! server takes one descriptor of it. A request that would need a descriptor is refused early if none is free, and does
+//! not fail half-way by an error of the system. Workers draw from the budget in pieces, so that a request reads only
+//! its own worker's share.
 //!
 //! ```text
 //! departure  a peer that leaves is noticed without a read from its socket
@@ -18,14 +18,14 @@ use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 /// Descriptors that a worker draws at once, where the budget is not small.
 const PIECE: isize = 64;
 
-/// The part of the budget that may be taken as spare descriptors, which a request can do without.
+/// The part of the budget that may be taken as spare descriptors, which requests do not strictly need.
 const SPARE: isize = 4;
 
-/// Raises the bound on open files to the number that the system allows every user, and returns the bound that holds
-/// then. Nothing where there is no bound.
+/// Raises the bound on open files to the maximum that the system allows every user, and returns the new bound. `None`
+/// if there is no bound.
 ///
-/// Most systems start a program with a lower bound, for the sake of programs that still call `select`, which knows no
-/// descriptor above 1023. Nothing in the gateway does.
+/// Most systems start a program with a lower bound, for programs that still call `select`, which cannot use descriptors
+/// above 1023. The gateway does not call `select`.
 #[must_use]
 pub fn raise() -> Option<u64> {
     let mut bound = getrlimit(Resource::Nofile);
@@ -38,7 +38,7 @@ pub fn raise() -> Option<u64> {
     }
 }
 
-/// The descriptors of all workers, without those of client connections.
+/// The descriptors of all workers, not counting client connections.
 #[derive(Debug)]
 pub struct Budget {
     rest: AtomicIsize,
@@ -48,7 +48,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of `descriptors` for `workers` workers; without a number it has no bound.
+    /// A budget of `descriptors` for `workers` workers; without a number the budget has no bound.
     #[must_use]
     pub fn new(descriptors: Option<u64>, workers: usize) -> Arc<Self> {
         let all = descriptors.and_then(|all| isize::try_from(all).ok());
@@ -57,7 +57,7 @@ impl Budget {
         Arc::new(Self {
             rest: AtomicIsize::new(all),
             spare: AtomicIsize::new(all / SPARE),
-            // The pieces are small, so that few descriptors are stranded with workers that do not need them.
+            // The pieces are small, so that few descriptors stay unused at workers that do not need them.
             piece: (all / (8 * workers)).clamp(1, PIECE),
         })
     }
@@ -88,25 +88,25 @@ pub struct DescriptorShare(Arc<ShareState>);
 struct ShareState {
     /// Descriptors that are drawn from the budget and not taken.
     free: AtomicIsize,
-    /// The reserved ones among the free descriptors.
+    /// The free descriptors that are reserved.
     reserved: AtomicIsize,
     budget: Arc<Budget>,
 }
 
-/// A reserved descriptor: its taking cannot fail.
+/// A reserved descriptor, whose taking cannot fail.
 #[derive(Debug)]
 pub struct DescriptorReserve<'a>(&'a ShareState);
 
-/// A descriptor that is in use, until dropped.
+/// A descriptor in use, until dropped.
 #[derive(Debug)]
 pub struct Descriptor(Arc<ShareState>);
 
-/// A spare descriptor that is in use, until dropped.
+/// A spare descriptor in use, until dropped.
 #[derive(Debug)]
 pub struct SpareDescriptor(Descriptor);
 
 impl DescriptorShare {
-    /// Reserves a descriptor; nothing when all are in use or reserved.
+    /// Reserves a descriptor; `None` if all are in use or reserved.
     #[must_use]
     pub fn reserve(&self) -> Option<DescriptorReserve<'_>> {
         let part = &*self.0;
@@ -114,13 +114,13 @@ impl DescriptorShare {
         if part.free.load(Relaxed) <= reserved && !part.draws() {
             return None;
         }
-        // Only this worker writes the number, so no request needs to lock the bus.
+        // Only this worker writes the number, so that no atomic read-modify-write is needed.
         part.reserved.store(reserved + 1, Relaxed);
         Some(DescriptorReserve(part))
     }
 
-    /// Takes a descriptor, reserved or not. A request under way is not broken off for want of a descriptor that another
-    /// may give back in time.
+    /// Takes a descriptor, reserved or not. A running request is not aborted for lack of a descriptor that another
+    /// request may release in time.
     #[must_use]
     pub fn take(&self) -> Descriptor {
         self.0.free.fetch_sub(1, Relaxed);
@@ -208,7 +208,7 @@ mod tests {
             .collect();
         assert!(one.reserve().is_none());
         drop(taken);
-        // Most descriptors that one worker does not need are there for the next worker.
+        // Most descriptors that one worker does not need are available to the next worker.
         reserves.extend(std::iter::from_fn(|| other.reserve()));
         assert!(reserves.len() >= 7);
         assert!(one.reserve().is_some());

@@ -1,5 +1,5 @@
-//! One request to a server of somebody else, beside the requests of clients: a connection of its own, TLS 1.2 or later, a
-//! bound on the answer. Whoever asks sets the deadline.
+//! One request of the gateway's own to a server of others, independent of clients' requests: a separate connection, TLS
+//! 1.2 or later, a bound on the answer. The caller sets the deadline.
 
 use crate::interim::{BoundedStream, InterimWatch};
 use crate::tls::ClientTls;
@@ -14,14 +14,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Why there is no answer.
+/// The cause for which there is no answer.
 pub type FetchError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Sends a request to the server of its URL over HTTP/1.1, and reads an answer of at most `longest` bytes. No redirect is
-/// followed. `http://` is spoken without TLS, to a server on this machine alone.
+/// Sends a request to the server of its URL over HTTP/1.1, and reads an answer of at most `longest` bytes. No redirect
+/// is followed. `http://` is used without TLS, to a server on this machine alone.
 ///
 /// # Errors
-/// There is no connection, no answer, or a longer one.
+/// If there is no connection, no answer, or an answer beyond the bound.
 pub async fn exchange(
     tls: &ClientTls,
     request: Request<Full<Bytes>>,
@@ -73,7 +73,7 @@ async fn over(
     Ok(Response::from_parts(parts, body))
 }
 
-/// A task that ends with its user.
+/// A task that is aborted when its handle is dropped.
 struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {
@@ -88,7 +88,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
-    /// The answer of a server that sends so many interim answers before it.
+    /// The answer of a server that sends this number of interim answers first.
     async fn behind(interim: usize) -> Result<Response<Bytes>, FetchError> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/keys", listener.local_addr().unwrap());

@@ -1,5 +1,5 @@
-//! Interim answers (1xx): a server may send as many as it likes before its answer (RFC 9110, section 15.2), and so many
-//! of them are heard.
+//! Interim answers (1xx): a server may send any number before its answer (RFC 9110, section 15.2), and the gateway
+//! reads a bounded number.
 
 use http::{HeaderMap, Request};
 use std::io;
@@ -12,18 +12,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// The most interim answers before one answer.
 pub const MOST_INTERIM: u32 = 100;
 
-/// The most bytes of them where the head of an answer has no other bound.
+/// The most bytes of interim answers if the head of an answer has no other bound.
 pub const MOST_INTERIM_BYTES: usize = 408 * 1024;
 
-/// The bytes of a line of a head beside its name and value.
+/// The bytes of a head's line apart from its name and value.
 const LINE: usize = 4;
 
-/// More interim answers have come than are heard, or more bytes of them than one head may have.
+/// More interim answers have arrived than allowed, or more bytes of them than one head may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("more than {MOST_INTERIM} interim answers, or more bytes of them than a head may have")]
 pub struct TooMany;
 
-/// What has come of one answer before its head.
+/// The interim answers and bytes before an answer's head.
 #[derive(Debug, Default)]
 pub struct InterimCount {
     count: u32,
@@ -34,16 +34,16 @@ impl InterimCount {
     /// Notes an interim answer of `length` bytes; all together may have `most`.
     ///
     /// # Errors
-    /// When it is one too many.
+    /// If this answer is one too many.
     pub fn note(&mut self, length: usize, most: usize) -> Result<(), TooMany> {
         self.count += 1;
         self.note_bytes(length, most)
     }
 
-    /// Notes `length` bytes that are no interim answer, as empty lines.
+    /// Counts `length` bytes outside of interim answers, such as empty lines.
     ///
     /// # Errors
-    /// When they are too many.
+    /// If there are too many bytes.
     pub fn note_bytes(&mut self, length: usize, most: usize) -> Result<(), TooMany> {
         self.bytes = self.bytes.saturating_add(length);
         if are_too_many(self.count, self.bytes, most) {
@@ -53,7 +53,7 @@ impl InterimCount {
     }
 }
 
-/// Are so many interim answers more than are heard, or so many `bytes` of them more than `most`?
+/// Is this number of interim answers above the bound, or their number of `bytes` above `most`?
 fn are_too_many(count: u32, bytes: usize, most: usize) -> bool {
     count > MOST_INTERIM || bytes > most
 }
@@ -67,8 +67,8 @@ pub fn length(fields: &HeaderMap) -> usize {
     fields.iter().map(line).sum()
 }
 
-/// Counts the interim answers that hyper's client of HTTP/1.1 drops by itself. hyper does not stop by itself: the stream
-/// that it reads from fails instead ([`BoundedStream`]).
+/// Counts the interim answers that hyper's HTTP/1.1 client drops by itself. hyper has no bound of its own: the stream
+/// under it fails instead ([`BoundedStream`]).
 #[derive(Debug, Clone, Default)]
 pub struct InterimWatch(Arc<WatchState>);
 
@@ -93,10 +93,11 @@ impl InterimWatch {
         });
     }
 
-    /// Are there no more than are heard? Asked behind the answer too: hyper reads on only behind what has come at once.
+    /// Is the number within the bound? Checked after the answer too: hyper reads further only after it has parsed the
+    /// received bytes.
     ///
     /// # Errors
-    /// When too many have come.
+    /// If there are too many.
     pub fn check(&self) -> Result<(), TooMany> {
         if self.0.is_over.load(Ordering::Relaxed) {
             return Err(TooMany);
@@ -113,7 +114,7 @@ pub struct BoundedStream<S> {
 }
 
 impl<S> BoundedStream<S> {
-    /// Puts the bound over a stream.
+    /// Puts the bound on a stream.
     pub fn new(stream: S, watch: InterimWatch) -> Self {
         Self { stream, watch }
     }

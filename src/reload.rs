@@ -1,8 +1,10 @@
-//! Takes over changes of the file while the gateway runs: the whole new file, or the whole old one stays in force.
+//! Takes over changes of the file while the gateway runs: either the whole new file is installed, or the whole old one
+//! stays.
 //!
 //! Events only tell when to read; the content of every file that the configuration names decides. A change is taken
-//! once two readings a moment apart agree, because a half-written file can be valid without its limits. One that takes anything
-//! away waits for a third reading, unless a signal asks for it or it has not settled for long.
+//! once two readings a moment apart agree, because a half-written file can be valid without its limits. A change that
+//! removes a restriction waits for a third reading, unless a signal requests it or the files have kept changing for
+//! long.
 //!
 //! ```text
 //! folders  watches the folders that paths lead through
@@ -26,29 +28,29 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 
-/// Two readings this far apart must agree.
+/// Two readings at this interval must agree.
 const SETTLE: Duration = Duration::from_millis(50);
-/// A reading that takes away what was written must be the same this much later: a file that is written in two steps
-/// may be good without its limits in between.
+/// A reading that removes a restriction must be the same after this further time: a file that is written in two steps
+/// may be valid without its limits in between.
 const SETTLE_LESS: Duration = Duration::from_millis(500);
-/// So often it is looked at meanwhile.
+/// The number of readings in that time.
 const LOOKS: u32 = 5;
-/// The time after which such a file is taken as it is, though it has not stayed the same for so long: whoever may write
-/// one of many files would keep changes of all the others from coming into force.
+/// The time after which such a file is installed as it is, though it kept changing: otherwise one writer of one of many
+/// files could delay changes of all the others.
 const NOT_SETTLED: Duration = Duration::from_secs(10);
-/// The time after which a file that never stops changing is taken as it is.
+/// The time after which a file that never stops changing is installed as it is.
 const AT_THE_LATEST: Duration = Duration::from_secs(1);
-/// Every file is read this often beside the events: some file systems send none.
+/// The interval at which every file is read independently of events: some file systems send none.
 const NET: Duration = Duration::from_secs(30);
 /// The interval of readings when there are no events at all.
 const POLL: Duration = Duration::from_secs(1);
 
-/// Triggers a reading now. Clones trigger the same.
+/// Triggers a reading now. Clones share one trigger.
 #[derive(Debug, Clone, Default)]
 pub struct Trigger(Arc<Notify>);
 
 impl Trigger {
-    /// Has the file read again, and logs when nothing has changed.
+    /// Makes the watcher read the file again, and log if nothing has changed.
     pub fn pull(&self) {
         self.0.notify_one();
     }
@@ -56,15 +58,15 @@ impl Trigger {
 
 /// The receiver of readings.
 pub trait ReloadTarget {
-    /// Takes a valid file into force.
+    /// Installs a valid file.
     fn apply(&mut self, compiled: Compiled) -> impl Future<Output = ()>;
-    /// What is in force, for files that take something away from it.
+    /// The outline of the installed file, for the comparison with files that remove restrictions.
     fn in_force(&self) -> Option<&Arc<Outline>> {
         None
     }
-    /// Notes an invalid file, which has been reported.
+    /// Notes that a file is invalid, which has been reported.
     fn refused(&mut self);
-    /// Notes that a signal has asked for the reading, once its outcome is in force or refused.
+    /// Notes that a signal has requested the reading, after the file was installed or refused.
     fn signalled(&mut self) {}
 }
 
@@ -76,7 +78,7 @@ type LoadResult = Result<Compiled, Report>;
 enum ReadCause {
     /// The file may have changed.
     Event,
-    /// A signal asked for the reading.
+    /// A signal requested the reading.
     Signal,
 }
 
@@ -89,7 +91,7 @@ pub struct Watcher {
     last: Files,
     /// The identities in force.
     identities: Arc<Identities>,
-    /// Was the last reading taken over?
+    /// Was the last reading installed?
     taken: bool,
     /// Does the file system report changes?
     has_events: bool,
@@ -98,7 +100,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// A watcher of `file`, which is in force as it was read from `files`, with these identities: a change since then is
+    /// A watcher of the installed `file`, which was read from `files`, with these identities: a change since then is
     /// noticed too.
     #[must_use]
     pub fn new(file: PathBuf, files: Files, identities: Arc<Identities>, trigger: Trigger) -> Self {
@@ -118,7 +120,7 @@ impl Watcher {
         let changed = Arc::new(Notify::new());
         let mut folders = Folders::new(Arc::clone(&changed));
         let mut ticks = self.watch(&mut folders, None);
-        // The cause is a change before the watch began.
+        // Covers a change before the watch began.
         let mut cause = ReadCause::Event;
         loop {
             cause = self.look(cause, &mut apply).await;
@@ -128,7 +130,7 @@ impl Watcher {
             // The paths may lead elsewhere by now, through folders that are not watched yet.
             ticks = self.watch(&mut folders, Some(ticks));
             if again(&self.last).await != self.last {
-                // The change came before these folders were watched, so there will be no event.
+                // The change came before these folders were watched, so that there will be no event.
                 changed.notify_one();
             }
             cause = tokio::select! {
@@ -139,7 +141,7 @@ impl Watcher {
         }
     }
 
-    /// Watches the folders that the paths lead through now. Returns the ticks for readings without an event.
+    /// Watches the folders on the present way of the paths. Returns the ticks for readings without an event.
     fn watch(&self, folders: &mut Folders, ticks: Option<Interval>) -> Interval {
         let before = ticks.as_ref().map(Interval::period);
         let followed = if self.has_events {
@@ -169,8 +171,8 @@ impl Watcher {
         }
     }
 
-    /// Reads until two readings agree, or a third one where that is due, and takes them if they are new. Returns the cause
-    /// by which they are taken: a signal may have come meanwhile.
+    /// Reads until two readings agree, or a third one if required, and installs the file if it is new. Returns the
+    /// cause of the installation: a signal may have arrived meanwhile.
     async fn look(&mut self, mut cause: ReadCause, apply: &mut impl ReloadTarget) -> ReadCause {
         if again(&self.last).await == self.last {
             self.unchanged(cause);
@@ -212,7 +214,7 @@ impl Watcher {
         cause
     }
 
-    /// The file of the configuration that has changed, where it is one alone; else the main one.
+    /// The changed file of the configuration, if exactly one file has changed; else the main file.
     fn changed<'a>(&'a self, outcome: &'a LoadResult) -> &'a Path {
         let mut changed = read_for(outcome).changed_since(&self.last);
         match (changed.next(), changed.next()) {
@@ -234,7 +236,7 @@ impl Watcher {
         }
     }
 
-    /// Compiles the file on a thread of its own: a large one would keep the control thread from its other work.
+    /// Compiles the file on a separate thread: a large file would block the control thread's other work.
     async fn load(&self) -> LoadResult {
         let (path, identities) = (self.file.clone(), Arc::clone(&self.identities));
         match spawn_blocking(move || config::reload(&path, &identities)).await {
@@ -257,8 +259,8 @@ impl Watcher {
         }
     }
 
-    /// Logs the cause for which a reading is not taken. It takes one line where only an included file is at fault.
-    /// Otherwise it goes line by line, since a log escapes line breaks.
+    /// Logs the cause for which a reading is refused. The log gets one line if only an included file is at fault.
+    /// Otherwise each line is logged separately, since a log escapes line breaks.
     fn refuse(&self, report: &Report) {
         match report.beside() {
             Some(line) => {
@@ -294,7 +296,7 @@ impl Watcher {
     }
 }
 
-/// A file that takes something away, and is therefore looked at once more.
+/// A file that removes a restriction, and is therefore read once more.
 struct LessRestricted {
     /// The first reading that differs.
     since: Instant,
@@ -309,7 +311,7 @@ impl LessRestricted {
         }
     }
 
-    /// Has it been looked at for so long that it is taken over as it is? The log hears of it.
+    /// Has the time passed after which the file is installed as it is? If so, this is logged.
     fn is_overdue(&mut self, what: &str, file: &Path) -> bool {
         let file = file.display();
         if clock::now() >= self.since + NOT_SETTLED {
@@ -330,7 +332,7 @@ impl LessRestricted {
         false
     }
 
-    /// Notes that the files are those in force again.
+    /// Notes that the files equal the installed ones again.
     fn is_back(&self, file: &Path) {
         if self.is_told {
             tracing::info!(
@@ -341,16 +343,16 @@ impl LessRestricted {
     }
 }
 
-/// The first thing that a file takes away from what is in force, in words. Lists of millions of members and certificates may
-/// be compared, which the control thread has no time for.
+/// The first restriction that a file removes from the installed one, in words. The comparison may involve lists of
+/// millions of members and certificates, which would block the control thread.
 async fn taken_from(in_force: Option<&Arc<Outline>>, later: &Arc<Outline>) -> Option<String> {
     let (before, after) = (Arc::clone(in_force?), Arc::clone(later));
     let compared = spawn_blocking(move || taken_away(&before, &after)).await;
     compared.unwrap_or_else(|error| Some(format!("parts that cannot be determined ({error})")))
 }
 
-/// Do these files stay as they are for so long that they are taken over though they take something away? They are looked at
-/// meanwhile too, since a file that comes and goes has not stayed.
+/// Do these files stay unchanged long enough to be installed although they remove a restriction? The files are read in
+/// between too, since a file that changes and changes back has not stayed.
 async fn stays(files: &Files) -> bool {
     for _ in 0..LOOKS {
         sleep(SETTLE_LESS / LOOKS).await;
@@ -361,7 +363,7 @@ async fn stays(files: &Files) -> bool {
     true
 }
 
-/// Reads these files as they are now.
+/// Reads the present content of these files.
 async fn again(files: &Files) -> Files {
     let files = files.clone();
     let read = spawn_blocking(move || files.reread()).await;

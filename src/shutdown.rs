@@ -1,4 +1,4 @@
-//! Stopping: the drain token, and the signals that begin it or have a successor take over before it.
+//! Stopping: the drain token, and the signals that begin draining or start a successor.
 
 use crate::clock;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The switch of the drain, pulled once; every holder of a [`Drain`] learns of it. The gateway may leave for a while
-/// before: clients are asked to go elsewhere, and none is turned away.
+/// The switch of the drain, used once; every holder of a [`Drain`] is notified. The gateway may be leaving for a while
+/// before: clients are asked to reconnect elsewhere, and none is refused.
 #[derive(Debug)]
 pub struct DrainSwitch(watch::Sender<DrainState>);
 
-/// The promise to finish requests under way, until a deadline.
+/// The token of draining: current requests are finished until a deadline.
 #[derive(Debug, Clone)]
 pub struct Drain(watch::Receiver<DrainState>);
 
 #[derive(Debug, Default, Clone, Copy)]
 struct DrainState {
-    /// Clients are asked to go elsewhere.
+    /// Clients are asked to reconnect elsewhere.
     is_leaving: bool,
     /// Set when draining begins.
     deadline: Option<Instant>,
@@ -33,7 +33,8 @@ pub fn drain() -> (DrainSwitch, Drain) {
 }
 
 impl DrainSwitch {
-    /// Asks clients to go elsewhere from now on. What one process alone may hold, as the lock of a folder, is let go.
+    /// Asks clients to reconnect elsewhere from now on. Resources that one process alone may have, such as the lock of
+    /// a folder, are released.
     pub fn leave(&self) {
         self.0.send_modify(|state| state.is_leaving = true);
     }
@@ -53,7 +54,7 @@ impl DrainSwitch {
 }
 
 impl Drain {
-    /// The time at which draining must be over; nothing while it has not begun.
+    /// The time at which draining must be over; `None` before draining begins.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.0.borrow().deadline
@@ -71,13 +72,13 @@ impl Drain {
         self.0.borrow().is_leaving
     }
 
-    /// Resolves when the gateway begins to leave: with draining, or before it. The future may be dropped and asked for
+    /// Resolves when the gateway begins to leave: with draining, or before it. The future may be dropped and created
     /// again.
     pub async fn leaving(&self) {
         self.until(|state| state.is_leaving).await;
     }
 
-    /// Resolves when draining begins. The future may be dropped and asked for again.
+    /// Resolves when draining begins. The future may be dropped and created again.
     pub async fn begun(&self) {
         self.until(|state| state.deadline.is_some()).await;
     }
@@ -91,7 +92,7 @@ impl Drain {
     }
 }
 
-/// The signals that the gateway obeys.
+/// The signals that the gateway handles.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
@@ -103,7 +104,7 @@ pub struct Signals {
 /// The request of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalRequest {
-    /// SIGTERM or SIGINT: finish and leave; the second one leaves at once.
+    /// SIGTERM or SIGINT: finish current requests and leave; the second one ends the process at once.
     Stop,
     /// SIGHUP: read the file again.
     Reload,
@@ -115,7 +116,7 @@ impl Signals {
     /// Installs the handlers, inside a runtime.
     ///
     /// # Errors
-    /// When the system refuses a handler.
+    /// If the system refuses a handler.
     pub fn install() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,

@@ -1,4 +1,4 @@
-//! The snapshot: the compiled whole that a request lives and dies under.
+//! The snapshot: the compiled whole that a request uses from its beginning to its end.
 //!
 //! ```text
 //! changes       fields that a route changes
@@ -29,39 +29,39 @@ use std::time::Duration;
 pub struct Snapshot {
     /// The number of the reading of the file; 1 at start.
     pub generation: u64,
-    /// Recognises requests; its indices are positions in `services`.
+    /// Matches requests; its indices are positions in `services`.
     pub table: Table,
-    /// The services of the routes; behind them [`Snapshot::unrouted`].
+    /// The services of the routes, followed by [`Snapshot::unrouted`].
     pub services: Vec<Service>,
-    /// Position of the service with the limits that hold where no route matches, if there are any.
+    /// Position of the service with the limits for requests that no route matches, if there are any.
     pub unrouted: Option<usize>,
     /// All upstreams; `Service::upstream` is a position here.
     pub upstreams: Vec<Arc<Upstream>>,
-    /// The key that the server of each upstream is chosen by, where one is.
+    /// The key that chooses the server of each upstream, if it has one.
     pub hash_keys: Vec<Option<KeyTemplate>>,
-    /// The groups whose members routes ask for.
+    /// The groups that conditions of routes name.
     pub route_groups: Vec<Arc<Group>>,
-    /// The peers that are believed about the client's address.
+    /// The peers that are trusted to report the client's address.
     pub trust: Trust,
-    /// The check of tokens, if any are believed.
+    /// The verifier of tokens, if any are trusted.
     pub tokens: Option<Arc<Verifier>>,
     /// The limit fields of responses.
     pub fields: FieldStyle,
     /// The form of the gateway's own answers.
     pub errors: ErrorFormats,
-    /// The percentage of itself by which the time to come back may be spread.
+    /// The percentage by which the time to retry may be extended at random.
     pub jitter: u8,
-    /// May a field ask the upstream for another method than the request's? Not where a route or a limit depends on the
+    /// May a field ask the upstream for another method than the request's? False if a route or a limit depends on the
     /// method.
     pub other_methods: bool,
     /// Bounds on held requests.
     pub holds: HoldCaps,
-    /// What the listeners with TLS offer: the program fills it in, when it knows which of them run.
+    /// The offers of the listeners with TLS: the program adds them when it knows which listeners run.
     pub offers: Offers,
 }
 
 impl Snapshot {
-    /// The limits of all routes, each as often as routes have it, without their tiers.
+    /// The limits of all routes, repeated for each route that has them, without their tiers.
     pub fn limits(&self) -> impl Iterator<Item = &Arc<Limit>> {
         self.services.iter().flat_map(|service| &service.limits)
     }
@@ -74,47 +74,48 @@ pub struct Service {
     pub name: Arc<str>,
     /// The paths of the route.
     pub path: PathPattern,
-    /// Must the handshake of each request have shown a client's certificate that is believed?
+    /// Must the handshake of each request have shown a trusted client's certificate?
     pub asks_certificate: bool,
-    /// Position in [`Snapshot::upstreams`]; none for requests that no route matches.
+    /// Position in [`Snapshot::upstreams`]; `None` for requests that no route matches.
     pub upstream: Option<usize>,
-    /// The route's own answer, where it has no upstream.
+    /// The route's own answer, if it has no upstream.
     pub own: Option<StaticReply>,
     /// The path that is forwarded instead of the matched one, if they differ.
     pub rewrite: Option<Template>,
-    /// The beginning of its paths that its servers do not see, as they learn it.
+    /// The path prefix that its servers do not see, in the form that they receive in a field.
     pub prefix: Option<HeaderValue>,
-    /// The host that its servers are asked for, where that is not the client's.
+    /// The host in requests to its servers, if it is not the client's.
     pub host_change: Option<HostChange>,
     /// The changes to the fields of its requests.
     pub request_fields: Option<Changes>,
-    /// The fields by which its servers know its clients.
+    /// The fields that identify its clients to its servers.
     pub identity: Option<Arc<IdentityFields>>,
     /// The changes to the fields of its answers.
     pub response_fields: Option<Changes>,
-    /// Its limits, the route's first, then its upstream's, each once: one decision.
+    /// Its limits, first the route's, then its upstream's, each once; they are decided together.
     pub limits: Vec<Arc<Limit>>,
-    /// Positions of the limits that may refuse before a token is verified and the route is certain. Empty where no route
-    /// asks for a group that goes by a token.
+    /// Positions of the limits that may refuse before a token is verified and the route is certain. Empty if no route
+    /// has a condition about a group by token.
     pub early_limits: Box<[usize]>,
-    /// Does one of its limits tell repeats by the beginning of their bodies?
+    /// Does one of its limits recognise repeats by the beginning of their bodies?
     pub compares_bodies: bool,
     /// Does one of its limits ask for the request's token?
     pub asks_token: bool,
     /// The longest time that a server may owe the head of the response, or its part in the request's body; beyond it 504.
     pub timeout: AnswerTimeout,
-    /// The longest silence of its bodies and WebSockets, where the route has one of its own.
+    /// The longest silence of its bodies and WebSockets, if the route sets one.
     pub idle: Option<Duration>,
 }
 
 impl Service {
-    /// Is the request forwarded or answered here? The service for requests that no route matches has limits alone.
+    /// Is the request forwarded or answered here? False for the service for requests that no route matches, which has
+    /// only limits.
     #[must_use]
     pub fn has_end(&self) -> bool {
         self.upstream.is_some() || self.own.is_some()
     }
 
-    /// Do its requests go on to a server?
+    /// Are its requests forwarded to a server?
     #[inline]
     #[must_use]
     pub fn is_forwarded(&self) -> bool {
@@ -128,20 +129,20 @@ impl Service {
     }
 }
 
-/// The longest time that a server may owe the head of an answer.
+/// The longest time for which a server may delay the head of an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AnswerTimeout {
-    /// The time that is written.
+    /// A time that the file states.
     Written(Duration),
-    /// The time where none is written. Calls of gRPC have their own time, or the idle time, in its place.
+    /// The default time. gRPC calls use their own timeout, or the idle time, instead.
     Unwritten(Duration),
-    /// None: the idle time alone holds.
+    /// No time: only the idle time applies.
     #[default]
     Idle,
 }
 
 impl AnswerTimeout {
-    /// The time, where the idle time does not stand in its place.
+    /// The time, unless the idle time replaces it.
     #[inline]
     #[must_use]
     pub fn time(self) -> Option<Duration> {
@@ -151,7 +152,7 @@ impl AnswerTimeout {
         }
     }
 
-    /// The time that is written.
+    /// The time that the file states.
     #[must_use]
     pub fn written(self) -> Option<Duration> {
         match self {
@@ -161,19 +162,19 @@ impl AnswerTimeout {
     }
 }
 
-/// A route's servers are asked for another host than the client asked for.
+/// A change of the host in requests to a route's servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostChange {
-    /// The host that they are asked for.
+    /// The host in these requests.
     pub host: ServerHost,
-    /// The paths of addresses in their answers, where the route changes the path in a way that leads back.
+    /// The mapping of paths in their answers, if the route's change of the path can be reversed.
     pub path_back: Option<PathBack>,
 }
 
 /// A route's own answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StaticReply {
-    /// The answer leads elsewhere; the query is kept.
+    /// A redirect; the query is kept.
     Redirect {
         /// The target of the redirect.
         to: Template,
@@ -194,22 +195,22 @@ pub enum StaticReply {
 /// The limit fields of responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldStyle {
-    /// The draft's fields and the older ones.
+    /// The fields of the draft and the older ones.
     Both,
     /// `RateLimit` and `RateLimit-Policy`.
     Standard,
     /// `X-RateLimit-*`.
     Legacy,
-    /// No limit fields; a refusal still has the time to come back.
+    /// No limit fields; a refusal still has the time to retry.
     None,
 }
 
-/// The most requests that may be held back at once in this gateway, beside each limit's own queue.
+/// The most requests that may be held at once in this gateway, in addition to each limit's own queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HoldCaps {
     /// The most of all clients together.
     pub total: usize,
-    /// The most from one peer address.
+    /// The most from one client.
     pub per_client: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The account with an authority: made once, kept, opened again.
+//! The account with an authority: created once, kept, and opened again later.
 
 use super::authority::Authority;
 use super::ca_client::CaClient;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// The time after which an account is looked for again that another gateway makes.
+/// The time after which a gateway looks again for an account that another gateway is creating.
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// An account, and the client that it is used with.
@@ -22,13 +22,13 @@ const AGAIN: Duration = Duration::from_millis(500);
 pub(super) struct OpenAccount {
     pub(super) account: Account,
     pub(super) client: CaClient,
-    /// The kept text that it was opened by.
+    /// The stored text that the account was opened from.
     text: Arc<str>,
 }
 
 impl OpenAccount {
-    /// Opens the kept account with an authority, or makes one, with this client. Of gateways with a common store one makes
-    /// it, and the others wait.
+    /// Opens the stored account with an authority, or creates one, with this client. Of gateways with a common store
+    /// one creates the account, and the others wait.
     pub(super) async fn open(
         authority: &Authority,
         vault: &Vault,
@@ -45,7 +45,7 @@ impl OpenAccount {
                 return Ok(open);
             }
             if let Some(lock) = store.lock(&format!("account:{name}")).await? {
-                // Another gateway may have made it in between.
+                // Another gateway may have created the account in between.
                 let open = Self::kept_or_made(authority, vault, client, &name).await;
                 lock.release().await;
                 return open;
@@ -67,7 +67,7 @@ impl OpenAccount {
         }
     }
 
-    /// The account that is kept, opened without a word to its authority.
+    /// The stored account, opened without a request to its authority.
     async fn kept(client: &CaClient, vault: &Vault, name: &str) -> Result<Option<Self>, Failure> {
         let Some(text) = vault.read(Part::Accounts, name).await? else {
             return Ok(None);
@@ -117,7 +117,7 @@ impl OpenAccount {
         })
     }
 
-    /// Is this still the account of all gateways? One that the store has lost is put there again.
+    /// Is this account still the one that all gateways use? An account that the store has lost is stored again.
     pub(super) async fn is_current(
         &self,
         authority: &Authority,
@@ -140,7 +140,7 @@ impl OpenAccount {
         }
     }
 
-    /// Forgets this account, which the authority does not know any more.
+    /// Deletes this account, which the authority no longer knows.
     pub(super) async fn forget(&self, authority: &Authority, vault: &Vault) -> Result<(), Failure> {
         let name = account_name(authority);
         vault.forget(Part::Accounts, &name, &self.text).await

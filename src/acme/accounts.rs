@@ -1,4 +1,4 @@
-//! The accounts that are open, each opened once, and the clients of their authorities.
+//! The open accounts, each opened once, and the clients of their authorities.
 
 use super::account::{OpenAccount, account_name};
 use super::authority::Authority;
@@ -15,15 +15,15 @@ type AccountKey = (String, String);
 /// Open accounts.
 #[derive(Default)]
 pub(super) struct OpenAccounts {
-    /// Locked while one is opened, so that no two are made.
+    /// Locked while an account is opened, so that no two are created.
     open: Mutex<HashMap<AccountKey, OpenAccount>>,
     /// An authority may ask for a pause before there is an account.
     clients: parking_lot::Mutex<HashMap<AccountKey, CaClient>>,
 }
 
 impl OpenAccounts {
-    /// The account with an authority, opened once, unless another gateway has made another one, or the file names other
-    /// certificates for the authority's server.
+    /// The account with an authority, opened once; opened anew if another gateway has created another account, or the
+    /// file names other certificates for the authority's server.
     pub(super) async fn of(
         &self,
         authority: &Authority,
@@ -44,7 +44,7 @@ impl OpenAccounts {
         Ok(open)
     }
 
-    /// Forgets an account that the authority does not know any more.
+    /// Deletes an account that the authority no longer knows.
     pub(super) async fn forget(&self, authority: &Authority, vault: &Vault) -> Result<(), Failure> {
         match self.open.lock().await.remove(&key_of(authority, vault)) {
             Some(open) => open.forget(authority, vault).await,
@@ -52,7 +52,7 @@ impl OpenAccounts {
         }
     }
 
-    /// The pause that the authority has asked for since the last call, in seconds.
+    /// The pause that the authority has requested since the last call, in seconds.
     pub(super) fn pause(&self, authority: &Authority, vault: &Vault) -> Option<Seconds> {
         self.clients
             .lock()

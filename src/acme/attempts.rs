@@ -1,5 +1,5 @@
-//! How often an order has failed, and when the next may be made. It is kept beside the certificate, so that a gateway
-//! that starts again and again does not order again and again.
+//! How often an order has failed, and when the next may be made. The record is kept beside the certificate, so that a
+//! gateway that restarts repeatedly does not order repeatedly.
 
 use super::schedule::Seconds;
 use serde::{Deserialize, Serialize};
@@ -7,17 +7,17 @@ use serde_json::json;
 
 /// The wait after a process that ended in the middle of its first order, in seconds.
 const AFTER_AN_END: Seconds = 10;
-/// The wait before a kind of challenge that was not tried yet, in seconds.
+/// The wait before another kind of challenge is tried, in seconds.
 const OTHER_KIND: Seconds = 5;
-/// The wait after an order that failed by a bound of our own, in seconds.
+/// The wait after an order that failed because of one of our own bounds, in seconds.
 const OWN_BOUND: Seconds = 10;
 /// Waits after the first, second, ... failure in a row, in seconds; the last for all that follow.
 const WAITS: [Seconds; 6] = [60, 5 * 60, 30 * 60, 2 * 3600, 6 * 3600, 24 * 3600];
-/// Failed orders of one identity within [`HOUR`]: the largest authority takes five.
+/// Failed orders of one identity within [`HOUR`]: the largest authority allows five.
 const MOST_IN_AN_HOUR: usize = 4;
 const HOUR: Seconds = 3600;
-/// A certificate that has come is not replaced before this share of its life has passed, and not after a day more: whatever
-/// clocks and authorities say, no gateway orders without end.
+/// A certificate that was issued is not replaced before this share of its life has passed, or one day if that is
+/// shorter, so that no wrong clock and no authority makes a gateway order without end.
 const REST: i64 = 90;
 const LONGEST_REST: Seconds = 24 * 3600;
 /// The longest wait that an authority can demand.
@@ -29,47 +29,48 @@ const ENDED: &str = "its gateway has ended in the middle of it";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Attempts {
-    /// What was ordered: authority and names. Another order begins with no failure.
+    /// The order's content: authority and names. Another order starts with no failures.
     order: String,
-    /// A digest of how it was ordered: another account, challenge or authority of the server is a reason to try at once.
+    /// A digest of the means of the order: another account, challenge or trusted authority of the server is a reason to
+    /// try at once.
     means: String,
     /// Failures in a row.
     failures: usize,
     /// The times of the last failures, the earliest first.
     last: Vec<Seconds>,
-    /// The cause of the last one, in words.
+    /// The cause of the last failure, in words.
     cause: String,
     /// The earliest time of the next order.
     next: Seconds,
-    /// The time until which the authority asked to be left alone.
+    /// The time until which the authority accepts no further requests.
     asked: Seconds,
-    /// The time at which an order was begun that has not come to its end.
+    /// The time at which an unfinished order was begun.
     begun: Option<Seconds>,
-    /// The time until which the certificate that came last stays.
+    /// The time until which the last issued certificate is not replaced.
     rest: Seconds,
 }
 
 impl Attempts {
-    /// Is this the order that was made last, as far as is known?
+    /// Is this the last order, by the record?
     pub(super) fn is_of(&self, order: &str) -> bool {
         self.order.is_empty() || self.order == order
     }
 
-    /// What is known of this order; nothing where the last one was another.
+    /// The record for this order; empty if the last order was another one.
     pub(super) fn of(self, order: &str) -> Self {
         if self.order == order {
             return self;
         }
         Self {
             order: order.into(),
-            // Whatever is ordered, the hour of the identity is counted on.
+            // The failures of the identity's last hour count for every order.
             last: self.last,
             ..Self::default()
         }
     }
 
-    /// What is known of an order that is made by these means. Waits are over where the last one was made by others, but the
-    /// pause that the authority asked for; and the hour is counted on.
+    /// The record for an order made by these means. If the last order was made by other means, waits end, except for
+    /// the pause that the authority requested; failures of the last hour still count.
     pub(super) fn by(self, means: &str) -> Self {
         if self.means == means {
             return self;
@@ -89,7 +90,7 @@ impl Attempts {
         }
     }
 
-    /// The kept text. Nothing is known where it cannot be read.
+    /// Reads the stored text. The record is empty if the text cannot be read.
     pub(super) fn read(text: &str) -> Self {
         let mut read: Self = serde_json::from_str(text).unwrap_or_default();
         read.last.truncate(MOST_IN_AN_HOUR);
@@ -106,15 +107,16 @@ impl Attempts {
         self.failures
     }
 
-    /// The time of the last failure since a certificate has come, and its cause in words, where it is known. Nothing where
-    /// what is ordered now has not failed.
+    /// The time of the last failure since a certificate was issued, and the failure's cause in words, if known. `None`
+    /// if the current order has not failed.
     pub(super) fn last_failure(&self) -> Option<(Seconds, Option<&str>)> {
         let at = self.last.last().copied()?;
         let cause = Some(self.cause.as_str()).filter(|cause| !cause.is_empty());
         (self.failures > 0 || cause.is_some()).then_some((at, cause))
     }
 
-    /// The time from which an order may be made. A clock that was set back does not make it later than the longest wait.
+    /// The time from which an order may be made. After a clock was set back, the time is still at most the longest wait
+    /// away.
     pub(super) fn next(&self, now: Seconds) -> Seconds {
         let next = match self.last[..] {
             [first, ..] if self.last.len() >= MOST_IN_AN_HOUR => self.next.max(first + HOUR + 1),
@@ -123,7 +125,7 @@ impl Attempts {
         if next > now + LONGEST { now } else { next }
     }
 
-    /// The time of the last order that failed, or that has begun and not come to its end.
+    /// The time of the last order that failed or is unfinished.
     pub(super) fn last(&self) -> Option<Seconds> {
         self.begun.or_else(|| self.last.last().copied())
     }
@@ -133,13 +135,13 @@ impl Attempts {
         self.begun = Some(now);
     }
 
-    /// Has an order begun that has not come to its end?
+    /// Is an order unfinished?
     pub(super) fn are_begun(&self) -> bool {
         self.begun.is_some()
     }
 
-    /// Notes that the process which began an order has ended. Its end may be the order's fault, so that it counts as a
-    /// failure; the first time the wait is short, since most such ends are deploys.
+    /// Notes that the process which began an order has ended. The order may have caused the end, so that the end counts
+    /// as a failure; the first such wait is short, since most such ends are deploys.
     pub(super) fn take_over(&mut self) {
         let Some(begun) = self.begun.take() else {
             return;
@@ -151,7 +153,8 @@ impl Attempts {
         }
     }
 
-    /// Notes a failure at `now`; the authority asked for a pause of `asked` seconds, or did not. The cause is in words.
+    /// Notes a failure at `now`, and the pause of `asked` seconds that the authority requested, if it requested one.
+    /// The cause is in words.
     pub(super) fn failed(&mut self, now: Seconds, asked: Option<Seconds>, cause: &str) {
         let wait = WAITS[self.failures.min(WAITS.len() - 1)];
         self.failures += 1;
@@ -161,14 +164,14 @@ impl Attempts {
         self.next = now + wait.max(asked);
     }
 
-    /// Notes that an order failed at `now` by a bound of our own. The authority may have been asked, so that the hour counts
-    /// it; the wait is short, and the next one no longer.
+    /// Notes that an order failed at `now` because of one of our own bounds. The authority may have received requests,
+    /// so that the failure counts in the hour; the wait is short, and the next wait is no longer.
     pub(super) fn held_back(&mut self, now: Seconds, cause: &str) {
         self.count(now, cause);
         self.next = now + OWN_BOUND;
     }
 
-    /// Counts a failure at `now` among those of the last hour.
+    /// Counts a failure at `now` as one of the failures of the last hour.
     fn count(&mut self, now: Seconds, cause: &str) {
         self.begun = None;
         self.cause = cause.into();
@@ -179,7 +182,8 @@ impl Attempts {
         self.last.push(now);
     }
 
-    /// The time from which an order may be made that is asked for at once: no wait holds but the authority's own and the hour.
+    /// The earliest time of an order that an operator requested: only the authority's pause and the hour delay the
+    /// order.
     pub(super) fn next_at_once(&self, now: Seconds) -> Seconds {
         let hurried = Self {
             next: self.next.min(self.asked),
@@ -188,8 +192,8 @@ impl Attempts {
         hurried.next(now)
     }
 
-    /// Notes that the order which failed at `now` may have another end with another kind of challenge, which was not tried
-    /// yet. The failure counts all the same.
+    /// Notes that the order which failed at `now` may succeed with another kind of challenge, which was not tried yet.
+    /// The failure still counts.
     pub(super) fn has_other_kind(&mut self, now: Seconds) {
         self.next = now + OTHER_KIND;
     }
@@ -200,8 +204,8 @@ impl Attempts {
         self.rest = now + (life / REST).clamp(0, LONGEST_REST);
     }
 
-    /// The time until which a certificate that has come is not replaced. A clock that was set back does not make it later
-    /// than a day.
+    /// The time until which an issued certificate is not replaced. A time more than a day away, as after a clock was
+    /// set back, counts as passed.
     pub(super) fn rest(&self, now: Seconds) -> Seconds {
         if self.rest > now + LONGEST_REST {
             return now;
@@ -248,7 +252,7 @@ mod tests {
         changed.failed(1000, Some(7200), "a cause");
         let paused = again(changed).by("a third key");
         assert_eq!((paused.failures(), paused.next(1000)), (0, 8200));
-        // What an earlier version has kept says nothing of it.
+        // The record of an earlier version does not have this field.
         let mut earlier = Attempts::default();
         earlier.failed(1000, None, "a cause");
         assert_eq!(earlier.by("one key").next(1000), 1060);
@@ -264,7 +268,7 @@ mod tests {
     fn no_hour_has_more_than_four_failures() {
         let mut attempts = Attempts::default().of("a");
         for name in ["a", "b", "c", "d"] {
-            // Another list of names each time: no wait, but the hour is counted on.
+            // Each order has another list of names: no wait applies, but failures of the last hour still count.
             attempts = attempts.of(name);
             assert_eq!(attempts.next(1000), 0);
             attempts.failed(1000, None, "a cause");

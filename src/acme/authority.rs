@@ -12,34 +12,34 @@ use std::sync::Arc;
 /// The directory of the largest public authority, Let's Encrypt.
 pub const PUBLIC_DIRECTORY: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
-/// The directory that the same authority has for trials: its certificates are believed by no browser, and its bounds are
+/// The directory that the same authority has for trials: no browser trusts its certificates, and its rate limits are
 /// wide.
 pub const STAGING_DIRECTORY: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
 
-/// A certification authority, and how it is spoken to.
+/// A certification authority, and the settings for requests to the authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authority {
     /// The name of its table.
     pub name: Arc<str>,
     /// The URL of its directory (RFC 8555, section 7.1.1).
     pub directory: String,
-    /// What its own server must show.
+    /// The requirements for the certificate of the authority's server.
     pub tls: ClientTls,
-    /// The address that the authority may write to.
+    /// The address to which the authority may send mail.
     pub contact: Option<String>,
     /// The place of the account and the certificates.
     pub storage: Storage,
-    /// The kinds of challenges that may be answered, the dearest first; at least one.
+    /// The kinds of challenges that may be answered, in order of preference; at least one.
     pub challenges: Vec<ChallengeKind>,
     /// The kind of certificate, by the authority's name for it.
     pub profile: Option<String>,
-    /// An account that exists with the authority otherwise, to which the new one is bound (RFC 8555, section 7.3.4).
+    /// An existing account of the authority's customer, to which the new account is bound (RFC 8555, section 7.3.4).
     pub external: Option<ExternalAccount>,
 }
 
 impl Authority {
-    /// How certificates are ordered from it, in a digest that changes when an operator may have mended what failed. The key
-    /// of an external account is in it, which is as good as random.
+    /// A digest of the settings for orders, which changes when an operator may have fixed the cause of a failure. The
+    /// digest covers the key of an external account, which is as good as random.
     pub(super) fn means(&self) -> String {
         let mut digest = Sha256::new();
         digest.update(self.tls.digest());
@@ -57,14 +57,14 @@ impl Authority {
 /// The place of accounts, certificates and failures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Storage {
-    /// A folder, which one process at a time orders into.
+    /// A folder, into which one process at a time orders.
     Folder(PathBuf),
     /// The store that gateways share, where everything is sealed with this key.
     Store(SealingKey),
 }
 
 impl Storage {
-    /// The folder; nothing where the place is the store.
+    /// The folder; `None` if the place is the store.
     #[must_use]
     pub fn folder(&self) -> Option<&Path> {
         match self {
@@ -83,7 +83,7 @@ impl fmt::Display for Storage {
     }
 }
 
-/// A way to show an authority that a name is ours.
+/// A way to prove to an authority that we control a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChallengeKind {
     /// A handshake on port 443 (RFC 8737).
@@ -108,7 +108,7 @@ impl ChallengeKind {
 pub struct ExternalAccount {
     /// Its id.
     pub id: String,
-    /// The key that it was given out with.
+    /// The key that the authority gave out with the id.
     pub key: Vec<u8>,
 }
 
@@ -128,7 +128,7 @@ pub struct OrderedIdentity {
     pub name: Arc<str>,
     /// The names that the certificate must have, in lower case; at least one, and none with a `*`.
     pub hosts: Vec<String>,
-    /// The authority that is asked.
+    /// The authority that issues the certificate.
     pub authority: Arc<Authority>,
 }
 

@@ -1,5 +1,5 @@
-//! The HTTP client that an authority is spoken to with: a connection for each request, TLS 1.2 or later, and a bound on
-//! all of it.
+//! The HTTP client for requests to an authority: one connection for each request, TLS 1.2 or later, and a time limit on
+//! the whole.
 
 use crate::telemetry::shown_url;
 use crate::tls::ClientTls;
@@ -25,11 +25,11 @@ const LONGEST: usize = 1 << 20;
 
 type Failing = fetch::FetchError;
 
-/// A client of one authority. Clones share what it asked for.
+/// A client of one authority. Clones share the pause that the authority requested.
 #[derive(Debug, Clone)]
 pub(super) struct CaClient {
     tls: ClientTls,
-    /// The seconds for which the authority asked to be left alone, in its last answer that refused.
+    /// The pause in seconds that the authority requested in its last answer that refused.
     pause: Arc<Mutex<Option<i64>>>,
 }
 
@@ -41,12 +41,12 @@ impl CaClient {
         }
     }
 
-    /// Is this what the authority's server must show to this client?
+    /// Does this client verify the authority's server by these settings?
     pub(super) fn believes(&self, tls: &ClientTls) -> bool {
         self.tls == *tls
     }
 
-    /// The pause that was asked for since the last call, in seconds.
+    /// The pause that was requested since the last call, in seconds.
     pub(super) fn take_pause(&self) -> Option<i64> {
         self.pause.lock().take()
     }
@@ -72,8 +72,7 @@ impl CaClient {
         Ok(Response::from_parts(parts, Full::new(body)))
     }
 
-    /// Notes for how long an answer that refuses asks to be left alone. An answer that is none of the protocol is an
-    /// error.
+    /// Notes the pause that a refusing answer asks for. An answer that is not of the protocol is an error.
     fn refused(&self, parts: &http::response::Parts) -> Result<(), Failing> {
         if parts.status.is_success() {
             return Ok(());

@@ -1,9 +1,10 @@
-//! Answers for workers that an authority has asked about an order of another gateway, or of another process on the same
-//! folder. Open challenges are read every second, so that most answers are known here. Where one is not, the worker waits
-//! for the next reading, which has begun after it was asked: no miss of before an order is remembered.
+//! Finds answers for workers to whose connections an authority comes for an order of another gateway, or of another
+//! process on the same folder. Open challenges are read every second, so that most answers are known here. For an
+//! unknown challenge the worker waits for the next reading, which begins after the worker's request: a miss from before
+//! an order is never remembered.
 //!
-//! Gateways of 0.1.0 do not list their challenges in the store. While one of them has the lock of an order, what is asked
-//! for is looked for by its own name.
+//! Gateways of 0.1.0 do not list their challenges in the store. While such a gateway has the lock of an order, a
+//! challenge is looked up by its own name.
 
 use super::authority::{OrderedIdentity, Storage};
 use super::failure::Failure;
@@ -26,13 +27,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until, timeout};
 
-/// The least time between two readings of folders, where a question waits for one.
+/// The least time between two readings of folders while a request waits for one.
 const BETWEEN: Duration = Duration::from_millis(100);
 
-/// Logs that a look has failed. Strangers can have gateways look.
+/// Logs that a lookup has failed. The log is throttled, since strangers can cause lookups.
 static UNANSWERED: Throttle = Throttle::every(Duration::from_secs(10));
 
-/// What this process knows of the challenges of others.
+/// This process's record of the challenges of others.
 #[derive(Debug)]
 pub(super) struct ChallengeWatch {
     wanted: watch::Receiver<Arc<[OrderedIdentity]>>,
@@ -43,30 +44,30 @@ pub(super) struct ChallengeWatch {
     folders: Mutex<HashSet<PathBuf>>,
     folder_readings: Readings,
     store_readings: Readings,
-    /// Readings of locks, apart from those of open challenges: there are as many locks as strangers ask for identities, and
-    /// no authority waits for them.
+    /// Readings of locks, separate from readings of open challenges: strangers can name as many identities as there are
+    /// locks, and no authority waits for these readings.
     lock_readings: Readings,
     locks: LastLocks,
 }
 
-/// What the last reading of an identity's lock has found.
+/// The result of the last reading of an identity's lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LastLock {
     /// A gateway orders it.
     Held,
-    /// Nobody does, or it is an identity of the file no more.
+    /// No gateway orders the identity, or the file no longer has the identity.
     Free,
     /// The store did not answer.
     Unknown,
 }
 
-/// What the readings of locks have found. One stays until its identity is asked for again: who has waited for a reading
-/// may look at what it found after others have begun.
+/// The results of the readings of locks. A result stays until its identity is requested again: a task that has waited
+/// for a reading may look at the result after later readings have begun.
 #[derive(Debug, Default)]
 struct LastLocks(Mutex<HashMap<Arc<str>, LastLock>>);
 
 impl LastLocks {
-    /// Notes a reading of the locks of `asked`, of which those of `ordered` are held, where the store has answered.
+    /// Notes a reading of the locks of `asked`; if the store has answered, the locks of `ordered` are held.
     fn note(
         &self,
         asked: HashSet<Arc<str>>,
@@ -110,14 +111,14 @@ impl ChallengeWatch {
         }
     }
 
-    /// The answer of another that is known here.
+    /// The answer of another gateway or process, if known here.
     pub(super) fn known(&self, host: &str, token: Option<&str>) -> Option<Arc<OthersAnswer>> {
         let answer = self.answers.of(&ChallengeEntry::of(host, token).name())?;
         self.found(host, &answer);
         Some(answer)
     }
 
-    /// Counts each look. Strangers look too: a line tells of the first one for each challenge.
+    /// Counts each lookup. Strangers cause lookups too: only the first one for each challenge is logged.
     fn found(&self, host: &str, answer: &OthersAnswer) {
         self.metrics.acme_looked_up(Lookup::Found);
         if answer.tell() {
@@ -127,19 +128,20 @@ impl ChallengeWatch {
         }
     }
 
-    /// From now on another process may order into these folders, and into no other.
+    /// From now on other processes may order into these folders, and into no other.
     pub(super) fn watch_folders(&self, folders: HashSet<PathBuf>) {
         let before = std::mem::replace(&mut *self.folders.lock(), folders.clone());
         if before != folders {
-            // A folder that is this process's is let go at once: its orders would wait for this watch.
+            // A folder that this process has taken over is released at once, since its orders would wait for this
+            // watch.
             self.folder_readings.hasten();
         }
     }
 
-    /// Reads open challenges every second, and answers questions, until none can come. Each question has a deadline where
-    /// it is asked, and their number is bounded there.
+    /// Reads open challenges every second, and answers requests, until no request can come any more. Each request has a
+    /// deadline at its sender, and their number is bounded there.
     pub(super) async fn run(self: Arc<Self>, mut questions: mpsc::Receiver<ChallengeQuestion>) {
-        // They end with this task.
+        // The readers end with this task.
         let mut readers = JoinSet::new();
         readers.spawn(Arc::clone(&self).read_stores());
         readers.spawn(Arc::clone(&self).read_locks());
@@ -152,17 +154,17 @@ impl ChallengeWatch {
                     Some(answer) => own.found(&question.host, answer),
                     None => own.metrics.acme_looked_up(result),
                 }
-                // A worker whose authority has left does not wait.
+                // A worker does not wait any more if the authority has closed its connection.
                 let _ = question.answer.send(answer);
             });
         }
     }
 
-    /// Waits until open challenges have been read once, for so long at most.
+    /// Waits until open challenges have been read once, at most for this time.
     pub(super) async fn first_reading(&self, within: Duration) {
         let both =
             async { tokio::join!(self.store_readings.next([]), self.folder_readings.next([])) };
-        // What is not read then is read while the gateway serves.
+        // A challenge that is not read by then is read while the gateway serves.
         let _ = timeout(within, both).await;
     }
 
@@ -198,7 +200,7 @@ impl ChallengeWatch {
         ticks
     }
 
-    /// Reads what is open in all stores.
+    /// Reads the open challenges of all stores.
     async fn read_all_stores(&self) -> Result<(), Failure> {
         let wanted = self.wanted.borrow().clone();
         let mut open = HashMap::new();
@@ -211,7 +213,7 @@ impl ChallengeWatch {
         Ok(())
     }
 
-    /// The identities that any gateway is ordering, of those that were asked for.
+    /// The requested identities that some gateway is ordering.
     async fn ordered_of(&self, asked: &HashSet<Arc<str>>) -> Result<HashSet<Arc<str>>, Failure> {
         let wanted = self.wanted.borrow().clone();
         let mut ordered = HashSet::new();
@@ -269,7 +271,7 @@ impl ChallengeWatch {
         }
     }
 
-    /// Looks for an answer that is not known here: in the next reading, and by its name where an order of 0.1.0 may be
+    /// Looks for an answer that is not known here: in the next reading, and by its name if an order of 0.1.0 may be
     /// open.
     async fn look(&self, question: &ChallengeQuestion) -> (Option<Arc<OthersAnswer>>, Lookup) {
         let host = &*question.host;
@@ -332,8 +334,8 @@ impl ChallengeWatch {
     }
 }
 
-/// The open challenges of these folders. The process that orders into one sees by `watches` that it is read. A folder that
-/// cannot be read has no challenges; its trouble is logged where it is locked.
+/// The open challenges of these folders. The lock in `watches` shows the ordering process that its folder is read. A
+/// folder that cannot be read has no challenges; the error is logged where the folder is locked.
 fn read_each(
     folders: &HashSet<PathBuf>,
     watches: &mut HashMap<PathBuf, FolderWatch>,
@@ -352,8 +354,8 @@ fn read_each(
     open
 }
 
-/// The hosts whose challenges another gateway, or another process, may have ready: those of the store, and of the folders
-/// that are not this process's to order into.
+/// The hosts whose challenges another gateway or another process may have ready: hosts of the store, and of folders
+/// that this process does not order into.
 pub(super) fn hosts_elsewhere(
     wanted: &[OrderedIdentity],
     is_ours: impl Fn(&Path) -> bool,
@@ -372,7 +374,7 @@ mod tests {
         names.into_iter().map(Arc::from).collect()
     }
 
-    /// A worker whose store is slow looks at what its reading found after others have begun and ended.
+    /// A worker with a slow store looks at the result of its reading after other readings have begun and ended.
     #[test]
     fn what_a_reading_of_locks_has_found_stays_until_it_is_asked_for_again() {
         let locks = LastLocks::default();
@@ -388,7 +390,7 @@ mod tests {
         assert_eq!(locks.of("mail"), LastLock::Unknown);
         locks.note(names(["shop"]), Some(&names([])), all);
         assert_eq!(locks.of("shop"), LastLock::Free);
-        // An identity that is not wanted any more leaves nothing behind.
+        // An identity that is no longer wanted leaves no result.
         locks.note(names([]), Some(&names([])), |name| name != "mail");
         assert_eq!(locks.0.into_inner().len(), 1);
     }

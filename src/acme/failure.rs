@@ -16,7 +16,7 @@ pub(super) enum Failure {
     /// The authority refuses, in its own words.
     #[error("the authority refuses: {}", reason(.0))]
     Refused(Problem),
-    /// The authority could not be spoken to, or its answer is none of ACME.
+    /// The authority could not be reached, or its answer is not ACME.
     #[error("the authority does not answer as it should: {0}")]
     Unreachable(String),
     /// The authority offers none of the challenges that are allowed.
@@ -28,23 +28,23 @@ pub(super) enum Failure {
         host: String,
         allowed: Vec<ChallengeKind>,
     },
-    /// The authority looked, and did not find that a name is ours.
+    /// The authority checked, and did not find that we control a name.
     #[error("{host} was not found to be ours by {}: {why}", .kind.as_str())]
     NotOurs {
         host: String,
         kind: ChallengeKind,
         why: String,
     },
-    /// The order did not come to its end.
+    /// The order did not end in time.
     #[error("the order took longer than {}", crate::acme::schedule::words(.0.as_secs()))]
     TooLong(Duration),
     /// What the authority issued is of no use.
     #[error("the certificate that came cannot be used: {0}")]
     Useless(String),
-    /// What must be kept cannot be kept.
+    /// Data that must be kept cannot be written.
     #[error("{place}: {source}; certificates are kept there, so none is ordered")]
     Storage { place: String, source: io::Error },
-    /// The store that several gateways share does not serve.
+    /// The store that several gateways share is unavailable.
     #[error("{place}: {source}; certificates are kept there, so none is ordered")]
     Store { place: String, source: StoreError },
     /// The gateway has no store for several gateways.
@@ -55,13 +55,13 @@ pub(super) enum Failure {
         "`{entry}` in the store was sealed with another `secret`: give all gateways the same one, or delete the key to begin anew"
     )]
     OtherSecret { entry: String },
-    /// An entry of the store is none.
+    /// An entry of the store cannot be read.
     #[error("`{entry}` in the store is not what a gateway has put there: delete the key")]
     Damaged { entry: String },
-    /// The bound on open challenges, which all gateways read.
+    /// The bound on open challenges, since every gateway reads all of them.
     #[error("{most} challenges are open already, as many as may be for all gateways together")]
     TooManyOpen { most: usize },
-    /// Others replace an entry of the store all the time.
+    /// Other gateways replace an entry of the store all the time.
     #[error("`{entry}` in the store is replaced again and again")]
     Contended { entry: String },
     /// Another gateway may be ordering by now.
@@ -88,12 +88,12 @@ impl From<instant_acme::Error> for Failure {
 }
 
 impl Failure {
-    /// Is the store away, so that the next try may find it?
+    /// Is the store unavailable, so that the next try may succeed?
     pub(super) fn is_of_store(&self) -> bool {
         matches!(self, Self::Store { .. })
     }
 
-    /// Is it a bound of our own, which the authority has no part in?
+    /// Is the cause one of our own bounds, without any part of the authority?
     pub(super) fn is_of_bounds(&self) -> bool {
         matches!(
             self,
@@ -101,11 +101,11 @@ impl Failure {
         )
     }
 
-    /// The cause on one line, as the log and `check` show it. An authority may repeat any part of the URL of its directory,
-    /// whose query may be a secret: its parts have stars wherever they stand.
+    /// The cause on one line, as the log and `check` show it. An authority may repeat any part of the URL of its
+    /// directory, whose query may be a secret: secret parts are masked wherever they occur.
     pub(super) fn words(&self, directory: &str) -> String {
         let mut text = self.to_string();
-        // Before it is cut, so that no part of a secret is left at its end.
+        // Masked before the text is cut, so that no part of a secret is left at its end.
         for part in secret_parts(directory) {
             text = text.replace(part, "***");
         }
@@ -118,7 +118,7 @@ impl Failure {
     }
 }
 
-/// The problem of a nonce that the authority does not take (RFC 8555, section 6.5).
+/// The problem of a nonce that the authority rejects (RFC 8555, section 6.5).
 pub(super) const BAD_NONCE: &str = "badNonce";
 
 /// Is it this problem of the protocol (RFC 8555, section 6.7)?
@@ -127,8 +127,8 @@ pub(super) fn is_problem(said: &Problem, problem: &str) -> bool {
     kind.and_then(|kind| kind.strip_prefix("urn:ietf:params:acme:error:")) == Some(problem)
 }
 
-/// Text with words of an authority on one line: it may say anything, and at any length. The queries of URLs, which may
-/// hold secrets of the file, have stars.
+/// Text with words of an authority, on one line: the authority may send anything, at any length. The queries of URLs,
+/// which may hold secrets of the file, are masked.
 pub(super) fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let text = words.join(" ");
@@ -140,10 +140,10 @@ pub(super) fn one_line(text: &str) -> String {
     printable_line(&shown).into_owned()
 }
 
-/// A value of fewer bytes is not looked for by itself: it stands in other words too.
+/// A shorter value is not masked by itself, since other words contain it too.
 const SHORTEST: usize = 4;
 
-/// The query of a URL, then its parameters, then their values: the longer before what stands in it.
+/// The query of a URL, then its parameters, then their values: longer parts come before the parts inside them.
 fn secret_parts(url: &str) -> Vec<&str> {
     let query = url.split_once('?').map_or("", |(_, query)| query);
     let parameters = || query.split('&');
@@ -153,7 +153,7 @@ fn secret_parts(url: &str) -> Vec<&str> {
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-/// What an authority says of a problem, and of each name where it says more.
+/// The authority's description of a problem, and of each name with a problem of its own.
 pub(super) fn reason(problem: &Problem) -> String {
     let mut text = problem
         .detail

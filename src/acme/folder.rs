@@ -1,5 +1,6 @@
-//! The folder that keeps accounts, certificates, failures and open challenges: for its owner alone, each file written whole
-//! or not at all. Nothing in it is opened but regular files, and nothing is believed that others may have written.
+//! The folder that keeps accounts, certificates, failures and open challenges: accessible to its owner alone, with each
+//! file written whole or not at all. Only regular files are opened, and no file is trusted that others may have
+//! written.
 
 #[cfg(test)]
 mod tests;
@@ -21,11 +22,11 @@ use std::path::{Path, PathBuf};
 
 /// The longest file that is read.
 const MOST: u64 = 1 << 20;
-/// The file that the one process holds which orders.
+/// The lock file of the one process that orders.
 const LOCK: &str = "lock";
-/// The part with answers to open challenges, for other processes on the folder.
+/// The subfolder with answers to open challenges, for other processes on the folder.
 const CHALLENGES: &str = "challenges";
-/// The file that other processes hold which read the answers to open challenges.
+/// The lock file of other processes that read the answers to open challenges.
 const WATCH: &str = "watch";
 /// The longest answer that is read: a token with the digest of a key.
 const LONGEST_ANSWER: u64 = 1024;
@@ -34,16 +35,16 @@ const LONGEST_ANSWER: u64 = 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Folder(PathBuf);
 
-/// One process alone orders into a folder: the one that holds this. It is let go when dropped, or when the process ends
-/// in whatever way.
+/// Only the process with this lock orders into a folder. The lock is released when dropped, or when the process ends in
+/// any way.
 #[derive(Debug)]
 pub(super) struct FolderLock(#[expect(dead_code, reason = "held for its lock")] File);
 
-/// A process that reads the answers of another one's orders holds this, so that orders wait for it.
+/// A process that reads the answers of another process's orders holds this lock, so that orders wait for the reader.
 #[derive(Debug)]
 pub(super) struct FolderWatch(#[expect(dead_code, reason = "held for its lock")] File);
 
-/// The parts of a folder.
+/// The subfolders of a folder.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Part {
     Accounts,
@@ -79,10 +80,10 @@ impl Folder {
         &self.0
     }
 
-    /// Makes the folder where there is none, and takes its lock. Nothing where another process holds it.
+    /// Creates the folder if missing, and takes its lock. `None` if another process holds the lock.
     ///
     /// # Errors
-    /// When others may write to the folder: what they have put there is not taken over by closing it.
+    /// If others may write to the folder: closing the folder would not remove files that others have put there.
     pub(super) fn lock(&self) -> io::Result<Option<FolderLock>> {
         self.hold_all()?;
         for part in Part::ALL {
@@ -96,17 +97,17 @@ impl Folder {
         if !is_taken(file.try_lock())? {
             return Ok(None);
         }
-        // Of orders whose process has ended.
+        // Answers of orders whose process has ended are removed.
         for old in fs::read_dir(&challenges)?.flatten() {
             remove(&old.path())?;
         }
         Ok(Some(FolderLock(file)))
     }
 
-    /// Holds the folder with all its parts to the rule that no others write to them.
+    /// Checks that no others may write to the folder and all its parts.
     ///
     /// # Errors
-    /// When others may, or what is there cannot be looked at.
+    /// If others may write, or the folder cannot be examined.
     pub(super) fn hold_all(&self) -> io::Result<()> {
         for part in Part::ALL {
             self.hold(part.folder())?;
@@ -118,8 +119,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Holds the folder and a part of it, as far as they are there, to the rule that no others write to them. The folder
-    /// may stand behind a link, its parts may not.
+    /// Checks that no others may write to the folder and a part of it, if they exist. The folder may be behind a
+    /// symbolic link, its parts may not.
     fn hold(&self, part: &str) -> io::Result<VolumeGroup> {
         let Some(found) = if_there(fs::metadata(&self.0))? else {
             return Ok(VolumeGroup::default());
@@ -132,14 +133,14 @@ impl Folder {
         }
     }
 
-    /// Takes the right to write to the files of a part from the group that has got it with a volume's mounting.
+    /// Removes a group's right to write to the files of a part, which the group got when a volume was mounted.
     fn close_to_group(&self, part: Part) -> io::Result<()> {
         let volume = self.hold(part.folder())?;
         let Some(files) = if_there(fs::read_dir(self.0.join(part.folder())))? else {
             return Ok(());
         };
         for file in files.flatten() {
-            // What cannot be held stays as it is, and is not believed when it is read.
+            // A file that fails the check stays unchanged, and is not trusted when read.
             if let Ok(Some(file)) = open(&file.path(), volume) {
                 ownership::close_to_group(&file, volume)?;
             }
@@ -147,7 +148,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Takes the rights of strangers away, unless anything else lies in the folder: it is somebody's then.
+    /// Removes the rights of strangers, unless the folder has other files: the folder is then in someone's use.
     fn close_to_strangers(&self) -> io::Result<()> {
         let is_ours = |name: &std::ffi::OsStr| {
             let parts = Part::ALL.map(Part::folder);
@@ -163,11 +164,11 @@ impl Folder {
         Ok(())
     }
 
-    /// The text of a file; nothing where there is none. Bytes that are no text are replaced: such a file is damaged, as one
-    /// is whose text has no meaning, and what it kept is made anew.
+    /// The text of a file; `None` if there is no file. Bytes that are not UTF-8 are replaced: such a file is damaged,
+    /// like one whose text has no meaning, and its content is made anew.
     ///
     /// # Errors
-    /// When it cannot be read, is no regular file, or others may have written it.
+    /// If the file cannot be read, is not a regular file, or others may have written it.
     pub(super) fn read(&self, part: Part, name: &str) -> io::Result<Option<String>> {
         let volume = self.hold(part.folder())?;
         let Some(file) = open(&self.file(part, name), volume)? else {
@@ -178,7 +179,7 @@ impl Folder {
         Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// Keeps a text: after this the file has the old one or the new one, whatever happens to the machine.
+    /// Writes a text: afterwards the file has the old text or the new one, even if the machine fails.
     pub(super) fn keep(&self, part: Part, name: &str, text: &str) -> io::Result<()> {
         replace(&self.file(part, name), text.as_bytes())?;
         File::open(self.0.join(part.folder()))?.sync_all()
@@ -189,11 +190,11 @@ impl Folder {
         remove(&self.file(part, name))
     }
 
-    /// Has the answer to a challenge ready for other processes on this folder.
+    /// Posts the answer to a challenge for other processes on this folder.
     pub(super) fn post(&self, challenge: &str, answer: &[u8]) -> io::Result<()> {
-        // An order that is cut off leaves its answers.
+        // An interrupted order leaves its answers behind.
         for old in fs::read_dir(self.0.join(CHALLENGES))?.flatten() {
-            // Another order may be taking its own away.
+            // Another order may be removing its own answer.
             if old.metadata().is_ok_and(|answer| has_ended(&answer)) {
                 remove(&old.path())?;
             }
@@ -201,19 +202,19 @@ impl Folder {
         replace(&self.challenge(challenge), answer)
     }
 
-    /// Takes an answer away again.
+    /// Withdraws an answer.
     pub(super) fn withdraw(&self, challenge: &str) -> io::Result<()> {
         remove(&self.challenge(challenge))
     }
 
-    /// The answers that processes have ready, by the digests of their challenges' names.
+    /// The answers that processes have posted, by the digests of their challenges' names.
     pub(super) fn all_posted(&self) -> io::Result<HashMap<[u8; 32], Vec<u8>>> {
         let volume = self.hold(CHALLENGES)?;
         let mut all = HashMap::new();
         for entry in fs::read_dir(self.0.join(CHALLENGES))?.flatten() {
             let name = entry.file_name();
             let digest = name.to_str().and_then(digest_in);
-            // A file may be going just now.
+            // Another process may be removing the file.
             if let Some(digest) = digest
                 && let Ok(Some(answer)) = answer_in(&entry.path(), volume)
             {
@@ -226,8 +227,8 @@ impl Folder {
         Ok(all)
     }
 
-    /// Has orders wait until this process has read their answers, as long as this is held. Nothing where there is no such
-    /// folder yet, or where an order is just looking for watches.
+    /// While this lock is held, orders wait until this process has read their answers. `None` if the folder does not
+    /// exist yet, or an order is just looking for watches.
     pub(super) fn watch(&self) -> io::Result<Option<FolderWatch>> {
         self.hold(CHALLENGES)?;
         let file = match lockable(&self.0.join(WATCH)) {
@@ -244,7 +245,7 @@ impl Folder {
         Ok(!is_taken(watch.try_lock())?)
     }
 
-    /// The file of a challenge. Its name is a digest: hosts and tokens together may be longer than names of files.
+    /// The file of a challenge. Its name is a digest: host and token together may be longer than a file name may be.
     fn challenge(&self, challenge: &str) -> PathBuf {
         let name = HEXLOWER.encode(&OthersAnswers::digest(challenge));
         self.0.join(CHALLENGES).join(name)
@@ -256,21 +257,21 @@ impl Folder {
     }
 }
 
-/// The file in which the certificate of an identity is kept below `storage`.
+/// The file that keeps the certificate of an identity below `storage`.
 #[must_use]
 pub fn folder_of(storage: &Path, identity: &str) -> PathBuf {
     Folder::at(storage).file(Part::Certificates, identity)
 }
 
-/// The certificate of an identity that is kept in a folder. Nothing where there is none that can be read, or where the
-/// storage is no folder.
+/// The certificate of an identity that a folder keeps. `None` if no certificate can be read, or if the storage is not a
+/// folder.
 #[must_use]
 pub fn read_bundle(storage: &Storage, identity: &str) -> Option<Bundle> {
     let kept = Folder::at(storage.folder()?).read(Part::Certificates, identity);
     Bundle::read(&kept.ok()??)
 }
 
-/// The digest that is the name of a challenge's file; nothing of another file.
+/// The digest that is the name of a challenge's file; `None` for another file.
 fn digest_in(name: &str) -> Option<[u8; 32]> {
     let digest = HEXLOWER_PERMISSIVE.decode(name.as_bytes()).ok()?;
     digest.try_into().ok()
@@ -289,13 +290,13 @@ fn answer_in(path: &Path, volume: VolumeGroup) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(answer))
 }
 
-/// Has the life of the answer to a challenge ended? One that is of later than now was written while the clock was another.
+/// Has the life of the answer to a challenge ended? A time later than now was written while the clock was wrong.
 fn has_ended(answer: &fs::Metadata) -> bool {
     let age = answer.modified().ok().and_then(|at| at.elapsed().ok());
     age.is_some_and(|age| age > CHALLENGE_LIFE)
 }
 
-/// A file that is kept, open to be read; nothing where there is none.
+/// An opened file of the folder; `None` if there is no file.
 fn open(path: &Path, volume: VolumeGroup) -> io::Result<Option<File>> {
     if if_there(ownership::hold_regular(path))?.is_none() {
         return Ok(None);
@@ -311,7 +312,7 @@ fn open(path: &Path, volume: VolumeGroup) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// A file that is held for its lock alone.
+/// A file that exists only to be locked.
 fn lockable(path: &Path) -> io::Result<File> {
     if_there(ownership::hold_regular(path))?;
     let mut options = private();
@@ -319,7 +320,7 @@ fn lockable(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Was a lock taken? It was not where another process holds it.
+/// Was a lock taken? It was not if another process holds it.
 fn is_taken(tried: Result<(), TryLockError>) -> io::Result<bool> {
     match tried {
         Ok(()) => Ok(true),
@@ -328,13 +329,13 @@ fn is_taken(tried: Result<(), TryLockError>) -> io::Result<bool> {
     }
 }
 
-/// What has come in a file's place since it was looked at is not followed, and is not waited for.
+/// A link or pipe that has replaced a file since the check is not followed, and its open does not block.
 fn flags() -> i32 {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     flags.bits().cast_signed()
 }
 
-/// Nothing where there is none.
+/// `None` if the file does not exist.
 fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -348,7 +349,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = Path::new(&beside);
-    // Left by a process that ended in the middle. Its rights may be other ones.
+    // A process that was interrupted left this file behind. Its permissions may be wrong.
     remove(beside)?;
     let mut file = private().create_new(true).write(true).open(beside)?;
     io::Write::write_all(&mut file, bytes)?;
@@ -366,7 +367,8 @@ fn private() -> OpenOptions {
     options
 }
 
-/// Makes a folder with those above it, each for its owner alone. Those above that are there already keep their rights.
+/// Creates a folder with its missing parents, each accessible to its owner alone. Existing parents keep their
+/// permissions.
 fn make(folder: &Path) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)
@@ -375,10 +377,10 @@ fn make(folder: &Path) -> io::Result<()> {
     close(folder)
 }
 
-/// Leaves a folder to its owner alone.
+/// Makes a folder accessible to its owner alone.
 fn close(folder: &Path) -> io::Result<()> {
     let found = fs::metadata(folder)?;
-    // A volume that is the gateway's by a group belongs to root.
+    // A volume that the gateway may use by a group belongs to root.
     let is_own = found.uid() == rustix::process::geteuid().as_raw();
     if is_own && found.mode() & 0o077 != 0 {
         fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;

@@ -1,5 +1,5 @@
-//! What a gateway knows of the certificates that it shares with others: versions, failures that are owed to the store,
-//! and whether the store is there.
+//! The gateway's record of the certificates that several gateways share: versions, failures that are not stored yet,
+//! and whether the store is available.
 
 use super::attempts::Attempts;
 use super::store_vault::StoreVault;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// What this gateway knows of certificates in the store.
+/// This gateway's record of certificates in the store.
 #[derive(Debug, Default)]
 pub(super) struct HeldVersions(Mutex<HeldRecord>);
 
@@ -18,19 +18,19 @@ struct HeldRecord {
     versions: HashMap<Arc<str>, (String, u64)>,
     /// Failures that the store could not take.
     owed: HashMap<Arc<str>, Attempts>,
-    /// Identities of which it has been logged that another gateway orders.
+    /// Identities for which the log has a line that another gateway orders.
     elsewhere: HashSet<Arc<str>>,
 }
 
 impl HeldVersions {
-    /// The version that is held of an entry; 0 where none is.
+    /// The version of an entry that this gateway has; 0 if none.
     pub(super) fn of(&self, identity: &str, entry: &str) -> u64 {
         let held = self.0.lock();
         let version = held.versions.get(identity);
         version.map_or(0, |(of, version)| if of == entry { *version } else { 0 })
     }
 
-    /// The entry of an identity's certificate, and the version that is held.
+    /// The entry of an identity's certificate, and the version that this gateway has.
     pub(super) fn version_of(&self, identity: &str) -> Option<(String, u64)> {
         self.0.lock().versions.get(identity).cloned()
     }
@@ -46,7 +46,7 @@ impl HeldVersions {
         self.0.lock().owed.insert(Arc::clone(identity), attempts);
     }
 
-    /// Notes that another gateway orders. False where that was known.
+    /// Notes that another gateway orders. Returns false if that was known.
     pub(super) fn note_elsewhere(&self, identity: &Arc<str>) -> bool {
         self.0.lock().elsewhere.insert(Arc::clone(identity))
     }
@@ -56,20 +56,20 @@ impl HeldVersions {
         self.0.lock().owed.remove(identity)
     }
 
-    /// Forgets a version whose certificate is of no use any more.
+    /// Forgets a version whose certificate is no longer of use.
     pub(super) fn forget(&self, identity: &str) {
         self.0.lock().versions.remove(identity);
     }
 }
 
-/// Is the store there? Changes are logged and counted.
+/// Is the store available? Changes are logged and counted.
 #[derive(Debug, Default)]
 pub(super) struct StoreReach {
     is_there: Option<bool>,
 }
 
 impl StoreReach {
-    /// Notes whether the store has answered, or why it has not.
+    /// Notes whether the store has answered, or the cause if not.
     pub(super) fn note(&mut self, away: Option<String>, store: &StoreVault, metrics: &Metrics) {
         let is_there = away.is_none();
         metrics.acme_store(is_there);

@@ -1,4 +1,4 @@
-//! Orders that have failed and are asked for again at once, by a signal.
+//! Failed orders that an operator's signal asks to repeat at once.
 
 use super::schedule::Seconds;
 use parking_lot::Mutex;
@@ -13,17 +13,17 @@ pub(super) struct Hurry {
     asked: Notify,
 }
 
-/// An order that was asked for at once.
+/// An order that an operator requested.
 #[derive(Debug, Default)]
 struct HurriedOrder {
-    /// The time of the order before it, once that has been looked at.
+    /// The time of the order before it, once looked up.
     before: Option<Option<Seconds>>,
-    /// The line has been written that it waits nevertheless.
+    /// The log has the line that the order waits nevertheless.
     is_told: bool,
 }
 
 impl Hurry {
-    /// Has the orders of these identities not wait, should they have failed.
+    /// Makes the orders of these identities not wait, if they have failed.
     pub(super) fn ask(&self, identities: impl IntoIterator<Item = Arc<str>>) {
         let asked = identities.into_iter();
         let asked = asked.map(|identity| (identity, HurriedOrder::default()));
@@ -31,13 +31,13 @@ impl Hurry {
         self.asked.notify_one();
     }
 
-    /// Resolves when it has been asked for.
+    /// Resolves when [`Hurry::ask`] was called.
     pub(super) async fn asked(&self) {
         self.asked.notified().await;
     }
 
-    /// Follows an identity whose last order was begun or failed at `last`: the hurry ends when an order has been made since
-    /// it was asked for, here or by another gateway. Returns whether it goes on.
+    /// Follows an identity whose last order was begun or failed at `last`: the hurry ends when an order has been made
+    /// since the signal, here or by another gateway. Returns whether the hurry continues.
     pub(super) fn follow(&self, identity: &str, last: Option<Seconds>) -> bool {
         let mut orders = self.orders.lock();
         let Some(order) = orders.get_mut(identity) else {
@@ -50,14 +50,15 @@ impl Hurry {
         goes_on
     }
 
-    /// Notes that the line is written for how long the order of this identity waits. False where it was written before.
+    /// Notes that the log has the line with the wait of this identity's order. Returns false if the line was written
+    /// before.
     pub(super) fn tell(&self, identity: &str) -> bool {
         let mut orders = self.orders.lock();
         let order = orders.get_mut(identity);
         order.is_some_and(|order| !std::mem::replace(&mut order.is_told, true))
     }
 
-    /// Forgets that the order of this identity was asked for: it is made, or nothing has failed.
+    /// Forgets the hurry of this identity: its order is made, or no order has failed.
     pub(super) fn forget(&self, identity: &str) {
         self.orders.lock().remove(identity);
     }
@@ -74,7 +75,7 @@ mod tests {
         hurry.ask(["shop".into()]);
         assert!(hurry.follow("shop", Some(5)) && hurry.follow("shop", Some(5)));
         assert!(hurry.tell("shop") && !hurry.tell("shop"));
-        // A clock of another gateway may go behind this one.
+        // The clock of another gateway may be behind this one.
         assert!(!hurry.follow("shop", Some(4)) && !hurry.follow("shop", Some(5)));
         hurry.ask(["shop".into()]);
         assert!(hurry.follow("shop", Some(4)) && hurry.tell("shop"));

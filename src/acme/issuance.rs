@@ -13,20 +13,20 @@ use instant_acme::{
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use std::time::Duration;
 
-/// The longest time for an order. An authority looks from several places, and tries again.
+/// The longest time for an order. An authority checks from several places, and tries again.
 pub(super) const ORDER_WITHIN: Duration = Duration::from_secs(300);
-/// The authority is asked again and again how an order stands, the first time after this.
+/// The state of an order is polled; the first time after this.
 const POLL: Duration = Duration::from_millis(250);
-/// The longest time for the authority's look, or for its signature.
+/// The longest time for the authority's check, or for its signature.
 const POLL_WITHIN: Duration = Duration::from_secs(120);
 
-/// The most times that a question of an order is put while its nonces are refused, each with the library's own tries. A
-/// question that is one of many, as whether the order is ready, has as many for all of them.
+/// The most times that a request of an order is sent while its nonces are rejected, each with the library's own
+/// retries. A request that is polled, such as whether the order is ready, has this number for all polls together.
 const NONCE_TRIES: usize = 10;
 
-/// Asks again when the authority refuses the nonce (RFC 8555, section 6.5), beyond the three times of the library. What
-/// stands already, an order or a certificate, would else be ordered a second time. A macro, since a closure that lends the order
-/// to its future cannot be sent to another thread.
+/// Repeats a request when the authority rejects the nonce (RFC 8555, section 6.5), beyond the three tries of the
+/// library. Without the retry an existing order or certificate would be ordered a second time. A macro, since a closure
+/// that lends the order to its future is not `Send`.
 macro_rules! insist {
     ($ask:expr) => {{
         let mut tries = 1;
@@ -43,12 +43,12 @@ macro_rules! insist {
     }};
 }
 
-/// What is ordered, and how.
+/// The content and the means of an order.
 pub(super) struct Purchase<'a> {
     pub(super) identity: &'a OrderedIdentity,
-    /// The certificate that is replaced, where the authority wants to know.
+    /// The certificate that is replaced, if the authority supports the statement.
     pub(super) replaces: Option<CertificateIdentifier<'a>>,
-    /// Failures in a row. With each, the next kind of challenge is tried.
+    /// Failures in a row. After each failure the next kind of challenge is tried.
     pub(super) failures: usize,
     pub(super) challenges: &'a AuthorityChallenges,
     /// The place where other gateways and processes find the answers to challenges.
@@ -56,7 +56,7 @@ pub(super) struct Purchase<'a> {
     pub(super) right: &'a OrderRight,
 }
 
-/// An answer that stands ready here, and where others find it.
+/// An answer that is ready here, and the place where others find it.
 struct Shown {
     posted: PostedAnswer,
     kind: ChallengeKind,
@@ -64,7 +64,7 @@ struct Shown {
 }
 
 impl Purchase<'_> {
-    /// Orders, shows that the names are ours, and fetches the certificate. Its key is new.
+    /// Orders, proves control of the names, and fetches the certificate. The certificate's key is new.
     pub(super) async fn make(&self, account: &Account) -> Result<Bundle, Failure> {
         let hosts = &self.identity.hosts;
         let identifiers: Vec<Identifier> = hosts.iter().cloned().map(Identifier::Dns).collect();
@@ -93,7 +93,8 @@ impl Purchase<'_> {
         if let Some(replaces) = &self.replaces {
             let replacing = new_order().replaces(replaces.clone());
             match insist!(account.new_order(&replacing)).map_err(Failure::from) {
-                // It was replaced before, or is none of this account's: the order stands without the word.
+                // The certificate was already replaced, or is not of this account: the order is made without
+                // `replaces`.
                 Err(failure) if failure.is("alreadyReplaced") || failure.is("malformed") => {}
                 made => return made,
             }
@@ -101,7 +102,7 @@ impl Purchase<'_> {
         Ok(insist!(account.new_order(&new_order()))?)
     }
 
-    /// Posts an answer for each name that is not known to be ours, and has the authority look, until it has found them all.
+    /// Posts an answer for each name without a valid authorization, and lets the authority check until all are valid.
     async fn show_names(
         &self,
         order: &mut Order,
@@ -120,7 +121,8 @@ impl Purchase<'_> {
         Ok(())
     }
 
-    /// Posts the answers, and has the authority look when all gateways have heard of them: it may come to any.
+    /// Posts the answers, and lets the authority check after all gateways have read them: the authority may come to any
+    /// gateway.
     async fn show_each(&self, order: &mut Order, shown: &mut Vec<Shown>) -> Result<(), Failure> {
         insist!(learn_names(order))?;
         self.post_each(order, shown).await?;
@@ -149,7 +151,7 @@ impl Purchase<'_> {
         Ok(())
     }
 
-    /// Posts an answer for each name that is not known to be ours.
+    /// Posts an answer for each name without a valid authorization.
     async fn post_each(&self, order: &mut Order, shown: &mut Vec<Shown>) -> Result<(), Failure> {
         let mut names = order.authorizations();
         while let Some(name) = names.next().await {
@@ -207,14 +209,14 @@ impl Purchase<'_> {
             name: entry.name(),
             answer: text.to_vec(),
         };
-        // Gateways of 0.1.0 look for it by its name.
+        // Gateways of 0.1.0 look an answer up by its name.
         self.vault.post(&open).await?;
         shown.push(Shown { posted, kind, open });
         Ok(())
     }
 
-    /// The failure behind `failure`, with which showing the names has ended: an authority may have looked before it answers
-    /// that it will, and says then what it has found.
+    /// The cause behind `failure` of showing the names: an authority may have checked before it answers the request for
+    /// the check, and then states the result.
     async fn found_at_once(&self, order: &mut Order, failure: Failure) -> Failure {
         if !matches!(failure, Failure::Refused(_)) {
             return failure;
@@ -222,8 +224,7 @@ impl Purchase<'_> {
         self.refused_of(order, &[]).await.unwrap_or(failure)
     }
 
-    /// The failure of the first name that the authority has refused, or has not looked at, although an answer is among
-    /// those shown.
+    /// The failure of the first name that the authority has refused, or has not checked although its answer is posted.
     async fn refused_of(&self, order: &mut Order, shown: &[Shown]) -> Option<Failure> {
         let mut names = order.authorizations();
         while let Some(Ok(mut name)) = names.next().await {
@@ -244,7 +245,7 @@ impl Purchase<'_> {
         None
     }
 
-    /// The failure of a name of which the authority has found that it is not ours.
+    /// The failure of a name that the authority has found not to be ours.
     fn refused_name(&self, name: &AuthorizationHandle<'_>) -> Option<Failure> {
         let (kind, why) = name.challenges.iter().find_map(|one| {
             let refused = one.error.as_ref()?;
@@ -259,7 +260,7 @@ impl Purchase<'_> {
         })
     }
 
-    /// Takes the answers away again.
+    /// Withdraws the answers.
     async fn withdraw(&self, shown: Vec<Shown>) {
         if !shown.is_empty() {
             self.vault.conceal(&open_of(&shown)).await;
@@ -269,7 +270,7 @@ impl Purchase<'_> {
         }
     }
 
-    /// The kinds that are allowed, beginning with another one after each failure.
+    /// The allowed kinds, starting with another one after each failure.
     fn kinds(&self) -> Vec<ChallengeKind> {
         let mut kinds = self.identity.authority.challenges.clone();
         let first = self.failures % kinds.len().max(1);
@@ -277,7 +278,7 @@ impl Purchase<'_> {
         kinds
     }
 
-    /// Why an order is not ready: what the authority found out about the first name that it refuses.
+    /// The cause for which an order is not ready: the authority's result for the first name that it refuses.
     async fn why_not(
         &self,
         order: &mut Order,
@@ -293,7 +294,7 @@ impl Purchase<'_> {
         }
     }
 
-    /// The certificate and its key, if it is one for the names that were asked for.
+    /// The certificate and its key, if the certificate is for the ordered names.
     fn usable(&self, chain: &str, key: &str) -> Result<Bundle, Failure> {
         let pem = format!("{}\n{key}", chain.trim_end());
         let bundle =
@@ -306,7 +307,7 @@ impl Purchase<'_> {
     }
 }
 
-/// Asks for what stands of each name of the order. What was learned is not asked for again.
+/// Fetches the state of each name of the order. A known state is not fetched again.
 async fn learn_names(order: &mut Order) -> Result<(), instant_acme::Error> {
     let mut names = order.authorizations();
     while let Some(name) = names.next().await {
@@ -316,13 +317,13 @@ async fn learn_names(order: &mut Order) -> Result<(), instant_acme::Error> {
 }
 
 impl Shown {
-    /// Is it for this host?
+    /// Is this answer for this host?
     fn is_of(&self, host: &str) -> bool {
         self.posted.host().eq_ignore_ascii_case(host)
     }
 }
 
-/// What other gateways hear of.
+/// The challenges that other gateways read.
 fn open_of(shown: &[Shown]) -> Vec<OpenChallenge> {
     shown.iter().map(|one| one.open.clone()).collect()
 }

@@ -1,4 +1,4 @@
-//! Certificates that were obtained, in memory, as handshakes are made from them.
+//! Certificates that were obtained, in memory, in the form that handshakes need.
 
 use crate::tls::CertificateFacts;
 use parking_lot::Mutex;
@@ -9,16 +9,16 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// A certificate with those between it and its authority, and its key.
+/// A certificate with its intermediates, and its key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Bundle {
-    /// The PEM of all of it.
+    /// The PEM of certificates and key.
     pem: Arc<str>,
     facts: Arc<CertificateFacts>,
 }
 
 impl Bundle {
-    /// Reads the PEM of a chain and its key. Nothing where it has no certificate that can be read.
+    /// Reads the PEM of a chain and its key. `None` if the text has no certificate that can be read.
     #[must_use]
     pub fn read(pem: &str) -> Option<Self> {
         let leaf = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
@@ -34,7 +34,7 @@ impl Bundle {
         &self.pem
     }
 
-    /// What stands in the certificate.
+    /// The facts in the certificate.
     #[must_use]
     pub fn facts(&self) -> &CertificateFacts {
         &self.facts
@@ -51,7 +51,8 @@ impl Bundle {
         hosts.iter().all(|host| self.facts.names.contains(host))
     }
 
-    /// Has the certificate one of these names, which have no `*`? It is of use until one for all of them has come.
+    /// Has the certificate one of these names, which have no `*`? Such a certificate is of use until one for all names
+    /// is issued.
     #[must_use]
     pub fn covers_any(&self, hosts: &[String]) -> bool {
         hosts.iter().any(|host| self.facts.names.contains(host))
@@ -90,8 +91,8 @@ impl IssuedCertificates {
             .collect()
     }
 
-    /// The certificate that is best for these hosts: that of `identity`, or any other that has all of them. An identity
-    /// whose table has another name now is served by the latter until its own has come.
+    /// The best certificate for these hosts: the one of `identity`, or any other that has all of the hosts. An identity
+    /// whose table was renamed is served by the latter until its own certificate is issued.
     #[must_use]
     pub fn best_for(&self, identity: &str, hosts: &[String]) -> Option<Bundle> {
         let bundles = self.0.bundles.lock();
@@ -103,12 +104,12 @@ impl IssuedCertificates {
         own.filter(|_| is_whole).or(best).or(own).cloned()
     }
 
-    /// Resolves after a certificate has come, since the last time that it resolved.
+    /// Resolves after a certificate has changed, since the last time that this future resolved.
     pub async fn changed(&self) {
         self.0.changed.notified().await;
     }
 
-    /// Puts a certificate in the place of the one before.
+    /// Replaces a certificate.
     pub(super) fn put(&self, identity: &Arc<str>, bundle: Bundle) {
         let before = self
             .0
@@ -120,7 +121,7 @@ impl IssuedCertificates {
         }
     }
 
-    /// Puts a certificate in the place of one that ends before it. Returns whether it did.
+    /// Replaces a certificate that ends earlier. Returns whether the certificate was replaced.
     pub(super) fn put_newer(&self, identity: &Arc<str>, bundle: Bundle) -> bool {
         let newer = |held: Bundle| held.facts.not_after < bundle.facts.not_after;
         let is_newer = self.of(identity).is_none_or(newer);

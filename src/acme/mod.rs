@@ -1,14 +1,14 @@
-//! Certificates by themselves: ordered from a certification authority by ACME (RFC 8555), kept, and renewed before they
+//! Automatic certificates: ordered from a certification authority by ACME (RFC 8555), kept, and renewed before they
 //! end.
 //!
-//! What is kept lies in a folder, or sealed in the store that several gateways share: there one of them orders, and all
-//! take what comes.
+//! Accounts and certificates are kept in a folder, or sealed in the store that several gateways share: there one
+//! gateway orders, and all take the certificates.
 //!
-//! One task of the control thread does it all. What it obtains is in [`IssuedCertificates`], and what an authority asks
-//! for meanwhile in [`crate::tls::AuthorityChallenges`]: workers only read the latter.
+//! One task of the control thread does all of this. Certificates are in [`IssuedCertificates`], and answers to
+//! challenges in [`crate::tls::AuthorityChallenges`]: workers only read the latter.
 //!
-//! In: the authorities and names of the file. Out: certificates for the listeners' offers, answers for authorities
-//! that look.
+//! In: the authorities and names of the file. Out: certificates for the listeners' offers, answers for authorities that
+//! check.
 //!
 //! ```text
 //! authority        a certification authority, and the identities ordered from it, as the file describes them

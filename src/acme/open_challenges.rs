@@ -1,5 +1,5 @@
-//! The challenges of all gateways that are open, in one entry of the store: each gateway reads it every second, so that an
-//! authority finds its answer wherever it comes. While no order is open there is no such entry.
+//! The open challenges of all gateways, in one entry of the store: each gateway reads the entry every second, so that
+//! an authority finds its answer at any gateway. While no order is open the entry does not exist.
 
 use super::failure::Failure;
 use super::open_challenge::{CHALLENGE_LIFE, MOST_OPEN, OpenChallenge};
@@ -13,17 +13,18 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Tries to change the entry, which others change too.
+/// Tries to change the entry, which other gateways change too.
 const TRIES: u8 = 100;
 /// The longest pause before such a try, in milliseconds.
 const PAUSE: u64 = 50;
 
-/// The entry: each challenge with the time by which it ends, should its gateway be killed.
+/// The entry: each challenge with the time by which it ends if its gateway is killed.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct OpenList(Vec<(OpenChallenge, Seconds)>);
 
 impl OpenList {
-    /// The list of an entry's text. What cannot be read is left out: it stands in an entry of its own too.
+    /// Reads the list from an entry's text. A challenge that cannot be read is left out: it has an entry of its own
+    /// too.
     fn read(text: &[u8]) -> Self {
         let read = serde_json::from_slice::<Value>(text).unwrap_or_default();
         let all = read["open"].as_array().into_iter().flatten();
@@ -43,7 +44,7 @@ impl OpenList {
         all.to_string().into_bytes()
     }
 
-    /// Takes these challenges in, in place of those of the same names.
+    /// Adds these challenges, and replaces challenges of the same names.
     fn add(&mut self, more: &[OpenChallenge], now: Seconds) -> Result<(), Failure> {
         let until = now + i64::try_from(CHALLENGE_LIFE.as_secs()).unwrap_or(i64::MAX);
         self.0.retain(|(_, end)| *end > now);
@@ -55,7 +56,7 @@ impl OpenList {
         Ok(())
     }
 
-    /// Removes the challenges that are just these.
+    /// Removes the challenges that equal these.
     fn remove(&mut self, gone: &[OpenChallenge]) {
         self.0
             .retain(|(one, _)| !gone.iter().any(|other| other.name == one.name));
@@ -74,7 +75,7 @@ impl StoreVault {
         Ok(list.0.into_iter().map(|(one, _)| one).collect())
     }
 
-    /// Has every gateway hear of these answers.
+    /// Publishes these answers to every gateway.
     pub(super) async fn list_open(&self, more: &[OpenChallenge]) -> Result<(), Failure> {
         let now = seconds(clock::wall());
         let patience = self.shared.pace.patience();
@@ -86,7 +87,7 @@ impl StoreVault {
         }
     }
 
-    /// Takes these answers from the list. They go by themselves where that fails.
+    /// Removes these answers from the list. They expire if the removal fails.
     pub(super) async fn unlist_open(&self, gone: &[OpenChallenge]) {
         let changed = self.change_open(|list| {
             list.remove(gone);
@@ -97,13 +98,13 @@ impl StoreVault {
         }
     }
 
-    /// Changes the list, beside other gateways that do.
+    /// Changes the list, which other gateways may change at the same time.
     async fn change_open(
         &self,
         change: impl Fn(&mut OpenList) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let key = self.open_key();
-        // Orders of one gateway do not stand in each other's way.
+        // Orders of one gateway change the list one after the other.
         let _turn = self.shared.changing.lock().await;
         for _ in 0..TRIES {
             if self.try_to_change(&key, &change).await? {
@@ -137,13 +138,14 @@ impl StoreVault {
         changed.map_err(|error| self.failed(error))
     }
 
-    /// The list of the entry's bytes. One that is damaged says nothing, and the next order writes it anew.
+    /// Reads the list from the entry's bytes. A damaged list counts as empty, and the next order writes it anew.
     fn open_list(&self, key: &str, raw: &[u8]) -> OpenList {
         let opened = self.key.open(key, raw).ok();
         opened.map_or_else(OpenList::default, |opened| OpenList::read(&opened.text))
     }
 
-    /// The name of the entry. Each secret has its own: authorities with different ones are in one store.
+    /// The name of the entry. Each secret has an entry of its own: authorities with different secrets may share one
+    /// store.
     fn open_key(&self) -> String {
         self.full(&format!("open:{}", HEXLOWER.encode(&self.key.id())))
     }

@@ -1,5 +1,5 @@
-//! What the rest of the gateway asks of its orders while they run: what is held, for a successor; what the store keeps,
-//! before clients are accepted.
+//! The interface of the orders for the rest of the gateway while they run: the certificates for a successor, and the
+//! reading of the store before clients are accepted.
 
 use super::authority::{OrderedIdentity, Storage};
 use super::failure::Failure;
@@ -13,22 +13,22 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Certificates that are read from the store at once.
+/// Certificates that are read from the store concurrently.
 const AT_ONCE: usize = 64;
 
-/// A certificate with its key that a gateway holds, as its successor gets it.
+/// A certificate with its key that a gateway hands to its successor.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HandedCertificate {
     /// The name of the identity's table.
     pub identity: String,
     /// Certificates first, then the key, as PEM.
     pub pem: Arc<str>,
-    /// Its entry in the store and the version there, where it was ever there.
+    /// Its entry in the store and the version there, if it was ever stored.
     pub version: Option<(String, u64)>,
 }
 
 impl HandedCertificate {
-    /// The certificate as an object of JSON. Its key is in it.
+    /// The certificate as an object of JSON. The object includes the key.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let mut object = json!({ "identity": self.identity, "pem": &*self.pem });
@@ -39,7 +39,7 @@ impl HandedCertificate {
         object
     }
 
-    /// The certificate of such an object; nothing where it is none.
+    /// The certificate of such an object; `None` if the object is not one.
     #[must_use]
     pub fn from_json(object: &Value) -> Option<Self> {
         let entry = object["entry"].as_str();
@@ -62,12 +62,12 @@ impl fmt::Debug for HandedCertificate {
     }
 }
 
-/// The way to the orders of a gateway.
+/// A handle to the orders of a gateway.
 #[derive(Debug, Clone)]
 pub struct OrderDesk(pub(super) Arc<Orders>);
 
 impl OrderDesk {
-    /// The certificates that are held.
+    /// The certificates that this gateway has.
     #[must_use]
     pub fn held(&self) -> Vec<HandedCertificate> {
         let all = self.0.issued.all().into_iter();
@@ -79,7 +79,8 @@ impl OrderDesk {
         handed.collect()
     }
 
-    /// Takes over what the gateway before this one held of what is wanted here. What is kept elsewhere may be newer.
+    /// Takes over those certificates of the predecessor that are wanted here. The folder or the store may keep newer
+    /// ones.
     pub fn inherit(&self, handed: Vec<HandedCertificate>) {
         let wanted = self.0.wanted.borrow().clone();
         for one in handed {
@@ -87,7 +88,7 @@ impl OrderDesk {
                 continue;
             };
             let own = wanted.iter().find(|other| *other.name == *one.identity);
-            // A table that has another name now is served by the certificate of the one before.
+            // An identity whose table was renamed is served by the certificate of the old name.
             let of_use = |other: &OrderedIdentity| bundle.covers(&other.hosts);
             if own.is_none_or(|own| !bundle.covers_any(&own.hosts)) && !wanted.iter().any(of_use) {
                 continue;
@@ -100,8 +101,8 @@ impl OrderDesk {
         }
     }
 
-    /// Takes the certificates that the store keeps and that are newer than what is held, for so long at most. What is
-    /// not read then is read while the gateway serves.
+    /// Takes certificates from the store that are newer than this gateway's, at most for this time. A certificate that
+    /// is not read by then is read while the gateway serves.
     pub async fn read_store(&self, within: Duration) {
         let wanted = self.0.wanted.borrow().clone();
         let due = wanted.iter().filter(|one| is_in_store(one)).cloned();
@@ -109,7 +110,7 @@ impl OrderDesk {
             let orders = Arc::clone(&self.0);
             async move {
                 match read(&orders, &identity).await {
-                    // The store is away: what is left is not there either.
+                    // The store is unavailable: the other certificates cannot be read either.
                     Err(failure) if failure.is_of_store() => Err(failure),
                     _ => Ok(()),
                 }
@@ -123,7 +124,7 @@ impl OrderDesk {
 
 /// Orders that have failed.
 impl OrderDesk {
-    /// Has orders that have failed made again at once, within what the authority and the hour allow.
+    /// Repeats failed orders at once, within the limits of the authority and the hour.
     pub fn hurry(&self) {
         let wanted = self.0.wanted.borrow().clone();
         let all = wanted.iter().map(|one| Arc::clone(&one.name));
@@ -135,7 +136,7 @@ fn is_in_store(identity: &OrderedIdentity) -> bool {
     matches!(identity.authority.storage, Storage::Store(_))
 }
 
-/// Reads the certificate of one identity. What else is wrong with its entry shows when it is looked at for an order.
+/// Reads the certificate of one identity. Other errors of the entry appear when it is read for an order.
 async fn read(orders: &Orders, identity: &OrderedIdentity) -> Result<(), Failure> {
     match orders.vault(&identity.authority)? {
         Vault::Store(store) => orders.take_newer(identity, &store).await.map(drop),

@@ -1,4 +1,4 @@
-//! One identity's certificate: is it due, and its order from the first word to what is kept of it.
+//! One identity's certificate: whether it is due, and its order from the first request to the stored result.
 
 use super::account::account_name;
 use super::accounts::OpenAccounts;
@@ -23,13 +23,13 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// The time for which nothing is ordered when failures cannot be kept.
+/// The pause of all orders when failures cannot be stored.
 const UNKEPT: Duration = Duration::from_secs(60);
-/// The time in which orders under way may come to their end after nothing can be wanted any more, unless another is set.
+/// The time for unfinished orders to end after no certificate can be wanted any more, unless another is set.
 const LAST_ORDERS: Duration = Duration::from_secs(2);
-/// The longest time for which the line about a failure waits for the release of the order's right.
+/// The longest time for which the log line about a failure waits for the release of the order's right.
 const RELEASE: Duration = Duration::from_secs(1);
-/// Orders that are begun anew when nonces are refused (RFC 8555, section 6.5).
+/// Orders that are begun anew when nonces are rejected (RFC 8555, section 6.5).
 const TRIES: usize = 5;
 
 /// The parts that every order needs.
@@ -38,7 +38,7 @@ pub(super) struct Orders {
     pub(super) challenges: AuthorityChallenges,
     pub(super) metrics: Arc<Metrics>,
     pub(super) wall: WallClock,
-    /// Closed when nothing can be wanted any more.
+    /// Closed when no certificate can be wanted any more.
     pub(super) wanted: watch::Receiver<Arc<[OrderedIdentity]>>,
     /// Spreads the renewals of several gateways.
     pub(super) seed: u64,
@@ -47,9 +47,9 @@ pub(super) struct Orders {
     /// The store that several gateways share, where there is one.
     pub(super) shared: Option<SharedStorage>,
     pub(super) versions: HeldVersions,
-    /// The time in which orders under way may come to their end after nothing can be wanted any more.
+    /// The time for unfinished orders to end after no certificate can be wanted any more.
     pub(super) last_orders: Arc<OnceLock<Duration>>,
-    /// Orders that are asked for again at once.
+    /// Orders that an operator asked to repeat at once.
     pub(super) hurry: Hurry,
 }
 
@@ -61,11 +61,11 @@ impl std::fmt::Debug for Orders {
     }
 }
 
-/// An identity that was looked at.
+/// The result of looking at an identity.
 pub(super) enum Look {
     /// Its certificate is ordered now.
     Due(Box<Attempts>, OrderRight),
-    /// It is looked at again after so many seconds.
+    /// The identity is looked at again after this number of seconds.
     Later(Seconds),
 }
 
@@ -75,7 +75,7 @@ impl Orders {
         Vault::of(authority, self.shared.as_ref())
     }
 
-    /// Takes the certificate that is kept in the folder, where it is newer than the one that is held. Returns it then.
+    /// Takes the certificate from the folder if it is newer than the one in memory. Returns the certificate if taken.
     pub(super) async fn read_again(
         &self,
         identity: &OrderedIdentity,
@@ -88,7 +88,7 @@ impl Orders {
         is_taken.then_some(bundle)
     }
 
-    /// Notes that a certificate was taken which another has ordered.
+    /// Notes that a certificate was taken which another gateway or process has ordered.
     pub(super) fn note_taken(&self, identity: &OrderedIdentity, bundle: &Bundle, from: &str) {
         let left = bundle.facts().not_after - seconds((self.wall)());
         tracing::info!(
@@ -100,7 +100,7 @@ impl Orders {
         self.metrics.acme_taken(&identity.name);
     }
 
-    /// Is the certificate of an identity to be ordered, which is kept in a folder?
+    /// Is the certificate of an identity, which is kept in a folder, to be ordered?
     pub(super) async fn look(
         &self,
         identity: &OrderedIdentity,
@@ -122,7 +122,7 @@ impl Orders {
         Ok(Look::Later(due - now))
     }
 
-    /// The time from which the certificate of an identity is ordered; `held` is the one that it has.
+    /// The time from which the certificate of an identity is ordered; `held` is its current certificate.
     pub(super) async fn due(
         &self,
         identity: &OrderedIdentity,
@@ -141,8 +141,8 @@ impl Orders {
         due.max(self.next_attempt(identity, attempts, now))
     }
 
-    /// The time from which an order of an identity may be made, as far as the failures before it go. For an order that
-    /// is hurried and waits nevertheless a line is written once.
+    /// The earliest time of an order of an identity, by the failures before it. If a hurried order waits nevertheless,
+    /// the log gets one line.
     fn next_attempt(
         &self,
         identity: &OrderedIdentity,
@@ -151,7 +151,7 @@ impl Orders {
     ) -> Seconds {
         let waits_until = attempts.next(now);
         if waits_until <= now {
-            // Nothing is waited for, so that nothing is to be hurried: a later failure waits.
+            // No wait is left to shorten, so that the hurry ends: a later failure waits again.
             self.hurry.forget(&identity.name);
             return waits_until;
         }
@@ -190,7 +190,7 @@ impl Orders {
         suggested.unwrap_or(by_life)
     }
 
-    /// What spreads renewals: gateways with a common store look at the same times, and one of them orders.
+    /// The seed that spreads renewals: gateways with a common store look at the same times, and one of them orders.
     fn seed_of(&self, vault: &Vault) -> u64 {
         match vault {
             Vault::Folder(_) => self.seed,
@@ -198,7 +198,7 @@ impl Orders {
         }
     }
 
-    /// Orders the certificate of one identity. The outcome is kept, counted and logged, and the right let go.
+    /// Orders the certificate of one identity. The outcome is stored, counted and logged, and the right released.
     pub(super) async fn order(
         &self,
         identity: &OrderedIdentity,
@@ -210,8 +210,8 @@ impl Orders {
             Err(failure) => Some(format!("tls.{}: {failure}", identity.name)),
         };
         let mut releasing = pin!(right.release());
-        // The line comes behind it: a signal that answers it has the order made again. A store that is slow or away does
-        // not hold it up.
+        // The line is logged after the release: an operator's signal in reaction to the line repeats the order. A slow
+        // or unavailable store does not delay the log line.
         let released = timeout(RELEASE, releasing.as_mut()).await;
         if let Some(failed) = failed {
             tracing::error!("{failed}");
@@ -237,7 +237,7 @@ impl Orders {
                 outcome = self.obtain(identity, &attempts, vault, right) => outcome,
                 () = self.last_orders() => Err(Failure::GivenUp),
             },
-            // The authority was asked for nothing, so that this is no failure of an order.
+            // The authority received no request, so that this is not a failure of an order.
             Err(failure) if failure.is_of_store() => {
                 tracing::warn!("tls.{}: {failure}", identity.name);
                 self.versions.owe(&identity.name, before);
@@ -262,7 +262,7 @@ impl Orders {
             Err(failure) => failed = Some(self.failed(identity, vault, &mut attempts, &failure)),
         }
         if right.is_lost() {
-            // The gateway that has the right now has counted the order as one that failed.
+            // The gateway that now has the right has counted the order as failed.
             return failed;
         }
         if let Err(failure) = self.keep_attempts(identity, &attempts, vault).await {
@@ -271,7 +271,7 @@ impl Orders {
             }
             tracing::error!("tls.{}: {failure}", identity.name);
             match vault {
-                // Without a memory of failures nothing bounds the orders but this.
+                // Without a record of failures only this wait bounds the orders.
                 Vault::Folder(_) => sleep(UNKEPT).await,
                 Vault::Store(_) => self.versions.owe(&identity.name, attempts),
             }
@@ -294,7 +294,7 @@ impl Orders {
         );
     }
 
-    /// Counts and serves a certificate that has come.
+    /// Counts a new certificate and serves it.
     fn came(&self, identity: &OrderedIdentity, bundle: Bundle) {
         let left = bundle.facts().not_after - seconds((self.wall)());
         self.metrics.ordered(&identity.name, OrderResult::Obtained);
@@ -321,7 +321,7 @@ impl Orders {
             attempts.held_back(now, &cause);
         } else {
             let pause = self.accounts.pause(&identity.authority, vault);
-            // A port that the authority does not reach is no reason to wait with the other.
+            // A port that the authority does not reach is no reason to delay a try with the other.
             let kinds = identity.authority.challenges.len();
             let is_untried = attempts.failures() + 1 < kinds;
             attempts.failed(now, pause, &cause);
@@ -338,12 +338,12 @@ impl Orders {
         )
     }
 
-    /// Can nothing be wanted any more?
+    /// Can no certificate be wanted any more?
     fn is_over(&self) -> bool {
         self.wanted.has_changed().is_err()
     }
 
-    /// Resolves when orders under way are given up.
+    /// Resolves when unfinished orders are abandoned.
     async fn last_orders(&self) {
         let mut wanted = self.wanted.clone();
         while wanted.changed().await.is_ok() {}
@@ -360,7 +360,7 @@ impl Orders {
         vault.keep(Part::Attempts, &identity.name, &text).await
     }
 
-    /// Orders, and keeps what comes.
+    /// Orders, and stores the certificate.
     async fn obtain(
         &self,
         identity: &OrderedIdentity,
@@ -380,7 +380,8 @@ impl Orders {
             match made.unwrap_or(Err(Failure::TooLong(ORDER_WITHIN))) {
                 Ok(bundle) => {
                     if let Err(failure) = self.keep(identity, &bundle, vault).await {
-                        // It is served all the same. A folder will never have it; the store gets it later.
+                        // The certificate is served nevertheless. A folder will never have the certificate; the store
+                        // gets it later.
                         tracing::error!("tls.{}: {failure}", identity.name);
                     }
                     return Ok(bundle);
@@ -436,7 +437,8 @@ impl Orders {
     }
 }
 
-/// What is ordered, in words that change when the order does. They are kept, so that the name of the account stands for a query.
+/// The content of an order, in words that change when the order does. The words are stored, so that the name of the
+/// account stands for a query.
 pub(super) fn order_text(identity: &OrderedIdentity) -> String {
     let authority = &identity.authority;
     let mut hosts: Vec<&str> = identity.hosts.iter().map(String::as_str).collect();
@@ -449,7 +451,7 @@ pub(super) fn order_text(identity: &OrderedIdentity) -> String {
     format!("{directory} {profile} {}", hosts.join(" "))
 }
 
-/// What is known of the order of `identity` as it is made now, by what was kept.
+/// The record of the order of `identity` as it is made now, from the stored record.
 pub(super) fn as_known_of(identity: &OrderedIdentity, kept: Attempts) -> Attempts {
     kept.of(&order_text(identity))
         .by(&identity.authority.means())

@@ -1,4 +1,5 @@
-//! The answers to open challenges of other gateways, and of other processes, that are known here. Workers read them.
+//! The answers to open challenges of other gateways, and of other processes, that this process has read. Workers read
+//! these answers.
 
 use super::open_challenge::MOST_OPEN;
 use crate::tls::OthersAnswer;
@@ -7,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Answers by the digests of their challenges' names: in folders nothing else is known of them.
+/// Answers by the digests of their challenges' names: folders show nothing but the digest.
 type Answers = HashMap<[u8; 32], Arc<OthersAnswer>>;
 /// Answers as they are read.
 pub(super) type ReadAnswers = HashMap<[u8; 32], Vec<u8>>;
@@ -17,12 +18,12 @@ pub(super) type ReadAnswers = HashMap<[u8; 32], Vec<u8>>;
 pub(super) struct OthersAnswers {
     in_stores: ArcSwap<Answers>,
     in_folders: ArcSwap<Answers>,
-    /// Those that no list has, which are looked for by their names each time: a gateway of 0.1.0 has posted them.
+    /// Answers that no list has and that are looked up by name each time: a gateway of 0.1.0 has posted them.
     by_name: ArcSwap<Answers>,
 }
 
 impl OthersAnswers {
-    /// What a challenge of this name is found by.
+    /// The digest by which a challenge of this name is found.
     pub(super) fn digest(name: &str) -> [u8; 32] {
         Sha256::digest(name).into()
     }
@@ -38,17 +39,18 @@ impl OthersAnswers {
         found.cloned()
     }
 
-    /// Replaces what is known of stores.
+    /// Replaces the answers of stores.
     pub(super) fn are_in_stores(&self, open: ReadAnswers) {
         replace(&self.in_stores, open);
     }
 
-    /// Replaces what is known of folders.
+    /// Replaces the answers of folders.
     pub(super) fn are_in_folders(&self, open: ReadAnswers) {
         replace(&self.in_folders, open);
     }
 
-    /// The answer to the challenge of this name, which the store was just asked for: the one before, where it is the same.
+    /// Notes the answer to the challenge of this name, which the store has just returned, and returns the known one if
+    /// it is the same.
     pub(super) fn found_by_name(&self, challenge: &str, answer: Vec<u8>) -> Arc<OthersAnswer> {
         let digest = Self::digest(challenge);
         let before = self.by_name.load();
@@ -69,7 +71,7 @@ impl OthersAnswers {
         found
     }
 
-    /// Forgets what was found by name: no order of a gateway that lists nothing is open.
+    /// Forgets answers that were looked up by name: no order of a gateway of 0.1.0 is open.
     pub(super) fn forget_by_name(&self) {
         if !self.by_name.load().is_empty() {
             self.by_name.store(Arc::default());
@@ -77,7 +79,8 @@ impl OthersAnswers {
     }
 }
 
-/// Replaces what is known of a place. Answers that stay are the same ones, with the handshakes that were made of them.
+/// Replaces the answers of a place. Answers that stay keep their identity, with the handshake data that was built from
+/// them.
 fn replace(known: &ArcSwap<Answers>, open: ReadAnswers) {
     let before = known.load();
     if before.is_empty() && open.is_empty() {

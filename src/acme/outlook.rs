@@ -1,4 +1,4 @@
-//! What is known of an order without asking its authority: for `check`, and for the start.
+//! The state of an order without a request to its authority: for `check`, and for the start.
 
 use super::attempts::Attempts;
 use super::authority::{OrderedIdentity, Storage};
@@ -17,38 +17,38 @@ use std::io;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// What is known of an order. Times are in seconds since 1970.
+/// The state of an order. Times are in seconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderOutlook {
-    /// The certificate that is kept, if it is for one of the hosts at least.
+    /// The stored certificate, if it is for at least one of the hosts.
     pub certificate: Option<Bundle>,
-    /// Is what is kept in the certificate's place no certificate with its key? Another one is ordered then.
+    /// Is the stored certificate damaged, or without its key? Another one is ordered then.
     pub is_damaged: bool,
-    /// The time by which the certificate is renewed, unless the authority asks for it earlier (RFC 9773). Nothing where
-    /// one is ordered at once.
+    /// The time by which the certificate is renewed, unless the authority asks for it earlier (RFC 9773). `None` if the
+    /// certificate is ordered at once.
     pub renewal: Option<i64>,
     /// Orders that failed in a row.
     pub failures: usize,
-    /// The last one that failed since a certificate has come.
+    /// The last order that failed since a certificate was issued.
     pub last_failure: Option<KeptFailure>,
-    /// The time before which nothing is ordered; nothing where it is not after `now`.
+    /// The time before which no order is made; `None` if it is not after `now`.
     pub next: Option<i64>,
 }
 
-/// What is kept of an order that failed.
+/// The record of an order that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptFailure {
     /// The time, in seconds since 1970.
     pub at: i64,
-    /// The cause in words, with the host that the authority names; nothing where a gateway of 0.1.0 has kept it.
+    /// The cause in words, with the host that the authority names; `None` if a gateway of 0.1.0 wrote the record.
     pub cause: Option<String>,
 }
 
-/// The longest wait for what a store keeps about orders.
+/// The longest wait for the store's records of orders.
 const WITHIN: Duration = Duration::from_secs(2);
 
-/// What is kept in the store about the orders of these identities, at the time `now`, in their order. Why it cannot be read
-/// is in words. It takes two seconds at most.
+/// The store's records of the orders of these identities, at the time `now`, in the order of the identities. If a
+/// record cannot be read, the cause is in words. The reading takes two seconds at most.
 pub async fn outlooks_in_store(
     identities: &[OrderedIdentity],
     shared: &SharedStorage,
@@ -74,10 +74,10 @@ async fn in_store(
     Ok(OrderOutlook::of(identity, kept, attempts, now))
 }
 
-/// What is kept in a folder about the order of an identity, at the time `now`.
+/// The folder's record of the order of an identity, at the time `now`.
 ///
 /// # Errors
-/// When what is kept cannot be read, or is kept in the store.
+/// If the record cannot be read, or is kept in the store.
 pub fn outlook(identity: &OrderedIdentity, now: Seconds) -> io::Result<OrderOutlook> {
     let path = identity.authority.storage.folder();
     let folder = Folder::at(path.ok_or_else(|| io::Error::other("it is in the store"))?);
@@ -87,8 +87,8 @@ pub fn outlook(identity: &OrderedIdentity, now: Seconds) -> io::Result<OrderOutl
     Ok(OrderOutlook::of(identity, kept, attempts, now))
 }
 
-/// Why nothing is believed of what is kept in a folder about the order of an identity, in words with the command that ends
-/// it. Nothing where it is believed, or where only the gateway's own user can tell.
+/// The reason why a folder's record of the order of an identity is not trusted, in words with the command that fixes
+/// it. `None` if the record is trusted, or if only the gateway's own user can tell.
 #[must_use]
 pub fn refusal(identity: &OrderedIdentity) -> Option<String> {
     let path = identity.authority.storage.folder()?;
@@ -100,8 +100,8 @@ pub fn refusal(identity: &OrderedIdentity) -> Option<String> {
     ownership::is_refusal(path, &error).then(|| error.to_string())
 }
 
-/// Why this process could keep nothing in a folder of certificates, in words; nothing where it could, and where the storage
-/// is no folder. Nothing is made there.
+/// The reason why this process cannot write to a folder of certificates, in words; `None` if it can, or if the storage
+/// is not a folder. No file is created.
 #[must_use]
 pub fn unwritable(storage: &Storage) -> Option<String> {
     ownership::unwritable(storage.folder()?)
@@ -114,7 +114,7 @@ pub fn group_of(storage: &Storage) -> Option<u32> {
 }
 
 impl OrderOutlook {
-    /// What the texts say that are kept of a certificate and of its failures.
+    /// Reads the stored texts about a certificate and its failures.
     fn of(
         identity: &OrderedIdentity,
         kept: Option<String>,
@@ -140,7 +140,7 @@ impl OrderOutlook {
             failures: attempts.failures(),
             last_failure: attempts.last_failure().map(|(at, cause)| KeptFailure {
                 at,
-                // A gateway of before may have kept the query of a URL.
+                // A gateway of an earlier version may have stored the query of a URL.
                 cause: cause.map(|cause| printable_line(&without_queries(cause)).into_owned()),
             }),
             next: Some(attempts.next(now)).filter(|next| *next > now),

@@ -1,5 +1,5 @@
-//! The right to write to what is kept in a folder. What others may have written is not believed: a certificate there
-//! would be served with a key that they know.
+//! The permissions of the stored files and their folder. A file that others may have written is not trusted: its
+//! certificate would be served with a key that they know.
 
 use rustix::fs::{Access, access};
 use rustix::process::{getegid, geteuid, getgroups};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// The right of a group to write, in a mode.
 const GROUP_WRITES: u32 = 0o020;
 
-/// Why nothing is believed of what is kept at a path.
+/// The reason why the files at a path are not trusted.
 #[derive(Debug)]
 pub(super) struct Unbelieved {
     path: PathBuf,
@@ -26,13 +26,13 @@ enum Cause {
     OpenFolder(OtherWriter),
     /// Others may write to the file.
     OpenFile(OtherWriter),
-    /// It is a symbolic link: whoever may write to the folders that it leads through says what it is.
+    /// The path is a symbolic link: anyone who may write to the folders on its way controls the target.
     Link,
-    /// A pipe, a socket or the like.
+    /// The path is a pipe, a socket or the like.
     NoFile,
 }
 
-/// Others that may write.
+/// Other users who may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OtherWriter {
     Owner(u32),
@@ -40,38 +40,38 @@ enum OtherWriter {
     Everybody,
 }
 
-/// The group that may write to a folder, if there is one: the gateway is in it. An orchestrator lets such a group write to all
-/// files of a volume, each time that it is mounted (`fsGroup`).
+/// The group that may write to a folder, if there is one: the gateway is a member. An orchestrator lets such a group
+/// write to all files of a volume each time the volume is mounted (`fsGroup`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct VolumeGroup(Option<u32>);
 
 impl VolumeGroup {
-    /// That of a folder, or that of the one in which it is.
+    /// The group of a folder, or of its parent.
     pub(super) fn or(self, outer: Self) -> Self {
         Self(self.0.or(outer.0))
     }
 
-    /// Is it the group of such a file that lets it write?
+    /// Does this group explain the file's group permission to write?
     pub(super) fn writes(self, file: &Metadata) -> bool {
         file.mode() & GROUP_WRITES != 0 && self.0 == Some(file.gid())
     }
 }
 
-/// Holds a folder to the rule that only root, the gateway's user and its groups may write to it.
+/// Checks that only root, the gateway's user and its groups may write to a folder.
 ///
 /// # Errors
-/// When others may, in words with the command that ends it.
+/// If others may write, in words with the command that fixes it.
 pub(super) fn hold_folder(path: &Path, found: &Metadata) -> io::Result<VolumeGroup> {
     hold(found, is_own_group).map_err(|writer| refused(path, Cause::OpenFolder(writer)))?;
     let group = (found.mode() & GROUP_WRITES != 0).then(|| found.gid());
     Ok(VolumeGroup(group))
 }
 
-/// Holds what was opened in the place of a file to the rule that only root and the gateway's user may write to it, and the group
-/// that may write to its folder.
+/// Checks of an opened file that only root, the gateway's user, and the group that may write to its folder, may write
+/// to it.
 ///
 /// # Errors
-/// When others may, in words with the command that ends it; and when it is no file.
+/// If others may write, in words with the command that fixes it; and if it is not a regular file.
 pub(super) fn hold_file(path: &Path, found: &Metadata, volume: VolumeGroup) -> io::Result<()> {
     if !found.is_file() {
         return Err(refused(path, Cause::NoFile));
@@ -80,10 +80,11 @@ pub(super) fn hold_file(path: &Path, found: &Metadata, volume: VolumeGroup) -> i
         .map_err(|writer| refused(path, Cause::OpenFile(writer)))
 }
 
-/// Looks whether this is a file and no link, before it is opened: opening a pipe would wait for its other end.
+/// Checks before the opening that this is a regular file and no link: opening a pipe would block until its other end is
+/// opened.
 ///
 /// # Errors
-/// When it is not there, or something else.
+/// If the file does not exist, or is not a regular file.
 pub(super) fn hold_regular(path: &Path) -> io::Result<Metadata> {
     let found = fs::symlink_metadata(path)?;
     match found.file_type() {
@@ -93,10 +94,10 @@ pub(super) fn hold_regular(path: &Path) -> io::Result<Metadata> {
     }
 }
 
-/// Looks whether a folder's place is a link.
+/// Checks that a folder's path is not a link.
 ///
 /// # Errors
-/// When it is one, or not there.
+/// If the path is a link, or does not exist.
 pub(super) fn hold_no_link(path: &Path) -> io::Result<Metadata> {
     let found = fs::symlink_metadata(path)?;
     if found.is_symlink() {
@@ -105,7 +106,8 @@ pub(super) fn hold_no_link(path: &Path) -> io::Result<Metadata> {
     Ok(found)
 }
 
-/// Takes the right to write from the group of a volume, where the file is ours. It is open, so that no other is in its place.
+/// Removes a volume group's right to write to a file that is ours. The file is open, so that it cannot be replaced
+/// meanwhile.
 pub(super) fn close_to_group(file: &File, volume: VolumeGroup) -> io::Result<()> {
     let found = file.metadata()?;
     if volume.writes(&found) && found.uid() == geteuid().as_raw() {
@@ -114,8 +116,8 @@ pub(super) fn close_to_group(file: &File, volume: VolumeGroup) -> io::Result<()>
     Ok(())
 }
 
-/// Is this a refusal that the gateway would come to as well? A `check` may run as another user, so that what depends on the
-/// user counts for the one that the folder belongs to, or that is let in by its group.
+/// Would the gateway refuse for the same reason? A `check` may run as another user, so that rules about the user are
+/// applied for the folder's owner, or for the user that its group lets in.
 pub(super) fn is_refusal(folder: &Path, error: &io::Error) -> bool {
     let inner = error.get_ref();
     let Some(unbelieved) = inner.and_then(|inner| inner.downcast_ref::<Unbelieved>()) else {
@@ -135,13 +137,13 @@ pub(super) fn is_refusal(folder: &Path, error: &io::Error) -> bool {
     }
 }
 
-/// Why this process may not write to a folder, or make it where it is not there yet.
+/// The reason why this process cannot write to a folder, or create it if missing.
 pub(super) fn unwritable(folder: &Path) -> Option<String> {
     let mut parents = folder.ancestors().map(|place| match place.as_os_str() {
         empty if empty.is_empty() => Path::new("."),
         _ => place,
     });
-    // A path whose first part is a file is not there either, and the file itself is the nearest place that is.
+    // A path whose first part is a file does not exist either, and the file itself is the nearest existing place.
     let nearest = parents.find(|place| fs::symlink_metadata(place).is_ok())?;
     let why = match fs::metadata(nearest) {
         Err(error) => error.to_string(),
@@ -182,7 +184,7 @@ fn is_own_group(group: u32) -> bool {
     getegid().as_raw() == group || groups.any(|one| one.as_raw() == group)
 }
 
-/// With the command that ends it.
+/// Includes the command that fixes it.
 impl fmt::Display for Unbelieved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
@@ -259,7 +261,7 @@ mod tests {
         assert!(told.ends_with(&end), "{told}");
         fs::remove_file(&file).unwrap();
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o500)).unwrap();
-        // Nothing is closed to root.
+        // No permissions stop root.
         let told = unwritable(&acme);
         assert_eq!(told.is_none(), geteuid().is_root(), "{told:?}");
     }
@@ -269,7 +271,7 @@ mod tests {
         for (owner, group, mode, other) in [
             (1000, 1000, 0o40700, None),
             (0, 0, 0o40755, None),
-            // A volume of an orchestrator, with a group that the gateway is given (`fsGroup`).
+            // A volume of an orchestrator, with a group that the gateway is a member of (`fsGroup`).
             (0, 2000, 0o42775, None),
             (1000, 3000, 0o40775, Some(OtherWriter::Group(3000))),
             (1000, 1000, 0o40777, Some(OtherWriter::Everybody)),

@@ -1,5 +1,5 @@
-//! Readings that come one after the other, and the wait for the next one: it begins after the question, so that what it does
-//! not find was not there when it was asked for.
+//! Readings in sequence, and the wait for the next one: a reading begins after the request, so that an answer that it
+//! does not find did not exist at the time of the request.
 
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 #[derive(Debug, Default)]
 pub(super) struct Readings {
     next: Mutex<NextReading>,
-    /// The number of the last one that has ended.
+    /// The number of the last ended reading.
     ended: watch::Sender<u64>,
     asked: Notify,
 }
@@ -20,36 +20,36 @@ pub(super) struct Readings {
 struct NextReading {
     /// Readings that have begun.
     begun: u64,
-    /// The identities that are asked for.
+    /// The identities that are requested.
     asked: HashSet<Arc<str>>,
 }
 
 impl Readings {
-    /// Begins a reading. Returns the identities that were asked for since the one before has begun.
+    /// Begins a reading. Returns the identities that were requested since the previous reading began.
     pub(super) fn begin(&self) -> HashSet<Arc<str>> {
         let mut next = self.next.lock();
         next.begun += 1;
         std::mem::take(&mut next.asked)
     }
 
-    /// Ends the reading that has begun last.
+    /// Ends the reading that began last.
     pub(super) fn end(&self) {
         let begun = self.next.lock().begun;
         self.ended.send_replace(begun);
     }
 
-    /// Has the next reading begin soon.
+    /// Makes the next reading begin soon.
     pub(super) fn hasten(&self) {
         self.asked.notify_one();
     }
 
-    /// Resolves when a reading is waited for.
+    /// Resolves when a caller waits for a reading.
     pub(super) async fn asked(&self) {
         self.asked.notified().await;
     }
 
-    /// Asks for a reading that begins after this call, and is to look for these identities too. The future waits for its
-    /// end.
+    /// Requests a reading that begins after this call, and that also looks for these identities. The future waits for
+    /// the end of the reading.
     pub(super) fn next(
         &self,
         identities: impl IntoIterator<Item = Arc<str>>,
@@ -62,7 +62,7 @@ impl Readings {
         let mut ended = self.ended.subscribe();
         self.hasten();
         async move {
-            // The sender lives as long as this.
+            // The sender lives as long as `self`.
             let _ = ended.wait_for(|ended| *ended >= number).await;
         }
     }

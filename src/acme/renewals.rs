@@ -26,13 +26,13 @@ use tokio::sync::watch;
 use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::timeout;
 
-/// Certificates are looked at this often.
+/// The interval between looks at the certificates.
 const LOOK: Duration = Duration::from_secs(60);
 /// The shortest time between two looks.
 const SHORTEST: Duration = Duration::from_millis(500);
-/// A folder that another process orders into is looked at this often: for its certificates, and for its lock.
+/// The interval between looks at a folder that another process orders into: for its certificates, and for its lock.
 const READ: Duration = Duration::from_secs(2);
-/// A store that is away is asked again after this.
+/// The pause before an unavailable store is tried again.
 const AWAY: Duration = Duration::from_secs(5);
 /// The longest wait for the open challenges of others before clients are accepted.
 const FIRST_READING: Duration = Duration::from_secs(2);
@@ -44,18 +44,18 @@ const AT_ONCE: usize = 4;
 pub struct Renewals {
     orders: Arc<Orders>,
     wanted: watch::Receiver<Arc<[OrderedIdentity]>>,
-    /// The right to order into each folder. Nothing where another process has it, or where the folder cannot be used; either
-    /// has been logged.
+    /// The right to order into each folder. `None` if another process has the right, or if the folder cannot be used;
+    /// both are logged.
     folders: HashMap<PathBuf, Option<FolderLock>>,
     under_way: JoinSet<()>,
-    /// The identities that are ordered just now.
+    /// The identities that are being ordered.
     ordering: HashMap<task::Id, Arc<str>>,
     reach: StoreReach,
-    /// The look for others' answers to challenges, once it has begun.
+    /// The task that reads others' answers to challenges, once begun.
     watching: Option<Watching>,
 }
 
-/// The look for others' answers to challenges.
+/// The task that reads others' answers to challenges.
 #[derive(Debug)]
 struct Watching {
     watch: Arc<ChallengeWatch>,
@@ -63,7 +63,7 @@ struct Watching {
 }
 
 impl Renewals {
-    /// The orders of identities as `wanted` tells them from now on. What comes is put into `issued`.
+    /// The orders of the identities in `wanted`, which may change. Certificates are put into `issued`.
     #[must_use]
     pub fn new(
         wanted: watch::Receiver<Arc<[OrderedIdentity]>>,
@@ -106,28 +106,28 @@ impl Renewals {
         self
     }
 
-    /// The way of others to these orders, before they run and while they do.
+    /// A handle to these orders for others, before they run and while they do.
     #[must_use]
     pub fn desk(&self) -> OrderDesk {
         OrderDesk(Arc::clone(&self.orders))
     }
 
-    /// The time that orders under way have to come to their end when nothing can be wanted any more. It may be set until
-    /// then; unset, it is a moment.
+    /// The time for unfinished orders to end when no certificate can be wanted any more. The time may be set until
+    /// then; the default is short.
     #[must_use]
     pub fn last_orders(&self) -> Arc<OnceLock<Duration>> {
         Arc::clone(&self.orders.last_orders)
     }
 
-    /// Orders and renews until it is dropped, or until nothing can be wanted any more. Orders under way then end in the
-    /// time that [`Renewals::last_orders`] gives them, or are given up. The challenges of others are answered on, as long as
-    /// an authority may come here.
+    /// Orders and renews until dropped, or until no certificate can be wanted any more. Unfinished orders then get the
+    /// time of [`Renewals::last_orders`], and are then abandoned. The challenges of others are still answered, as long
+    /// as an authority may come here.
     pub async fn run(mut self) {
         self.watch_challenges();
         let hurry = Arc::clone(&self.orders);
         loop {
             let wanted = self.wanted.borrow_and_update().clone();
-            // A folder that was not looked at yet may be another process's.
+            // A folder that was not looked at yet may belong to another process.
             self.look_elsewhere(&wanted);
             let next = self.round(&wanted).await;
             self.look_elsewhere(&wanted);
@@ -144,8 +144,8 @@ impl Renewals {
         while self.under_way.join_next().await.is_some() {}
     }
 
-    /// Begins to read the open challenges of others, unless that has begun, and to answer workers from them: before clients
-    /// are accepted, since an order may be under way elsewhere. It ends when no question can come any more.
+    /// Begins to read the open challenges of others, and to answer workers from them, unless that has begun: before
+    /// clients are accepted, since another gateway may be ordering. The reading ends when no request can come any more.
     pub fn watch_challenges(&mut self) {
         self.watching.get_or_insert_with(|| {
             let orders = &self.orders;
@@ -164,7 +164,7 @@ impl Renewals {
         self.look_elsewhere(&wanted);
     }
 
-    /// Resolves when the open challenges of others, which are watched, have been read once, or after two seconds.
+    /// Resolves when the open challenges of others have been read once, or after two seconds.
     pub fn challenges_read(&self) -> impl Future<Output = ()> + use<> {
         let watch = self.watching.as_ref();
         let watch = watch.map(|watching| Arc::clone(&watching.watch));
@@ -190,8 +190,8 @@ impl Renewals {
         self.orders.challenges.look_elsewhere(hosts, &watching.desk);
     }
 
-    /// Looks at every identity that is not being ordered, and begins to order what is due. Returns the time until the next
-    /// look, which comes earlier when an order ends.
+    /// Looks at every identity that is not being ordered, and begins the orders that are due. Returns the time until
+    /// the next look, which is earlier if an order ends.
     async fn round(&mut self, wanted: &Arc<[OrderedIdentity]>) -> Duration {
         let folders = wanted
             .iter()
@@ -220,7 +220,7 @@ impl Renewals {
         next
     }
 
-    /// Looks at one identity. One that another process orders needs no line of the log.
+    /// Looks at one identity. An identity that another process orders needs no line of the log.
     async fn look(
         &mut self,
         identity: &OrderedIdentity,
@@ -268,7 +268,7 @@ impl Renewals {
         self.ordering.remove(&id);
     }
 
-    /// What is being ordered just now is not ordered again because it was asked for.
+    /// An identity that is being ordered is not ordered again for the hurry.
     fn leave_orders_under_way(&mut self) {
         while let Some(ended) = self.under_way.try_join_next_with_id() {
             self.note_end(ended);
@@ -282,7 +282,7 @@ impl Renewals {
         self.ordering.values().any(|ordered| ordered == name)
     }
 
-    /// Begins an order, unless as many as may be are under way. The end of one of them is the time for the next.
+    /// Begins an order, unless the most orders are being made. The next order begins when one of them ends.
     fn begin(&mut self, identity: OrderedIdentity, attempts: Attempts, right: OrderRight) {
         if self.under_way.len() >= AT_ONCE {
             return;
@@ -320,7 +320,7 @@ impl Renewals {
     }
 }
 
-/// The time until an identity is looked at again, which is to be in so many seconds.
+/// The time until an identity is looked at again, for a wait of this number of seconds.
 fn pause(after: Seconds) -> Duration {
     Duration::from_secs(after.max(0).unsigned_abs()).max(SHORTEST)
 }

@@ -4,10 +4,10 @@ use crate::clock::Timestamp;
 
 /// The share of the life that is left when a certificate is renewed.
 const LEFT: i64 = 3;
-/// The share of the life over which renewals are spread, so that many gateways do not ask at once.
+/// The share of the life over which renewals are spread, so that many gateways do not order at the same time.
 const SPREAD: i64 = 20;
 
-/// The wall clock: certificates end by it.
+/// The wall clock, since certificates end by wall time.
 pub type WallClock = fn() -> Timestamp;
 
 /// Whole seconds since the epoch.
@@ -18,21 +18,21 @@ pub(super) fn seconds(at: Timestamp) -> Seconds {
     Seconds::try_from(at.micros() / 1_000_000).unwrap_or(Seconds::MAX)
 }
 
-/// The time of the renewal of a certificate that is valid between these times: when a third of its life is left, and
-/// `share` of 256 parts of a twentieth earlier.
+/// The time of the renewal of a certificate that is valid between these times: when a third of its life is left, less
+/// `share` of 256 parts of a twentieth.
 pub(super) fn renewal(not_before: Seconds, not_after: Seconds, share: u8) -> Seconds {
     let life = not_after.saturating_sub(not_before).max(0);
     let spread = life / SPREAD * Seconds::from(share) / 256;
     not_after - life / LEFT - spread
 }
 
-/// The time in a window that the authority suggests: `share` of 256 parts of it.
+/// The time in a window that the authority suggests, `share` of 256 parts into the window.
 pub(super) fn within(start: Seconds, end: Seconds, share: u8) -> Seconds {
     let length = end.saturating_sub(start).max(0);
     start + length / 256 * Seconds::from(share)
 }
 
-/// The share of an identity in what is spread: the same for a name of a table in each process with the same `seed`.
+/// The share of an identity in the spreading: the same for a table's name in each process with the same `seed`.
 pub(super) fn share(name: &str, seed: u64) -> u8 {
     use std::hash::BuildHasher as _;
     let hash = foldhash::fast::FixedState::with_seed(seed).hash_one(name);

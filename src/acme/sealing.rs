@@ -1,23 +1,23 @@
-//! Sealing of what is kept in the store: AES-256-GCM under a secret that gateways share. A reader of the store learns no
-//! key, and a writer cannot put one entry in another's place.
+//! Sealing of entries of the store: AES-256-GCM under a secret that gateways share. A reader of the store learns no
+//! key, and a writer cannot replace one entry by another.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use data_encoding::HEXLOWER_PERMISSIVE;
 use sha2::{Digest as _, Sha256};
 use std::fmt;
 
-/// The first byte of a sealed text: the form of the rest.
+/// The first byte of a sealed text: the format version.
 const FORM: u8 = 1;
 /// Bytes that name the secret.
 const ID: usize = 8;
-/// Bytes before the nonce: form, secret, version.
+/// Bytes before the nonce: format, secret, version.
 const HEAD: usize = 1 + ID + 8;
 
 /// The secret that gateways seal with: 256 bits.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SealingKey([u8; 32]);
 
-/// A text that was opened, with the version that it was sealed as.
+/// An opened text, with the version that it was sealed with.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Opened {
     pub(super) text: Vec<u8>,
@@ -29,19 +29,19 @@ pub(super) struct Opened {
 pub(super) enum SealFault {
     /// Another secret sealed it.
     OtherSecret,
-    /// It is no sealed text, or none of this entry.
+    /// The text is not sealed, or not for this entry.
     Damaged,
 }
 
 impl SealingKey {
-    /// Reads 64 hexadecimal digits. Nothing where they are none.
+    /// Reads 64 hexadecimal digits. `None` if the text is anything else.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let key = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?;
         key.try_into().ok().map(Self)
     }
 
-    /// A name for the secret that does not help to find it.
+    /// A name for the secret from which the secret cannot be found.
     pub(super) fn id(&self) -> [u8; ID] {
         let mut digest = Sha256::new();
         digest.update(b"tollgate acme secret\n");
@@ -51,7 +51,7 @@ impl SealingKey {
         id
     }
 
-    /// Seals a text as the entry of this name. Nothing where the random source or the library fails.
+    /// Seals a text for the entry of this name. `None` if the random source or the library fails.
     pub(super) fn seal(&self, entry: &str, version: u64, text: &[u8]) -> Option<Vec<u8>> {
         let key = RandomizedNonceKey::new(&AES_256_GCM, &self.0).ok()?;
         let mut out = self.head(version);
@@ -94,7 +94,7 @@ impl SealingKey {
     }
 }
 
-/// What a sealed text is bound to: its head and its name.
+/// The data that a sealed text is bound to: its head and its name.
 fn about(head: &[u8], entry: &str) -> Vec<u8> {
     [head, entry.as_bytes()].concat()
 }

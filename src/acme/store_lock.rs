@@ -1,4 +1,4 @@
-//! A lock in the store: one gateway of many holds it, renews it, and learns when it has lost it.
+//! A lock in the store: one of many gateways holds the lock, renews it, and learns when it is lost.
 
 use super::failure::Failure;
 use super::open_challenge::{NOTICE, WATCH};
@@ -12,26 +12,26 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-/// How often gateways with a common store look there, and how long their locks last.
+/// The intervals at which gateways with a common store read it, and the life of their locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// Certificates are read this often.
+    /// The interval between readings of certificates.
     pub read: Duration,
-    /// A lock that is not renewed lasts this long: so long an order waits whose gateway was killed.
+    /// The life of a lock that is not renewed: an order waits this long if its gateway was killed.
     pub lock: Duration,
-    /// A lock is renewed this often.
+    /// The interval between renewals of a lock.
     pub renew: Duration,
-    /// Open challenges are read this often.
+    /// The interval between readings of open challenges.
     pub watch: Duration,
     /// The time in which every gateway has read them.
     pub notice: Duration,
 }
 
-/// A store that is away in the middle of an order is asked again after this.
+/// The pause before a store that fails in the middle of an order is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
 
 impl Pace {
-    /// The patience of an order with a store that is away: its lock holds for longer.
+    /// The patience of an order with an unavailable store: shorter than the life of the order's lock.
     pub(super) fn patience(&self) -> Patience {
         Patience {
             until: clock::now() + self.lock / 2,
@@ -39,15 +39,15 @@ impl Pace {
     }
 }
 
-/// How long the store is asked again while it is away. An order that has begun is worth the wait: another would cost the
-/// authority a second one.
+/// How long an unavailable store is tried again. An unfinished order is worth the wait: a new one would cost the
+/// authority a second order.
 #[derive(Debug)]
 pub(super) struct Patience {
     until: Instant,
 }
 
 impl Patience {
-    /// Waits before the store is asked again, unless it has been asked for long enough: false then.
+    /// Waits before the store is tried again; returns false if the time for retries has run out.
     pub(super) async fn wait(&self, error: &StoreError) -> bool {
         let is_left = clock::now() + AGAIN < self.until;
         if is_left {
@@ -70,14 +70,14 @@ impl Default for Pace {
     }
 }
 
-/// A lock that this gateway holds. When it is dropped it is no longer renewed, as when its process is killed.
+/// A lock that this gateway holds. A dropped lock is no longer renewed, as if its process was killed.
 #[derive(Debug)]
 pub(super) struct StoreLock {
     entry: Arc<LockEntry>,
     renewing: JoinHandle<()>,
 }
 
-/// The entry of a lock, with the text that tells its holder from others.
+/// The entry of a lock, with the text that distinguishes its holder.
 #[derive(Debug)]
 struct LockEntry {
     keys: SharedKeys,
@@ -88,7 +88,7 @@ struct LockEntry {
 }
 
 impl StoreLock {
-    /// Takes a lock. Nothing where another holds it.
+    /// Takes a lock. `None` if another gateway holds the lock.
     pub(super) async fn take(
         keys: &SharedKeys,
         key: String,
@@ -108,12 +108,12 @@ impl StoreLock {
         }))
     }
 
-    /// Has it been lost, as far as is known here?
+    /// Is the lock known to be lost?
     pub(super) fn is_lost(&self) -> bool {
         self.entry.is_lost.load(Ordering::Relaxed)
     }
 
-    /// Asks the store whether the lock is held, and renews it. A store that is away is waited for.
+    /// Checks with the store that the lock is held, and renews it. The call waits while the store is unavailable.
     pub(super) async fn confirm(&self) -> Result<(), Failure> {
         let (entry, patience) = (&self.entry, self.entry.pace.patience());
         let renewed = loop {
@@ -138,7 +138,7 @@ impl StoreLock {
         }
     }
 
-    /// Lets the lock go, for those that wait for it.
+    /// Releases the lock, for gateways that wait for it.
     pub(super) async fn release(self) {
         self.renewing.abort();
         let LockEntry {
@@ -157,7 +157,7 @@ impl Drop for StoreLock {
 }
 
 impl LockEntry {
-    /// Renews the lock. False where it is lost.
+    /// Renews the lock. Returns false if the lock is lost.
     async fn prolong(&self) -> Result<bool, StoreError> {
         let token = self.token.as_bytes();
         self.keys.prolong(&self.key, token, self.pace.lock).await

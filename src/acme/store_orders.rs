@@ -1,5 +1,5 @@
-//! Certificates of gateways with a common store: one of them orders, all take what comes, and what the store loses is
-//! put there again.
+//! Certificates of gateways with a common store: one gateway orders, all take the certificates, and an entry that the
+//! store loses is stored again.
 
 use super::attempts::Attempts;
 use super::authority::OrderedIdentity;
@@ -13,21 +13,21 @@ use super::vault::{OrderRight, Vault};
 use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
-/// The time after which the store is looked at again for what another gateway orders, in seconds.
+/// The time after which the store is read again for a certificate that another gateway orders, in seconds.
 const SOON: Seconds = 1;
 
-/// What stands in the store against what is held here.
+/// The certificate in the store, compared with the one in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StoreVersion {
-    /// Nothing is held, or the same.
+    /// No certificate is in memory, or the same.
     Even,
-    /// The store lacks what is held.
+    /// The store lacks the certificate in memory.
     Lacks,
 }
 
 impl Orders {
-    /// Is the certificate of an identity to be ordered by this gateway, which is kept in the store? Takes a newer one
-    /// that another has put there. Nothing is begun unless it may be.
+    /// Is the certificate of an identity, which is kept in the store, to be ordered by this gateway? Takes a newer
+    /// certificate that another gateway has stored. Takes no lock if no order may begin.
     pub(super) async fn look_in_store(
         &self,
         identity: &OrderedIdentity,
@@ -61,7 +61,7 @@ impl Orders {
         looked.map(|_| Look::Later(SOON))
     }
 
-    /// Looks again, since another gateway may have had the lock until now. Nothing where the certificate is not due.
+    /// Looks again, since another gateway may have had the lock until now. `None` if the certificate is not due.
     async fn look_with_lock(
         &self,
         identity: &OrderedIdentity,
@@ -74,7 +74,7 @@ impl Orders {
         let vault = Vault::Store(store.clone());
         let owed = self.versions.take_owed(&identity.name);
         if let Some(owed) = owed {
-            // What happened here while the store was away counts for all.
+            // Failures that occurred here while the store was unavailable count for all gateways.
             attempts = as_known_of(identity, owed);
             let kept = self.keep_attempts(identity, &attempts, &vault).await;
             kept.inspect_err(|_| self.versions.owe(&identity.name, attempts.clone()))?;
@@ -90,7 +90,7 @@ impl Orders {
         Ok((after <= 0).then_some(attempts))
     }
 
-    /// Puts what the store has lost there again, unless it is of no use any more.
+    /// Stores a certificate again that the store has lost, unless it is no longer of use.
     async fn put_again(
         &self,
         identity: &OrderedIdentity,
@@ -108,7 +108,7 @@ impl Orders {
         Ok(())
     }
 
-    /// Takes the certificate of the store where it is newer than the one that is held.
+    /// Takes the certificate of the store if it is newer than the one in memory.
     pub(super) async fn take_newer(
         &self,
         identity: &OrderedIdentity,
@@ -135,7 +135,8 @@ impl Orders {
         Ok(StoreVersion::Even)
     }
 
-    /// Puts a certificate into the store, newer than any before. Where the store is away it is put there later.
+    /// Puts a certificate into the store, with a version above all earlier ones. If the store is unavailable, the
+    /// certificate is stored later.
     pub(super) async fn keep_for_all(
         &self,
         identity: &OrderedIdentity,
@@ -154,7 +155,7 @@ impl Orders {
         kept.map(drop)
     }
 
-    /// The certificate that is held for an identity as it is ordered now.
+    /// The certificate in memory that fits the identity's current order.
     fn held(&self, identity: &OrderedIdentity) -> Option<Bundle> {
         let is_held = self.versions.of(&identity.name, &entry_of(identity)) > 0;
         let now = seconds((self.wall)());
@@ -173,7 +174,7 @@ impl Orders {
         Ok(as_known_of(identity, attempts))
     }
 
-    /// The seconds until the certificate is due; none are left where it is.
+    /// The seconds until the certificate is due; 0 if it is due.
     async fn time_until_due(
         &self,
         identity: &OrderedIdentity,
@@ -187,13 +188,13 @@ impl Orders {
     }
 }
 
-/// The name of the lock that is held while an identity is ordered.
+/// The name of the lock that a gateway holds while it orders an identity.
 pub(super) fn lock_of(identity: &OrderedIdentity) -> String {
     format!("identity:{}", identity.name)
 }
 
-/// The name of a certificate in the store: of its identity, and of what is ordered. Gateways whose files differ for a
-/// while order each their own, once.
+/// The name of a certificate in the store: derived from its identity and its order. Gateways whose files differ for a
+/// while each order their own certificate, once.
 pub(super) fn entry_of(identity: &OrderedIdentity) -> String {
     let order = Sha256::digest(order_text(identity));
     format!("{}:{}", identity.name, HEXLOWER.encode(&order[..8]))

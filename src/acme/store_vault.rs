@@ -12,18 +12,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
 
-/// The life of what is known of failures. No wait is as long.
+/// The life of the record of failures. It is longer than every wait.
 const ATTEMPTS_LIFE: Duration = Duration::from_secs(30 * 86_400);
 /// The life of a certificate's entry beyond the longest life of a certificate.
 const CERTIFICATE_LIFE: Duration = Duration::from_secs(400 * 86_400);
-/// Tries to replace an entry that others replace too.
+/// Tries to replace an entry that other gateways replace too.
 const TRIES: u8 = 3;
 
 /// The store of several gateways, without the secret that one authority's entries are sealed with.
 #[derive(Debug, Clone)]
 pub struct SharedStorage {
     pub(super) keys: SharedKeys,
-    /// Held by the order that changes the list of open challenges.
+    /// Locked by the order that changes the list of open challenges.
     pub(super) changing: Arc<Mutex<()>>,
     /// The first part of all keys: `PREFIX:acme:`.
     prefix: Arc<str>,
@@ -78,14 +78,14 @@ impl StoreVault {
         format!("{}, below `{}`", self.shared.keys, self.shared.prefix)
     }
 
-    /// A kept text; nothing where there is none.
+    /// A stored text; `None` if there is no entry.
     pub(super) async fn read(&self, part: Part, name: &str) -> Result<Option<Opened>, Failure> {
         let opened = self.raw(&self.full(&entry(part, name))).await?;
         Ok(opened.map(|(opened, _)| opened))
     }
 
-    /// Keeps a text as the newest version of its entry, later than `floor`. Returns the version. What another secret
-    /// has sealed is not replaced.
+    /// Stores a text as the newest version of its entry, above `floor`. Returns the version. An entry that another
+    /// secret has sealed is not replaced.
     pub(super) async fn keep(
         &self,
         part: Part,
@@ -105,7 +105,7 @@ impl StoreVault {
                 Some((opened, raw)) => (opened.version, raw.as_slice()),
                 None => (0, &[][..]),
             };
-            // The clock keeps versions rising when the store has lost an entry.
+            // The clock keeps versions rising if the store has lost an entry.
             let next = there.max(floor).saturating_add(1);
             let version = next.max(clock::wall().micros());
             let sealed = self.seal(&key, version, text.as_bytes())?;
@@ -117,7 +117,7 @@ impl StoreVault {
         Err(Failure::Contended { entry: key })
     }
 
-    /// Forgets a text, if it is still this one.
+    /// Deletes a text, if the entry still has this text.
     pub(super) async fn forget(&self, part: Part, name: &str, text: &str) -> Result<(), Failure> {
         let key = self.full(&entry(part, name));
         if let Some((opened, raw)) = self.raw(&key).await?
@@ -129,7 +129,8 @@ impl StoreVault {
         Ok(())
     }
 
-    /// Has an answer to a challenge ready for every gateway, for ten minutes. A store that is away is waited for.
+    /// Posts an answer to a challenge for every gateway, for ten minutes. The call waits while the store is
+    /// unavailable.
     pub(super) async fn post(&self, challenge: &OpenChallenge) -> Result<(), Failure> {
         let key = self.full(&challenge.name);
         let sealed = self.seal(&key, 0, &challenge.answer)?;
@@ -143,7 +144,7 @@ impl StoreVault {
         posted.map_err(|error| self.failed(error))
     }
 
-    /// Takes an answer away again. It goes by itself where that fails.
+    /// Withdraws an answer. The answer expires if that fails.
     pub(super) async fn withdraw(&self, challenge: &str) {
         let key = self.full(challenge);
         if let Err(error) = self.shared.keys.remove(&key).await {
@@ -151,7 +152,7 @@ impl StoreVault {
         }
     }
 
-    /// The answer to a challenge that any gateway has ready.
+    /// The answer to a challenge that any gateway has posted.
     pub(super) async fn look_up(
         &self,
         challenge: ChallengeEntry<'_>,
@@ -160,7 +161,7 @@ impl StoreVault {
         Ok(found.map(|(opened, _)| opened.text))
     }
 
-    /// Takes the lock of this name. Nothing where another gateway has it.
+    /// Takes the lock of this name. `None` if another gateway has the lock.
     pub(super) async fn lock(&self, name: &str) -> Result<Option<StoreLock>, Failure> {
         let key = self.full(&format!("lock:{name}"));
         let taken = StoreLock::take(&self.shared.keys, key, self.shared.pace).await;

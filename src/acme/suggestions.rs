@@ -1,4 +1,4 @@
-//! The windows in which an authority would have certificates renewed (RFC 9773).
+//! The windows in which an authority suggests to renew certificates (RFC 9773).
 
 use super::account::OpenAccount;
 use super::authority::OrderedIdentity;
@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The shortest and the longest time after which a window is asked for again, in seconds.
+/// The shortest and the longest time after which a window is fetched again, in seconds.
 const AGAIN: std::ops::RangeInclusive<Seconds> = 60..=24 * 3600;
-/// The time after which it is asked for again when the authority did not answer.
+/// The time after which a window is fetched again if the authority did not answer.
 const AFTER_SILENCE: Seconds = 600;
 /// The longest time for an answer.
 const WITHIN: Duration = Duration::from_secs(20);
-/// The share of the life that is left at the latest renewal, whatever the authority suggests.
+/// The share of the life that is left at the latest renewal, however late the authority's window is.
 const LATEST: i64 = 20;
 
 /// Windows by identity.
@@ -27,10 +27,10 @@ pub(super) struct Suggestions(Mutex<HashMap<Arc<str>, Suggestion>>);
 
 #[derive(Debug)]
 struct Suggestion {
-    /// The certificate that it is for.
+    /// The certificate that the window is for.
     fingerprint: [u8; 32],
     window: Option<Window>,
-    /// The time from which it is asked for again.
+    /// The time from which the window is fetched again.
     again: Seconds,
 }
 
@@ -41,7 +41,7 @@ struct Window {
 }
 
 impl Suggestions {
-    /// Is the authority to be asked?
+    /// Is the window to be fetched?
     pub(super) fn are_due(&self, identity: &str, bundle: &Bundle, now: Seconds) -> bool {
         let known = self.0.lock();
         let known = known.get(identity).filter(|known| known.is_for(bundle));
@@ -53,7 +53,7 @@ impl Suggestions {
         self.of(identity, bundle, 0).is_some()
     }
 
-    /// The time of the renewal that was suggested: `share` of 256 parts into the window.
+    /// The time of the suggested renewal, `share` of 256 parts into the window.
     pub(super) fn of(&self, identity: &str, bundle: &Bundle, share: u8) -> Option<Seconds> {
         let Window { start, end } = self.window(identity, bundle)?;
         let facts = bundle.facts();
@@ -61,7 +61,7 @@ impl Suggestions {
         Some(schedule::within(start, end, share).min(latest))
     }
 
-    /// Asks the authority.
+    /// Fetches the window from the authority.
     pub(super) async fn ask(
         &self,
         open: &OpenAccount,
@@ -90,7 +90,7 @@ impl Suggestions {
                 }
                 Err(_) => (self.window(&identity.name, bundle), AFTER_SILENCE),
             },
-            // An authority that puts no id of its key into certificates has none of these windows.
+            // An authority without a key id in its certificates has no such windows.
             Err(_) => (None, *AGAIN.end()),
         };
         let suggestion = Suggestion {
@@ -102,7 +102,7 @@ impl Suggestions {
         self.0.lock().insert(name, suggestion);
     }
 
-    /// A window that moved to now is news: the authority has a reason.
+    /// A window that moved to now is logged: the authority has a reason.
     fn log(&self, identity: &OrderedIdentity, window: Window, why: Option<&str>, now: Seconds) {
         if window.start > now {
             return;

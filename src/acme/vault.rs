@@ -10,14 +10,14 @@ use std::io;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-/// A place that keeps what must outlive the process.
+/// A place for data that must outlive the process.
 #[derive(Debug, Clone)]
 pub(super) enum Vault {
     Folder(Folder),
     Store(StoreVault),
 }
 
-/// The right to order one certificate: of the one process that orders into a folder, as long as it lives, or of the
+/// The right to order one certificate: given to the one process that orders into a folder, for its life, or to the
 /// gateway that holds a lock of the store.
 #[derive(Debug)]
 pub(super) struct OrderRight(Option<StoreLock>);
@@ -33,7 +33,7 @@ impl OrderRight {
         Self(Some(lock))
     }
 
-    /// Asks whether the right is still held.
+    /// Checks that the right is still held.
     pub(super) async fn confirm(&self) -> Result<(), Failure> {
         match &self.0 {
             Some(lock) => lock.confirm().await,
@@ -41,12 +41,12 @@ impl OrderRight {
         }
     }
 
-    /// Has it been lost, as far as is known here?
+    /// Is the right known to be lost?
     pub(super) fn is_lost(&self) -> bool {
         self.0.as_ref().is_some_and(StoreLock::is_lost)
     }
 
-    /// Lets the right go.
+    /// Releases the right.
     pub(super) async fn release(self) {
         if let Some(lock) = self.0 {
             lock.release().await;
@@ -75,7 +75,7 @@ impl Vault {
         }
     }
 
-    /// A kept text; nothing where there is none.
+    /// A stored text; `None` if there is none.
     pub(super) async fn read(&self, part: Part, name: &str) -> Result<Option<String>, Failure> {
         match self {
             Self::Folder(folder) => {
@@ -91,7 +91,7 @@ impl Vault {
         }
     }
 
-    /// Keeps a text.
+    /// Stores a text.
     pub(super) async fn keep(&self, part: Part, name: &str, text: &str) -> Result<(), Failure> {
         match self {
             Self::Folder(folder) => {
@@ -102,7 +102,7 @@ impl Vault {
         }
     }
 
-    /// Forgets a text, which is this one, as far as is known.
+    /// Deletes a text; the store first compares the entry with `text`.
     pub(super) async fn forget(&self, part: Part, name: &str, text: &str) -> Result<(), Failure> {
         match self {
             Self::Folder(folder) => {
@@ -113,7 +113,7 @@ impl Vault {
         }
     }
 
-    /// Has an answer to a challenge ready for every process that the authority may come to.
+    /// Posts an answer to a challenge for every process that the authority may come to.
     pub(super) async fn post(&self, challenge: &OpenChallenge) -> Result<(), Failure> {
         match self {
             Self::Folder(folder) => {
@@ -124,8 +124,8 @@ impl Vault {
         }
     }
 
-    /// Has all processes that the authority may come to hear of answers that were posted, and waits until they have had
-    /// time to.
+    /// Announces posted answers to all processes that the authority may come to, and waits until they have had time to
+    /// read them.
     pub(super) async fn announce(&self, open: &[OpenChallenge]) -> Result<(), Failure> {
         match self {
             Self::Folder(folder) => {
@@ -141,14 +141,14 @@ impl Vault {
         Ok(())
     }
 
-    /// Takes answers from what all processes have heard of. They go by themselves where that fails.
+    /// Removes answers from the announced ones. They expire if that fails.
     pub(super) async fn conceal(&self, open: &[OpenChallenge]) {
         if let Self::Store(store) = self {
             store.unlist_open(open).await;
         }
     }
 
-    /// Takes an answer away again. It goes by itself where that fails.
+    /// Withdraws an answer. The answer expires if that fails.
     pub(super) async fn withdraw(&self, challenge: &str) {
         match self {
             Self::Folder(folder) => {
@@ -163,7 +163,7 @@ impl Vault {
     }
 }
 
-/// Takes the right to order into a folder. Nothing where another process has it.
+/// Takes the right to order into a folder. `None` if another process has the right.
 pub(super) async fn lock_folder(folder: &Folder) -> Result<Option<FolderLock>, Failure> {
     apart(folder, Folder::lock).await
 }

@@ -1,4 +1,4 @@
-//! The endpoints of the admin listener: metrics, health, readiness, the store's state.
+//! The endpoints of the admin listener: metrics, health, readiness, and the state of the store.
 
 use super::{AdminState, Phase, upstreams};
 use crate::store::redis::missing_right;
@@ -14,7 +14,7 @@ pub(super) type AdminResponse = Response<Full<Bytes>>;
 const TEXT: &str = "text/plain; charset=utf-8";
 const PROBLEM: &str = "application/problem+json";
 
-/// Answers one request; its body, if there is one, is left unread.
+/// Answers one request; the request's body, if there is one, stays unread.
 pub(super) async fn answer<B>(state: AdminState, request: Request<B>) -> AdminResponse {
     let path = request.uri().path();
     if !matches!(
@@ -61,8 +61,8 @@ async fn metrics(state: &AdminState, headers: &HeaderMap) -> AdminResponse {
     shown
 }
 
-/// Readiness by the phase alone; the store's state, certificates and keys of tokens that have not come yet, and upstreams
-/// without a server are shown beside it.
+/// Readiness depends on the phase alone; the answer also shows the store's state, missing certificates and keys of
+/// tokens, and upstreams without a server.
 fn readiness(state: &AdminState) -> AdminResponse {
     match state.readiness.phase() {
         Phase::Ready => {
@@ -105,7 +105,7 @@ fn readiness(state: &AdminState) -> AdminResponse {
     }
 }
 
-/// The line about certificates that have not come, and why the store has not given them.
+/// The line about certificates that are missing, and the reason why the store has not supplied them.
 fn awaited_certificates(state: &AdminState) -> String {
     let awaited = state.metrics.awaited_certificates().join(", ");
     if awaited.is_empty() {

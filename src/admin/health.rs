@@ -1,19 +1,19 @@
 //! The readiness of this gateway for traffic.
 //!
-//! The store does not count. When it is away, every gateway is without it, and taking all of them out of service would
-//! turn the loss of a counter into the loss of the service.
+//! The store's state does not affect readiness. An unavailable store is unavailable to every gateway, and taking all
+//! gateways out of service would turn the loss of a counter into the loss of the service.
 
 use tokio::sync::watch;
 
 /// The phase of a gateway's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Phase {
-    /// No configuration is in force yet.
+    /// No configuration has been loaded yet.
     #[default]
     Starting,
     /// The gateway takes requests.
     Ready,
-    /// The gateway finishes the requests that it has and takes no new ones.
+    /// The gateway finishes its current requests and takes no new ones.
     Draining,
 }
 

@@ -1,5 +1,6 @@
-//! The names under which the admin listener answers. A page of another site can have its own name lead to this address,
-//! and would then read the gateway's answers as its own. The name stays in `Host`, and the site in `Origin`.
+//! The host names to which the admin listener answers. A page of another site can point its own name at this address
+//! (DNS rebinding), and would then read the gateway's answers as its own. The name stays visible in `Host`, and the
+//! site in `Origin`.
 
 use super::endpoints::{AdminResponse, problem};
 use http::header::{HOST, ORIGIN};
@@ -10,14 +11,14 @@ use std::net::IpAddr;
 /// The names of this listener.
 #[derive(Debug, Clone)]
 pub(super) struct ListenerNames {
-    /// The address of this end of the connection.
+    /// The local address of the connection.
     pub(super) address: IpAddr,
     /// The machine's name.
     pub(super) machine: Box<str>,
 }
 
 impl ListenerNames {
-    /// The listener's names on this machine, for a connection that has come to `address`.
+    /// The listener's names on this machine, for a connection to `address`.
     pub(super) fn at(address: IpAddr) -> Self {
         let system = rustix::system::uname();
         Self {
@@ -44,7 +45,7 @@ impl ListenerNames {
         })
     }
 
-    /// Is `origin` a page of this listener: a scheme of the web's, and a name that the listener has?
+    /// Is `origin` a page of this listener: a web scheme, and one of the listener's names?
     fn is_own(&self, origin: &str) -> bool {
         let Ok(origin) = origin.parse::<Uri>() else {
             return false;
@@ -75,7 +76,7 @@ impl ListenerNames {
         let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
         let machine = self.machine.to_ascii_lowercase();
         let first = machine.split('.').next().unwrap_or_default();
-        // RFC 6761, section 6.3: names below `localhost` lead nowhere else.
+        // RFC 6761, section 6.3: names below `localhost` always resolve to loopback.
         let below = host.strip_suffix(".localhost");
         host == "localhost"
             || below.is_some_and(|below| !below.is_empty())

@@ -1,6 +1,6 @@
 //! The admin listener: metrics, health and a look at counters, on an address of its own.
 //!
-//! In: a connection to the admin address. Out: metrics, health, counters, upstreams. It is given a trigger for
+//! In: a connection to the admin address. Out: metrics, health, counters, upstreams. The room gets a trigger for
 //! reloads.
 //!
 //! ```text
@@ -45,10 +45,10 @@ pub struct AdminSettings {
 pub struct AdminState {
     /// The metrics that `/metrics` shows.
     pub metrics: Arc<Metrics>,
-    /// The snapshot in force, whose upstreams are shown.
+    /// The current snapshot, whose upstreams are shown.
     pub snapshots: Option<Arc<ArcSwap<Snapshot>>>,
     /// The phase that `/readyz` shows.
     pub readiness: Readiness,
-    /// The way of peeks at counters to a worker.
+    /// The channel that carries peeks at counters to a worker.
     pub peeks: Option<PeekSender>,
 }

@@ -1,5 +1,5 @@
-//! `POST /v1/peek`: the units left on counters that the request names. Nothing is charged. The keys stand in the body,
-//! since targets of requests end up in logs.
+//! `POST /v1/peek`: the units left on counters that the request names. Nothing is charged. Keys are sent in the body,
+//! since request targets end up in logs.
 
 use super::endpoints::{AdminResponse, json, problem};
 use crate::snapshot::Snapshot;
@@ -26,7 +26,7 @@ const MOST: usize = 64;
 /// Longest time for the body, and for the answer.
 const WITHIN: Duration = Duration::from_secs(2);
 
-/// Counters to peek at, and the way of the answer.
+/// Counters to peek at, and the channel for the answer.
 #[derive(Debug)]
 pub struct PeekRequest {
     counters: Vec<PeekedCounter>,
@@ -42,7 +42,7 @@ struct PeekedCounter {
     key: Vec<u8>,
 }
 
-/// The way of peeks to the worker that answers them from its store.
+/// The channel that carries peeks to the worker that answers them from its store.
 pub type PeekSender = mpsc::Sender<PeekRequest>;
 
 /// A channel for peeks.
@@ -51,7 +51,7 @@ pub fn peek_channel() -> (PeekSender, mpsc::Receiver<PeekRequest>) {
     mpsc::channel(4)
 }
 
-/// Answers peeks one by one from `store` under the file in force.
+/// Answers peeks one by one from `store` under the current file.
 pub async fn answer_peeks(
     store: Store,
     snapshots: Arc<ArcSwap<Snapshot>>,

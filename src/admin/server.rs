@@ -1,5 +1,5 @@
-//! Accepts and serves admin connections: few, none for long, and never so many silent ones that a new one is not
-//! served.
+//! Accepts and serves admin connections: few at once, none for long, and a new connection always finds room beside
+//! silent ones.
 
 use super::endpoints::{AdminResponse, answer};
 use super::host_check::ListenerNames;
@@ -21,15 +21,15 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// Connections served at once. A further one takes the place of the oldest without a request, or else of the oldest.
+/// Connections served at once. A further connection replaces the oldest one without a request, or else the oldest.
 const CONNECTIONS: usize = 100;
 
 /// The bounds on a client's time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AdminTimeouts {
-    /// The time for a request's head, from the connection's start or the answer before.
+    /// The time for a request's head, from the connection's start or the previous answer.
     pub(super) head: Duration,
-    /// The time for a connection; the answer under way is then its last.
+    /// The time for a connection; a current answer is then its last.
     pub(super) connection: Duration,
     /// The time for the last answer, at the end of a connection's life or of the gateway's.
     pub(super) last_answer: Duration,
@@ -41,12 +41,12 @@ const TIMEOUTS: AdminTimeouts = AdminTimeouts {
     last_answer: Duration::from_secs(5),
 };
 
-/// Pause where accepting fails, as it does without free file descriptors.
+/// The pause after accepting failed, as it does without free file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves `listener` until `shutdown` resolves, then finishes the requests under way.
+/// Serves `listener` until `shutdown` resolves, then finishes current requests.
 ///
-/// The listener is meant to outlive the traffic: `/readyz` shows draining while the gateway drains.
+/// The listener should outlive the traffic: `/readyz` shows draining while the gateway drains.
 pub async fn serve(listener: Acceptor, state: AdminState, shutdown: impl Future<Output = ()>) {
     serve_within(TIMEOUTS, listener, state, shutdown).await;
 }
@@ -66,7 +66,7 @@ pub(super) async fn serve_within(
         let stream = tokio::select! {
             () = &mut shutdown => break,
             stream = accept(&listener) => stream,
-            // Takes ended connections out of the set.
+            // Removes ended connections from the set.
             Some(_) = connections.join_next() => continue,
         };
         if let Some(stream) = stream {
@@ -112,11 +112,11 @@ impl OpenConnections {
     }
 }
 
-/// A connection, or nothing after a pause when accepting failed.
+/// A connection, or `None` after a pause if accepting failed.
 async fn accept(listener: &Acceptor) -> Option<TcpStream> {
     static FAILED: Throttle = Throttle::every(Duration::from_secs(10));
     match listener.accept().await {
-        // A connection that the runtime cannot take is as good as none.
+        // A connection that the runtime cannot register is dropped.
         Ok((stream, _)) => TcpStream::from_std(stream).ok(),
         Err(error) => {
             if let Some(more) = FAILED.pass() {
@@ -135,7 +135,7 @@ async fn connection(
     has_asked: Arc<AtomicBool>,
     mut ended: watch::Receiver<bool>,
 ) {
-    // Without the address of this end, as on a Unix socket, only the names of loopback are left.
+    // Without a local IP address, as on a Unix socket, only the loopback names remain.
     let address = stream.local_addr().map(|at| at.ip());
     let names = Arc::new(ListenerNames::at(
         address.unwrap_or(Ipv4Addr::LOCALHOST.into()),
@@ -151,7 +151,7 @@ async fn connection(
             .header_read_timeout(timeouts.head)
             .serve_connection(TokioIo::new(stream), service)
     );
-    // The end of an admin connection is no event: scrapers come and go.
+    // The end of an admin connection is not logged: scrapers connect and leave all the time.
     tokio::select! {
         _ = &mut serving => return,
         () = tokio::time::sleep(timeouts.connection) => {}
@@ -167,7 +167,7 @@ async fn respond(
     request: hyper::Request<Incoming>,
 ) -> AdminResponse {
     let path = request.uri().path();
-    // Scrapers and probes use names of all sorts, and these pages name no client.
+    // Scrapers and probes use many host names, and these pages name no client.
     let is_open = matches!(path, "/metrics" | "/healthz" | "/readyz");
     if !is_open && let Some(refused) = names.refuse(&request) {
         return refused;

@@ -141,7 +141,7 @@ async fn silent_connections_make_room_for_one_that_asks() {
     }
     let asking = tokio::time::timeout(Duration::from_secs(5), admin.ask("GET /healthz", ""));
     assert!(asking.await.unwrap().starts_with("HTTP/1.1 200 "));
-    // The oldest connection without a request is gone, and the older one with a request is not.
+    // The oldest connection without a request is closed, and the older one with a request stays open.
     let gone = tokio::time::timeout(Duration::from_secs(5), silent[0].read_u8()).await;
     assert!(gone.unwrap().is_err());
     kept.write_all(request).await.unwrap();

@@ -1,4 +1,4 @@
-//! `GET /v1/upstreams`: the servers of every upstream as they are now.
+//! `GET /v1/upstreams`: the current servers of every upstream.
 
 use crate::clock;
 use crate::snapshot::Snapshot;
@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Every upstream of the snapshot in force, with its servers.
+/// Every upstream of the current snapshot, with its servers.
 pub(super) fn all(snapshots: Option<&Arc<ArcSwap<Snapshot>>>) -> Value {
     let Some(snapshot) = snapshots.map(|snapshots| snapshots.load()) else {
         return json!({ "upstreams": [] });

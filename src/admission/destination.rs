@@ -1,10 +1,10 @@
-//! The destination of a request, as limits may count it: host, parameters of the path, query.
+//! The destination of a request, in the parts that limits may count by: host, path parameters, query.
 
 use crate::key::Location;
 use crate::route::{PathPattern, host_key, path};
 use std::borrow::Cow;
 
-/// The destination of one request. Its parts are computed only when a limit asks for them.
+/// The destination of one request. The parts are computed only when a limit needs them.
 #[derive(Debug, Clone, Copy)]
 pub struct Destination<'a> {
     /// The host with its port, as the client spells it; empty when the client names none.
@@ -23,7 +23,7 @@ impl Location for Destination<'_> {
     }
 
     fn parameter(&self, name: &str) -> Option<Cow<'_, str>> {
-        // The path is known to have a normal form, or no route would have recognised it.
+        // The path has a normal form, or no route would have matched it.
         let path = path::normalize(self.path).ok()?;
         let taken = self.pattern.taken(path.to_match(), name)?;
         Some(Cow::Owned(taken.to_owned()))

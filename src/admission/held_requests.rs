@@ -1,4 +1,4 @@
-//! The number of requests that wait at one moment: a gateway bounds it in all and for each client.
+//! The number of currently waiting requests, bounded for the gateway and for each client.
 
 use crate::client::Client;
 use crate::snapshot::HoldCaps;
@@ -12,7 +12,7 @@ pub struct HeldRequests {
 }
 
 impl HeldRequests {
-    /// Takes in one more request of `client`, unless the caps are reached.
+    /// Adds one more request of `client`, unless a bound is reached.
     #[must_use]
     pub fn enter(&mut self, client: Client, caps: HoldCaps) -> bool {
         let here = self.clients.get(&client).copied().unwrap_or(0);
@@ -24,7 +24,7 @@ impl HeldRequests {
         has_room
     }
 
-    /// A request that was taken in waits no longer.
+    /// Removes a request that no longer waits.
     pub fn leave(&mut self, client: Client) {
         self.total -= 1;
         if let Some(here) = self.clients.get_mut(&client) {

@@ -1,10 +1,10 @@
-//! Admission: the choice of limits that a request is held to, one question to the store for all of them, and the
-//! reading of the answer.
+//! Admission: the choice of the limits that apply to a request, one call to the store for all of them, and the reading
+//! of the answer.
 //!
-//! The room knows no answers of HTTP: a refusal is a [`RefusalCause`]. `proxy` uses it to admit requests, `replay` to
-//! admit logged ones, and `explain` to report the admission that a request would get.
+//! The room knows no HTTP answers: a refusal is a [`RefusalCause`]. `proxy` uses the room to admit requests, `replay`
+//! to admit logged ones, and `explain` to report the admission that a request would get.
 //!
-//! In: a request, its route and its client. Out: admitted, delayed or refused, with the charges that may go back.
+//! In: a request, its route and its client. Out: admitted, delayed or refused, with the charges that may be refunded.
 //!
 //! ```text
 //! plan                   which limits are asked, each with its key, and what the request lacks that one demands
@@ -40,16 +40,16 @@ use std::sync::Arc;
 /// The store's answer to a plan.
 #[derive(Debug)]
 pub struct Admission {
-    /// The decision; nothing when no store could decide and the file demands to let everything pass.
+    /// The decision; `None` if no store could decide and the file lets everything pass then.
     pub decided: Option<Box<StoreDecision>>,
-    /// The store that decided, or its remembered refusal.
+    /// The store that decided, or its cached refusal.
     pub by: Decider,
 }
 
-/// One question to the store for all of the plan.
+/// Sends all checks of the plan to the store in one call.
 ///
 /// # Errors
-/// When the store is away and the file demands to refuse.
+/// If the store is unavailable and the file refuses requests then.
 pub async fn ask(store: &Store, plan: &Plan, service: &Service) -> Result<Admission, RefusalCause> {
     let (decided, by) = store
         .decide(&plan.checks(service))
@@ -59,14 +59,14 @@ pub async fn ask(store: &Store, plan: &Plan, service: &Service) -> Result<Admiss
 }
 
 impl Admission {
-    /// The decider, as the metrics name it.
+    /// The decider, in the metrics' terms.
     #[must_use]
     pub fn decider(&self) -> metrics::DecidedBy {
         shown(self.by)
     }
 
-    /// The decider of one limit, as the metrics name it. A counter of this gateway alone is never away, and a part of a
-    /// store may be away without the rest.
+    /// The decider of one limit, in the metrics' terms. A counter of this gateway alone is always available, and one
+    /// part of a store may fail without the rest.
     #[must_use]
     pub fn decider_of(&self, limit: &Limit) -> metrics::DecidedBy {
         let decided = self.decided.as_ref();
@@ -74,7 +74,7 @@ impl Admission {
         by.map_or_else(|| self.decider(), shown)
     }
 
-    /// The outcome of limit `index` of the plan, a limit in shadow. Nothing where no store has counted.
+    /// The outcome of limit `index` of the plan, a shadow limit. `None` if no store has counted.
     #[must_use]
     pub fn aside(&self, index: usize) -> Option<VerdictOutcome> {
         let mut aside = self.decided.as_ref()?.shadows.iter();
@@ -82,8 +82,8 @@ impl Admission {
         Some(aside.verdict?.outcome)
     }
 
-    /// The outcome of `limit`, number `index` of the plan. Where no store could decide, it is the outcome of the
-    /// limit's fallback. Nothing where no store was asked, since the remembered refusal of another limit was enough.
+    /// The outcome of `limit`, number `index` of the plan. If no store could decide, this is the outcome of the limit's
+    /// fallback. `None` if no store was called, since the cached refusal of another limit was enough.
     #[must_use]
     pub fn outcome(&self, index: usize, limit: &Limit) -> Option<VerdictOutcome> {
         let known = self.decided.as_ref().filter(|_| self.is_known(limit));
@@ -103,10 +103,10 @@ impl Admission {
         decided.is_some_and(|decided| decided.is_known(limit))
     }
 
-    /// The time to hold the request, in microseconds.
+    /// The time for which the request is held, in microseconds.
     ///
     /// # Errors
-    /// When a limit refuses.
+    /// If a limit refuses.
     pub fn delay(&self, plan: &Plan, service: &Service) -> Result<u64, RefusalCause> {
         match self.decided.as_ref().map(|decided| decided.decision.ruling) {
             None => Ok(0),
@@ -122,8 +122,8 @@ impl Admission {
         }
     }
 
-    /// The charges of an admitted request that its end may change. Places in queues are among them where the request
-    /// must wait, or where `queues_exist`.
+    /// The charges of an admitted request that its end may change. Places in queues are included if the request must
+    /// wait, or if `queues_exist`.
     #[must_use]
     pub fn open_charges(&self, plan: &Plan, service: &Service, queues_exist: bool) -> OpenCharges {
         let mut open = OpenCharges::default();

@@ -1,27 +1,27 @@
-//! The charges of an admitted request that its end may change, and the choice of those that are refunded then.
+//! The charges of an admitted request that may change at the request's end, and the choice of those to refund.
 
 use crate::limit::Limit;
 use crate::store::Reservation;
 
-/// The charges of one request that its end may change.
+/// The charges of one request that may change at its end.
 #[derive(Debug, Default)]
 pub struct OpenCharges {
-    /// Slots of limits on what is in flight: each comes back when the request ends.
+    /// Slots of `concurrency` limits: each is freed when the request ends.
     pub slots: Vec<Reservation>,
-    /// Places in queues: each comes back when the request leaves before its turn.
+    /// Places in queues: each is freed when the request leaves before its turn.
     pub places: Vec<Reservation>,
     /// Charges that the request's end refunds, or that the response settles.
     pub refundable: Vec<Reservation>,
 }
 
-/// The end of a request, as far as refunds depend on it.
+/// The end of a request, in the kinds that refunds distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestEnd {
-    /// The request was answered, by a status that is no error of a server.
+    /// The request was answered, by a status other than a server error.
     Answered,
-    /// A server answered with an error, or none could be reached.
+    /// A server answered with an error, or no server could be reached.
     ServerError,
-    /// The client left, or the gateway gave the request up, before any of it was forwarded.
+    /// The client left, or the gateway abandoned the request, before any of it was forwarded.
     Abandoned,
 }
 
@@ -32,7 +32,7 @@ impl OpenCharges {
         self.slots.is_empty() && self.places.is_empty() && self.refundable.is_empty()
     }
 
-    /// The request stands in no queue: its places are charges like others.
+    /// The request is in no queue: its places are charges like others.
     pub fn leave_queues(&mut self) {
         let places = self.places.drain(..);
         self.refundable
@@ -41,7 +41,7 @@ impl OpenCharges {
 }
 
 impl RequestEnd {
-    /// Does a request that ended so get its charge at `limit` back?
+    /// Does a request with this end get its charge at `limit` refunded?
     #[must_use]
     pub fn refunds(self, limit: &Limit) -> bool {
         match self {

@@ -21,26 +21,26 @@ pub struct Plan {
     findings: Option<Box<Findings>>,
 }
 
-/// What is found about few requests.
+/// Findings that only few requests have.
 #[derive(Debug, Default)]
 struct Findings {
     /// Positions of limits that do not decide, and would refuse the request because it lacks their key, or because no
-    /// group knows it.
+    /// group knows the key.
     keyless: Vec<usize>,
-    /// Limits that do not hold because the request is in one of their groups: the position of each, and the group's
+    /// Limits that do not apply because the request is in one of their groups: the position of each, and the group's
     /// name.
     spared: Vec<(usize, Arc<str>)>,
-    /// The cause for which the request is turned away, whatever its other limits decide.
+    /// The cause for which the request is refused, regardless of its other limits' decisions.
     lack: Option<Lack>,
     /// Positions of limits that charge repeats once, and the request's id for each.
     ids: Vec<(usize, RepeatId)>,
 }
 
-/// A demand of a limit that the request does not meet. Its other limits are asked and charged nevertheless: otherwise a
-/// client that guesses keys could do so at any rate.
+/// A requirement of a limit that the request does not meet. Its other limits are checked and charged nevertheless:
+/// otherwise a client could guess keys at any rate.
 #[derive(Debug)]
 struct Lack {
-    /// The position of that limit among the service's; of several such limits it is the first.
+    /// The position of the limit among the service's; the first of several such limits.
     limit: usize,
     cause: RefusalCause,
     /// The parts with values that no group knows. These values get no counter.
@@ -51,7 +51,7 @@ struct Lack {
 struct PlannedCheck {
     /// Position among the service's limits.
     limit: usize,
-    /// Position of the tier that holds among the limit's tiers.
+    /// Position of the tier that applies among the limit's tiers.
     tier: Option<usize>,
     start: usize,
     end: usize,
@@ -65,17 +65,17 @@ struct LimitPosition<'a> {
     limit: &'a Arc<Limit>,
 }
 
-/// The facts that a log holds about a request beyond its line.
+/// Values that a log has about a request beyond the request's line.
 #[derive(Debug)]
 pub struct LoggedValues<C, K> {
-    /// The units that the request took from a limit that lets the request name its cost.
+    /// The units that the request took from a limit whose requests name their cost.
     pub cost: C,
-    /// Writes the key of a limit, as it was counted at the time; false where the log does not have it.
+    /// Writes the key of a limit, as counted at the time; returns false if the log does not have the key.
     pub key: K,
 }
 
 impl PlannedCheck {
-    /// The limit, with the numbers that hold for the request.
+    /// The limit, with the numbers that apply to the request.
     fn limit<'a>(&self, service: &'a Service) -> &'a Arc<Limit> {
         let limit = &service.limits[self.limit];
         match self.tier {
@@ -94,7 +94,7 @@ impl Plan {
         self.keys.reserve(64 * service.limits.len());
     }
 
-    /// Becomes an empty plan, and keeps its memory.
+    /// Empties the plan, and keeps its memory.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.keys.clear();
@@ -102,7 +102,7 @@ impl Plan {
         self.findings = None;
     }
 
-    /// Writes the keys of the limits that apply, as far as `those` selects them.
+    /// Writes the keys of those limits that apply and that `those` selects.
     pub(crate) fn fill(
         &mut self,
         service: &Service,
@@ -116,7 +116,7 @@ impl Plan {
         self.write(service, caller, those, &values);
     }
 
-    /// Restores the order of the service, after the limits were written in another.
+    /// Restores the order of the service, after the limits were written in another order.
     pub(crate) fn sort(&mut self) {
         self.limits.sort_unstable_by_key(|planned| planned.limit);
         if let Some(findings) = &mut self.findings {
@@ -196,15 +196,14 @@ impl Plan {
         self.findings.get_or_insert_default()
     }
 
-    /// Forgets the ids: a request that is turned away repeats no request, and no request repeats it. Otherwise guesses
-    /// would be free under one id.
+    /// Forgets the ids: a refused request repeats no request, and no request repeats it. Otherwise guesses would be
+    /// free under one id.
     #[cold]
     fn forget_ids(&mut self) {
         self.note().ids.clear();
     }
 
-    /// Plans a limit that counts a preflight on a counter of its own. The preflight gets no tier of the limit, and no
-    /// id.
+    /// Plans a limit that counts a preflight on a separate counter. The preflight gets no tier of the limit, and no id.
     #[cold]
     fn push_preflight(&mut self, at: LimitPosition<'_>, caller: &Caller<'_>) {
         let LimitPosition { index, limit } = at;
@@ -219,7 +218,7 @@ impl Plan {
         });
     }
 
-    /// Does the limit not hold for the request?
+    /// Does the limit not apply to the request?
     fn spares<'a>(
         &mut self,
         at: LimitPosition<'a>,
@@ -241,7 +240,7 @@ impl Plan {
             }
             Err(doubt) => {
                 self.doubts(at, doubt, caller);
-                // The request counts as one of no group.
+                // The request then counts as a member of no group.
                 !limit.mode.decides()
             }
         }
@@ -289,7 +288,7 @@ impl Plan {
         }
     }
 
-    /// Notes that an upstream may read a value differently that the limit's key or groups depend on.
+    /// Notes that an upstream may read a value differently on which the limit's key or groups depend.
     #[cold]
     fn doubts(&mut self, at: LimitPosition<'_>, doubt: Doubt<'_>, caller: &Caller<'_>) {
         let limit = Arc::clone(at.limit);
@@ -309,7 +308,7 @@ impl Plan {
         });
     }
 
-    /// Has the request turned away for the limit, if the limit decides.
+    /// Marks the request for refusal because of the limit, if the limit decides.
     #[cold]
     fn lacks(&mut self, at: LimitPosition<'_>, cause: impl FnOnce() -> RefusalCause) {
         let LimitPosition { index, limit } = at;
@@ -329,8 +328,8 @@ impl Plan {
         });
     }
 
-    /// Leaves out the limits that would count by `part`: no group knows the request's value of it, and a limit refuses
-    /// the request for that.
+    /// Removes the limits that would count by `part`: no group knows the request's value of it, and a limit refuses the
+    /// request for that.
     #[cold]
     fn leave_out(&mut self, service: &Service, part: &KeyPart) {
         let Some(lack) = &mut self.note().lack else {
@@ -352,7 +351,7 @@ impl Plan {
         })
     }
 
-    /// The cause for which the request is turned away, if there is one, where none of its limits refuses it.
+    /// The cause for which the request is refused if none of its limits refuses it.
     #[must_use]
     pub fn lack(&self) -> Option<&RefusalCause> {
         Some(&self.findings.as_ref()?.lack.as_ref()?.cause)
@@ -386,7 +385,7 @@ impl Plan {
         findings.map_or(&[], |findings| &findings.keyless)
     }
 
-    /// The questions to the store.
+    /// The checks for the store.
     #[must_use]
     pub fn checks<'a>(&'a self, service: &'a Service) -> SmallVec<[Check<'a>; INLINE_LIMITS]> {
         self.limits
@@ -422,14 +421,14 @@ impl Plan {
         self.limits.iter().map(|planned| &**planned.limit(service))
     }
 
-    /// Limit number `index` of the plan, with the numbers that hold for the request.
+    /// Limit number `index` of the plan, with the numbers that apply to the request.
     #[must_use]
     pub fn limit<'a>(&self, index: usize, service: &'a Service) -> Option<&'a Arc<Limit>> {
         Some(self.limits.get(index)?.limit(service))
     }
 
-    /// The limits that a group of the request has changed: their positions in the service, and the group. The group's
-    /// numbers hold, or the limit does not hold for its members.
+    /// The limits that a group of the request has changed: their positions in the service, and the group. Either the
+    /// group's numbers apply, or the limit does not apply to the group's members.
     pub fn groups<'a>(
         &'a self,
         service: &'a Service,

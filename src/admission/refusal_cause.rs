@@ -1,4 +1,4 @@
-//! The causes for which limits turn a request away. The status code of each cause is in `proxy/error`.
+//! The causes for which limits refuse a request. The status code of each cause is in `proxy/error`.
 
 use crate::key::KeyPart;
 use crate::key::TokenDoubt;
@@ -6,7 +6,7 @@ use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use std::sync::Arc;
 
-/// Causes for which a request is turned away, without the answer.
+/// Causes for which a request is refused, without the answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RefusalCause {
     /// The request lacks a part of the limit's key.
@@ -17,7 +17,7 @@ pub enum RefusalCause {
         /// The part of the limit's key that is missing.
         part: KeyPart,
     },
-    /// The limit takes only keys that a group knows, and no group knows the request's.
+    /// The limit accepts only keys that a group knows, and no group knows the request's key.
     #[error("the limit \"{}\" takes no {part} that no group knows", limit.name)]
     UnknownKey {
         /// The limit.
@@ -25,7 +25,7 @@ pub enum RefusalCause {
         /// The part of the limit's key that no group knows.
         part: KeyPart,
     },
-    /// The limit, or a group of it, needs a claim, and the request's token is not believed.
+    /// The limit, or a group of it, needs a claim, and the request's token is not trusted.
     #[error("the limit \"{}\" asks for {part}, and the request's token is {}", limit.name, why.as_str())]
     BadToken {
         /// The limit.
@@ -51,16 +51,16 @@ pub enum RefusalCause {
         /// The time until the limit has room.
         wait: Wait,
     },
-    /// A claim of the request's token is asked for, and the keys of its issuer have not been read yet.
+    /// The limit needs a claim of the request's token, and the keys of its issuer have not been read yet.
     #[error("the keys that would verify the request's token have not been read yet")]
     KeysUnread,
-    /// The store is away, and the file demands to refuse.
+    /// The store is unavailable, and the file refuses requests then.
     #[error("the limit store is away")]
     StoreDown,
 }
 
 impl RefusalCause {
-    /// The limit that turned the request away, if one did.
+    /// The limit that refused the request, if one did.
     #[must_use]
     pub fn limit(&self) -> Option<&Arc<Limit>> {
         match self {

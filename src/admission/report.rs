@@ -1,4 +1,4 @@
-//! An admission's report of the limits that were asked: the units that they charged, granted and have left.
+//! The report of an admission about its limits: the units that they charged, granted and have left.
 
 use super::{Admission, Plan};
 use crate::limit::rate::Cost;
@@ -14,13 +14,13 @@ impl Admission {
         measured().map_or(cost, |measured| measured.charged(cost))
     }
 
-    /// Has limit `index` of the plan let the request go free, as a repeat of one that the limit has charged?
+    /// Has limit `index` of the plan admitted the request free, as a repeat of a request that the limit has charged?
     #[must_use]
     pub fn is_repeat(&self, index: usize) -> bool {
         self.free().nth(index).unwrap_or(false)
     }
 
-    /// Has any limit let the request go free as a repeat?
+    /// Has any limit admitted the request free as a repeat?
     #[must_use]
     pub fn has_repeat(&self) -> bool {
         self.free().any(|free| free)
@@ -37,7 +37,7 @@ impl Admission {
         })
     }
 
-    /// The least units left of any limit, among the limits that a store has counted.
+    /// The fewest units left of any limit, among the limits that a store has counted.
     #[must_use]
     pub fn remaining(&self, plan: &Plan, service: &Service) -> Option<u64> {
         let verdicts = &self.decided.as_ref()?.decision.verdicts;
@@ -50,7 +50,7 @@ impl Admission {
             .min()
     }
 
-    /// The units that limit `index` of the plan has granted, where the store has named them.
+    /// The units that limit `index` of the plan has granted, if the store has returned the number.
     #[must_use]
     pub fn granted_by(&self, index: usize) -> Option<Cost> {
         self.decided.as_ref()?.measured(index)?.granted

@@ -1,4 +1,4 @@
-//! The cost of a request at each of its limits, and the id by which it repeats another, both read from its own fields.
+//! The cost of a request at each of its limits, and the id that marks a repeat, both read from the request's fields.
 
 use crate::client::spelled;
 use crate::key::{Caller, IdError, PriceError, RepeatId, Sameness};
@@ -8,10 +8,10 @@ use crate::limit::rate::Cost;
 use crate::telemetry::log::Throttle;
 use std::time::Duration;
 
-/// Spaces warnings about costs that cannot be read: clients may send them at any rate.
+/// Throttles warnings about costs that cannot be read, since clients may send such costs at any rate.
 static MISQUOTED: Throttle = Throttle::every(Duration::from_secs(10));
 
-/// Spaces warnings about ids that cannot be read.
+/// Throttles warnings about ids that cannot be read.
 static NO_ID: Throttle = Throttle::every(Duration::from_secs(10));
 
 /// The units that the request takes from `limit`.
@@ -28,7 +28,7 @@ pub(super) fn cost(limit: &Limit, caller: &Caller<'_>) -> Cost {
     Cost::new(units)
 }
 
-/// The id that a repeat of the request is recognised by, where `limit` charges repeats once and the request has an id.
+/// The id that identifies repeats of the request, if `limit` charges repeats once and the request has an id.
 #[inline]
 pub(super) fn repeat_id(limit: &Limit, cost: Cost, caller: &Caller<'_>) -> Option<RepeatId> {
     let dedupe = limit.dedupe.as_ref()?;

@@ -1,4 +1,4 @@
-//! Connections are accepted: on the listeners of the file, and on that of admin.
+//! Accepting of connections, on the listeners of the file and on the admin listener.
 
 use super::banner::OpenAddress;
 use super::sockets::OpenedSocket;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// What connections are accepted with, on any listener.
+/// The parts that accepting needs, on any listener.
 pub(super) struct Accepting<'a> {
     pub(super) tls: &'a TlsListeners,
     pub(super) dispatcher: &'a Arc<Dispatcher>,
@@ -60,7 +60,7 @@ impl Accepting<'_> {
     }
 }
 
-/// Serves the admin listener once `may_serve` says so. Returns its addresses.
+/// Serves the admin listener once `may_serve` becomes true. Returns its addresses.
 pub(super) fn start_admin(
     boot: &Boot,
     sockets: Vec<OpenedSocket>,
@@ -75,7 +75,7 @@ pub(super) fn start_admin(
         let socket = opened.socket.register()?;
         let (state, mut may_serve) = (state.clone(), may_serve.clone());
         tokio::spawn(async move {
-            // A gateway that fails before it serves is dropped with the sender.
+            // A gateway that fails before it serves drops the sender.
             if may_serve.wait_for(|may| *may).await.is_ok() {
                 // The admin listener answers to the end, so that draining can be watched, or until a successor answers.
                 admin::serve(socket, state, opened.taken_over.notified()).await;
@@ -86,7 +86,7 @@ pub(super) fn start_admin(
     sockets.into_iter().map(start).collect()
 }
 
-/// What `trust` of the snapshot in force says of peers.
+/// The trust of peers by `trust` of the current snapshot.
 impl PeerTrust for ArcSwap<Snapshot> {
     fn known(&self, from: Option<SocketAddr>) -> KnownPeer {
         let trust = &self.load().trust;
@@ -99,7 +99,7 @@ impl PeerTrust for ArcSwap<Snapshot> {
     }
 }
 
-/// The address of a socket, with the port that the system has chosen where the file left it open.
+/// The address of a socket, with the port that the system has chosen if the file left it open.
 fn shown(socket: &AcceptSocket, written: &ListenAddress) -> io::Result<ListenAddress> {
     Ok(match (socket.address()?, written) {
         (Some(bound), ListenAddress::EveryAddress(_)) => ListenAddress::EveryAddress(bound.port()),

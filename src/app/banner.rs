@@ -55,10 +55,10 @@ pub(super) fn print(
 #[derive(Debug)]
 pub(super) struct OpenAddress {
     pub(super) address: ListenAddress,
-    /// The families of a socket that is on every address.
+    /// The address families of a socket on every address.
     pub(super) families: Option<Families>,
     pub(super) has_tls: bool,
-    /// Are all requests sent on to `https`?
+    /// Are all requests redirected to `https`?
     pub(super) redirects: bool,
 }
 
@@ -71,9 +71,9 @@ impl OpenAddress {
         url(&self.address, self.scheme())
     }
 
-    /// The arguments by which curl asks at the address.
+    /// The arguments with which curl requests the address.
     fn asked_by_curl(&self) -> Option<String> {
-        // The certificate of a trial may be signed by itself.
+        // The certificate of a trial may be self-signed.
         let flags = if self.has_tls { "-sko" } else { "-so" };
         let asked = format!("{flags} /dev/null -w '%{{http_code}} '");
         match &self.address {
@@ -89,7 +89,7 @@ impl OpenAddress {
     }
 }
 
-/// The address as a client of this machine writes it.
+/// The address as a client on this machine writes it.
 fn url(address: &ListenAddress, scheme: &str) -> String {
     match address.socket_address() {
         Some(address) => format!("{scheme}://{}", reachable(address)),

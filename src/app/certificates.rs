@@ -1,5 +1,5 @@
-//! Certificates that are ordered while the gateway runs: the task that orders them, and the way of what comes into the
-//! listeners. What the gateway before this one held, and what the store keeps, is there before clients are accepted; orders
+//! Certificates that are ordered while the gateway runs: the task that orders, and the installation of new certificates
+//! in the listeners. Certificates of the predecessor and of the store are installed before clients are accepted; orders
 //! begin with [`CertificateOrders::start`] and end with [`CertificateOrders::stop`].
 
 use super::tls_listeners::TlsListeners;
@@ -18,15 +18,15 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
-/// The time beyond what orders under way have in which they are given up, and what is known of them is kept.
+/// The time after the last orders' own time in which they are abandoned and their records stored.
 const GIVEN_UP_WITHIN: Duration = Duration::from_secs(3);
 
 /// The orders of the gateway.
 #[derive(Debug)]
 pub(super) struct CertificateOrders {
-    /// What is ordered. Orders end when it is gone.
+    /// The identities to order. Orders end when the sender is dropped.
     wanted: Mutex<Option<watch::Sender<Arc<[OrderedIdentity]>>>>,
-    /// What orders, until it begins to.
+    /// The orders, before their task starts.
     renewals: Mutex<Option<Renewals>>,
     desk: OrderDesk,
     task: Mutex<Option<OrderTask>>,
@@ -37,13 +37,13 @@ pub(super) struct CertificateOrders {
 #[derive(Debug)]
 struct OrderTask {
     task: JoinHandle<()>,
-    /// The time that orders under way have when it is to end.
+    /// The time for unfinished orders when the task is to end.
     last_orders: Arc<OnceLock<Duration>>,
 }
 
 impl CertificateOrders {
-    /// The orders of a gateway whose listeners take what comes. Nothing is ordered before the start. `challenges` are what
-    /// workers answer from, `store` is where gateways keep certificates together.
+    /// The orders of a gateway whose listeners install the certificates. No order is made before the start. Workers
+    /// answer from `challenges`; `store` keeps certificates that gateways share.
     pub(super) fn new(
         orders: Arc<[OrderedIdentity]>,
         tls: &Arc<TlsListeners>,
@@ -72,16 +72,16 @@ impl CertificateOrders {
         })
     }
 
-    /// The certificates that are held, for a successor.
+    /// The certificates for a successor.
     pub(super) fn held(&self) -> Vec<HandedCertificate> {
         self.desk.held()
     }
 
-    /// Has listeners use what the gateway before this one held, and newer certificates that the store keeps. The store has
-    /// this time to answer.
+    /// Makes listeners use the predecessor's certificates, and newer certificates of the store. The store has this time
+    /// to answer.
     pub(super) async fn gather(&self, inherited: Vec<HandedCertificate>, within: Duration) {
         self.desk.inherit(inherited);
-        // An authority may come with the first connection, and look for another's challenge.
+        // An authority may come with the first connection, for the challenge of another gateway.
         let mut renewals = lock(&self.renewals).take();
         let mut read = None;
         if let Some(renewals) = &mut renewals {
@@ -98,12 +98,12 @@ impl CertificateOrders {
         self.tls.install_issued();
     }
 
-    /// Has orders that have failed made again at once.
+    /// Repeats failed orders at once.
     pub(super) fn hurry(&self) {
         self.desk.hurry();
     }
 
-    /// Begins to order, once clients, and so authorities, can connect.
+    /// Begins to order, once clients, and therefore authorities, can connect.
     pub(super) async fn start(&self) {
         let wanted = lock(&self.wanted)
             .as_ref()
@@ -126,10 +126,10 @@ impl CertificateOrders {
         });
     }
 
-    /// Orders what a new file says, in place of what the former file wanted. Certificates that have come stay.
+    /// Orders the identities of a new file, instead of those of the former file. Obtained certificates stay.
     pub(super) async fn want(&self, orders: Arc<[OrderedIdentity]>) {
         let before = lock(&self.wanted).as_ref().map(|wanted| {
-            // Two files that order the same need no look at each certificate.
+            // If both files order the same, no certificate needs a look.
             let before = wanted.borrow().clone();
             wanted.send_if_modified(|wanted| {
                 let is_new = *wanted != orders;
@@ -144,8 +144,8 @@ impl CertificateOrders {
         self.announce(&new.into()).await;
     }
 
-    /// Ends the orders, and lets the right to order go, so that another process can have it. An order under way that does
-    /// not end within this time is given up, and counts as none.
+    /// Ends the orders, and releases the right to order, so that another process can take it. An unfinished order that
+    /// does not end within this time is abandoned, and does not count as a failure.
     pub(super) async fn stop(&self, within: Duration) {
         let task = lock(&self.task).take();
         if let Some(task) = &task {
@@ -160,7 +160,7 @@ impl CertificateOrders {
         }
     }
 
-    /// Logs which of these have no certificate yet, and what they wait for.
+    /// Logs which of these identities have no certificate yet, and the cause.
     async fn announce(&self, orders: &Arc<[OrderedIdentity]>) {
         let all = Arc::clone(orders);
         let known = spawn_blocking(move || {

@@ -1,4 +1,4 @@
-//! Starts a successor of this gateway, hands it the listening sockets, and has it serve.
+//! Starts a successor of this gateway, hands over the listening sockets, and lets the successor serve.
 
 pub(super) mod bequest;
 pub(super) mod channel;
@@ -24,21 +24,21 @@ use tokio::time::{sleep, timeout};
 
 /// The number of the first descriptor that is handed over (`sd_listen_fds(3)`).
 const FIRST: i32 = 3;
-/// Longest time from the word to serve until the successor serves.
+/// Longest time from `serve` until the successor serves.
 const SERVING_WITHIN: Duration = Duration::from_secs(5);
-/// The time in which a successor that has closed its channel may end by itself.
+/// The time in which a successor that has closed its channel may exit by itself.
 const ENDED_WITHIN: Duration = Duration::from_secs(1);
 /// Longest wait for a process that was killed.
 const KILLED_WITHIN: Duration = Duration::from_secs(5);
-/// The interval of looking whether a process has ended.
+/// The interval of checks whether a process has ended.
 const LOOK: Duration = Duration::from_millis(10);
-/// The same of a successor that serves.
+/// The interval of such checks on a successor that serves.
 const WATCH: Duration = Duration::from_millis(200);
 
 /// Causes for which a successor does not serve.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SuccessorFailure {
-    /// The system does not start the program.
+    /// The system cannot start the program.
     #[error("{} cannot be started: {source}", .path.display())]
     Start {
         /// The program.
@@ -49,7 +49,7 @@ pub(super) enum SuccessorFailure {
     /// The successor has ended.
     #[error("the successor has ended before it served ({0})")]
     Ended(ExitStatus),
-    /// The successor has closed its channel, or sent what no gateway sends.
+    /// The successor has closed its channel, or sent a line that no gateway sends.
     #[error("the successor is no gateway that can take over; it was ended")]
     Strange,
     /// The successor has not answered.
@@ -62,7 +62,7 @@ pub(super) enum SuccessorFailure {
 pub(super) struct Successor {
     process: Child,
     channel: Channel,
-    /// The successor has the word to serve, and may have connections.
+    /// The successor was sent `serve`, and may have connections.
     is_released: Rc<Cell<bool>>,
 }
 
@@ -70,7 +70,7 @@ impl Successor {
     /// Starts `program` with `sockets`.
     ///
     /// # Errors
-    /// When the system does not start it.
+    /// If the system cannot start the program.
     pub(super) fn start(
         program: &Program,
         sockets: &KeptSockets,
@@ -86,7 +86,7 @@ impl Successor {
         self.process.id()
     }
 
-    /// Tells, now and later, whether the successor has had the word to serve.
+    /// Shows, now and later, whether the successor was sent `serve`.
     pub(super) fn is_released(&self) -> Rc<Cell<bool>> {
         Rc::clone(&self.is_released)
     }
@@ -101,10 +101,10 @@ impl Successor {
         i32::try_from(self.id()).ok().and_then(Pid::from_raw)
     }
 
-    /// Resolves when the successor, which serves, has failed, with its end in words. One that ends well was stopped, or
-    /// has a successor of its own.
+    /// Resolves when the serving successor has failed, with a description of its end. A successor that ends well was
+    /// stopped, or has a successor of its own.
     ///
-    /// Its end is left for another to wait for: systemd must hear of it when this process has ended too.
+    /// The process is not reaped here: systemd must learn of its end after this process has ended too.
     pub(super) async fn failed(&self) -> String {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         loop {
@@ -117,11 +117,11 @@ impl Successor {
         }
     }
 
-    /// Waits until the successor is ready, for `within` at most, and has it serve. Until then it may ask for `bequest`.
-    /// Returns the positions of the handed sockets that it has no use for.
+    /// Waits until the successor is ready, at most for `within`, and lets it serve. Until then the successor may
+    /// request `bequest`. Returns the positions of the handed sockets that the successor does not use.
     ///
     /// # Errors
-    /// When it does not come to serve. It is to be ended then.
+    /// If the successor does not reach serving. The caller must then end it.
     pub(super) async fn serves(
         &mut self,
         within: Duration,
@@ -150,7 +150,7 @@ impl Successor {
         self.channel.hear().await
     }
 
-    /// Ends a successor that does not serve, and says why it does not: it was silent for a time, or closed its channel.
+    /// Ends a successor that does not serve, and returns the cause: it was silent for a time, or closed its channel.
     pub(super) async fn fail(mut self, silent: Option<Duration>) -> SuccessorFailure {
         if let Some(silent) = silent {
             self.kill().await;
@@ -198,12 +198,12 @@ fn unused_in(line: &str) -> Option<Vec<usize>> {
     words.map(|word| word.parse().ok()).collect()
 }
 
-/// Starts `program` with the sockets, and with one end of a channel behind them. LISTEN_PID is left out: the number of
-/// the process is not known before it runs.
+/// Starts `program` with the sockets, and with one end of a channel behind them. LISTEN_PID is left out, since the
+/// process's number is not known before the process runs.
 fn spawn(program: &Program, sockets: &KeptSockets) -> io::Result<Successor> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut names = sockets.names();
-    // The last word has no socket: it says what the connection before it can do.
+    // The last name has no socket: it announces what the connection before it supports.
     names.extend([PREDECESSOR, BEQUEATHS]);
     let mut descriptors = sockets.descriptors()?;
     descriptors.push(theirs.into());
@@ -229,8 +229,8 @@ fn spawn(program: &Program, sockets: &KeptSockets) -> io::Result<Successor> {
     })
 }
 
-/// Descriptors that take every free number below `last`, until they are dropped. The pipe by which std hears that a
-/// program could not be started would have such a number otherwise, and be lost in the new process.
+/// Descriptors that take every free number below `last`, until they are dropped. Otherwise the pipe by which std learns
+/// that a program could not be started would get such a number, and be overwritten in the new process.
 fn fill(descriptors: &[OwnedFd], last: i32) -> io::Result<Vec<OwnedFd>> {
     let mut fill = Vec::new();
     if let Some(one) = descriptors.first() {

@@ -1,5 +1,5 @@
-//! The keys that issuers publish, read beside requests: at start and when a file names a URL for the first time, then from
-//! time to time, and when a token names a key that is not there. What was read stays over reloads, and while a server is away.
+//! The keys that issuers publish, read independently of requests: at start, when a file names a URL for the first time,
+//! periodically, and when a token names an unknown key. Keys stay over reloads, and while a server is unavailable.
 
 use crate::clock;
 use crate::config::PublishedKeys;
@@ -24,26 +24,26 @@ const WITHIN: Duration = Duration::from_secs(10);
 const LONGEST: usize = 1024 * 1024;
 /// The longest time for which a start or a reload waits for keys that were never read.
 const FIRST_WITHIN: Duration = Duration::from_secs(2);
-/// The time from one read to the next, where the server names none, and the bounds of what it may name.
+/// The time from one read to the next if the server names none, and the bounds of the time that it may name.
 const USUALLY: Duration = Duration::from_hours(1);
 const LEAST: Duration = Duration::from_mins(5);
 const MOST: Duration = Duration::from_hours(24);
-/// The least time between two reads that tokens ask for.
+/// The least time between two reads that tokens cause.
 const ASKED_EVERY: Duration = Duration::from_mins(1);
-/// The wait after a first failure. It doubles with each.
+/// The wait after a first failure. The wait doubles with each failure.
 const AGAIN: Duration = Duration::from_millis(500);
-/// The longest such wait, before keys were read and after.
+/// The longest wait after failures: before the keys were read the first time, and after.
 const LONGEST_UNREAD: Duration = Duration::from_secs(5);
 const LONGEST_READ: Duration = Duration::from_mins(5);
 
-/// What an operator may change where a server of keys is not believed.
+/// What an operator may change if a server of keys is not trusted.
 const ADVICE: tls::Advice = tls::Advice {
     table: "`[jwt]`",
     name_key: "jwks",
     plaintext: "write `http://` in `jwks` where it is on this machine",
 };
 
-/// The followers of all URLs of the file in force.
+/// The followers of all URLs of the current file.
 pub(super) struct KeyFollower {
     followed: Vec<Followed>,
     metrics: Arc<Metrics>,
@@ -71,8 +71,8 @@ impl KeyFollower {
         }
     }
 
-    /// Gives the key sets of a file that comes into force what was read before, and waits a moment for those that were never
-    /// read. URLs that are gone are no longer followed.
+    /// Gives the key sets of a new file the keys that were read before, and waits a moment for sets that were never
+    /// read. URLs that the file no longer names are no longer followed.
     pub(super) async fn prepare(&mut self, wanted: Vec<PublishedKeys>) {
         let mut before = std::mem::take(&mut self.followed);
         let mut firsts = Vec::new();
@@ -111,16 +111,16 @@ impl KeyFollower {
         self.metrics.keys_read(read.collect());
         let all_tried = async {
             for mut first in firsts {
-                // A reader that is gone has nothing to wait for.
+                // If the reader is gone, there is no wait.
                 let _ = first.wait_for(|tried| *tried).await;
             }
         };
-        // Keys that do not come in time are no reason not to serve: what needs them is answered 503.
+        // Keys that do not arrive in time do not prevent serving: requests that need them are answered with 503.
         let _ = timeout(FIRST_WITHIN, all_tried).await;
     }
 }
 
-/// Reads one URL again and again.
+/// Reads one URL periodically.
 struct KeyReader {
     newest: watch::Receiver<Arc<KeySet>>,
     tls: ClientTls,
@@ -149,7 +149,7 @@ impl KeyReader {
                     }
                     changed = self.newest.changed() => match changed {
                         Err(_) => return,
-                        // What was read is of no use by the rules of the new file.
+                        // The keys do not fit the rules of the new file.
                         Ok(()) if !self.newest.borrow().is_read() => break,
                         Ok(()) => {}
                     },
@@ -168,7 +168,7 @@ impl KeyReader {
         let answer = timeout(WITHIN, fetch_keys(&url, &self.tls)).await;
         let answer =
             answer.unwrap_or_else(|_| Err(format!("no answer within {} s", WITHIN.as_secs())));
-        // A file that came meanwhile has its own rules.
+        // A file that was loaded meanwhile has its own rules.
         let set = Arc::clone(&self.newest.borrow());
         let done = answer.and_then(|(document, rest)| Ok((set.install(&document)?, rest)));
         match done {
@@ -212,10 +212,10 @@ impl KeyReader {
     }
 }
 
-/// The document at a URL, and the time for which it holds.
+/// The document at a URL, and the time for which it is fresh.
 ///
 /// # Errors
-/// There is none, in words.
+/// If no document was obtained, with the cause in words.
 pub async fn fetch_keys(url: &str, tls: &ClientTls) -> Result<(Bytes, Duration), String> {
     let request = Request::get(url)
         .header(ACCEPT, "application/jwk-set+json, application/json")
@@ -234,7 +234,7 @@ pub async fn fetch_keys(url: &str, tls: &ClientTls) -> Result<(Bytes, Duration),
     Ok((answer.into_body(), rest))
 }
 
-/// The time for which an answer holds by `Cache-Control` (RFC 9111, section 5.2.2.1).
+/// The time for which an answer is fresh by `Cache-Control` (RFC 9111, section 5.2.2.1).
 fn max_age(fields: &HeaderMap) -> Option<Duration> {
     let lists = fields.get_all(CACHE_CONTROL).iter();
     let mut directives = lists
@@ -249,12 +249,12 @@ fn max_age(fields: &HeaderMap) -> Option<Duration> {
     })
 }
 
-/// The URL as a metric has it: without its query, which may hold a secret.
+/// The URL as a metric's label: without its query, which may hold a secret.
 fn label(url: &str) -> &str {
     url.split('?').next().unwrap_or(url)
 }
 
-/// A tenth less at most, so that many gateways do not ask at once.
+/// Up to a tenth less, so that many gateways do not read at the same time.
 fn jittered(rest: Duration) -> Duration {
     rest - rest.mul_f64(0.1 * fastrand::f64())
 }

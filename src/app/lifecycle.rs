@@ -1,4 +1,4 @@
-//! The gateway's life from its first connection to its end: signals, the hand-over to a successor, leaving, draining.
+//! The gateway's life from its first connection to its end: signals, the handover to a successor, leaving, draining.
 
 use super::LAST_LINES;
 use super::certificates::CertificateOrders;
@@ -26,24 +26,24 @@ use tokio::time::sleep;
 
 /// The least time that a successor has to start, however short `drain` is.
 const LEAST_START: Duration = Duration::from_secs(5);
-/// Longest time after a hand-over in which a client may send another request on a connection that it keeps, and hears
-/// then that it is the last. No client waits for it.
+/// Longest time after a handover in which a client may send another request on a kept connection, and learns from the
+/// answer that it is the last. No client has to wait for this.
 const LINGER: Duration = Duration::from_secs(5);
-/// As long at a signal to stop, where the file has no `drain_delay`: a client that sends request after request hears it,
-/// and a wait for the end is hardly longer.
+/// The same at a signal to stop, if the file has no `drain_delay`: a client with continuous requests gets the notice,
+/// and the end is hardly delayed.
 const SHORT_LINGER: Duration = Duration::from_millis(200);
-/// Logged when a gateway that leaves is to end.
+/// Logged when a leaving gateway must end at once.
 const STOPPED_AT_ONCE: &str = "stopped at once: a second signal came";
-/// The time that orders for certificates have at a signal to stop.
+/// The time for orders of certificates at a signal to stop.
 const LAST_ORDERS: Duration = Duration::from_secs(2);
-/// The time before the end of draining in which orders are given up, so that they count as none.
+/// The time before the end of draining at which orders are abandoned, so that they do not count as failures.
 const ORDERS_GIVEN_UP: Duration = Duration::from_secs(1);
-/// The time beyond the end of draining by which the process is gone.
+/// The time after the end of draining by which the process has exited.
 const LAST_ACTS: Duration = Duration::from_secs(5);
 
 /// The gateway, serving.
 pub(super) struct Gateway {
-    /// The longest time for requests under way.
+    /// The longest time for current requests.
     pub(super) drain: Duration,
     /// The time in which new connections are still accepted after a signal to stop.
     pub(super) drain_delay: Duration,
@@ -59,9 +59,9 @@ pub(super) struct Gateway {
     pub(super) workers: Vec<WorkerThread>,
     pub(super) log: AccessLog,
     pub(super) signals: SignalDesk,
-    /// The process that serves in place of this one, as long as nothing else is known.
+    /// The process that serves in place of this one, until its end is known.
     pub(super) successor: Option<Successor>,
-    /// Dropped last: the files go with the gateway.
+    /// Dropped last, since dropping removes the socket files.
     pub(super) kept: KeptSockets,
 }
 
@@ -75,7 +75,7 @@ enum Departure {
 }
 
 impl Gateway {
-    /// Serves until a signal stops the gateway or a successor serves, and finishes the requests under way.
+    /// Serves until a signal stops the gateway or a successor serves, and then finishes current requests.
     pub(super) async fn until_stopped(mut self) {
         let departure = self.until_departure().await;
         if self.leave(departure).await {
@@ -101,7 +101,7 @@ impl Gateway {
         }
     }
 
-    /// Starts a successor and has it serve. Nothing where that has failed: the gateway goes on as before.
+    /// Starts a successor and lets it serve. `None` if that has failed: the gateway continues as before.
     async fn hand_over(&mut self) -> Option<Departure> {
         if std::process::id() == 1 {
             tracing::error!(
@@ -122,7 +122,7 @@ impl Gateway {
             Some(Ok(unused)) => {
                 self.give_way(&successor, &unused);
                 if self.signals.reloads > reloads {
-                    // It may have read the file before that signal.
+                    // The successor may have read the file before that signal.
                     successor.signal(Signal::HUP);
                 }
                 if is_stopped {
@@ -144,8 +144,8 @@ impl Gateway {
         }
     }
 
-    /// Waits until the successor serves, and obeys signals meanwhile. A signal to stop ends the wait unless the successor
-    /// may have connections already. Returns the outcome, and whether there was such a signal.
+    /// Waits until the successor serves, and handles signals meanwhile. A signal to stop ends the wait unless the
+    /// successor may already have connections. Returns the outcome, and whether there was such a signal.
     async fn until_served(
         &mut self,
         successor: &mut Successor,
@@ -170,7 +170,7 @@ impl Gateway {
         }
     }
 
-    /// Notes that a hand-over has failed.
+    /// Notes that a handover has failed.
     fn go_on(&self, failure: &SuccessorFailure) -> Option<Departure> {
         tracing::error!("the hand-over has failed: {failure}; this gateway serves on");
         self.metrics.hand_over_failed();
@@ -178,7 +178,7 @@ impl Gateway {
         None
     }
 
-    /// Leaves the sockets to a successor that serves, but those at the positions that it has no use for.
+    /// Leaves the sockets to a successor that serves, except those at the positions that it does not use.
     fn give_way(&mut self, successor: &Successor, unused: &[usize]) {
         let (process, grace) = (successor.id(), self.drain_delay + self.drain);
         service_manager::tell(ServiceState::HandedOver(process));
@@ -188,11 +188,12 @@ impl Gateway {
         );
     }
 
-    /// Asks clients to go elsewhere before connections are closed. False when a further signal ends the gateway at once.
+    /// Asks clients to reconnect elsewhere before connections are closed. Returns false if a further signal ends the
+    /// gateway at once.
     async fn leave(&mut self, departure: Departure) -> bool {
         self.readiness.set(Phase::Draining);
         self.switch.leave();
-        // Another process may order certificates then.
+        // Another process may then order certificates.
         let (orders, within) = (Arc::clone(&self.orders), self.last_orders(departure));
         self.acceptors
             .spawn(async move { orders.stop(within).await });
@@ -231,8 +232,8 @@ impl Gateway {
         false
     }
 
-    /// The time in which orders for certificates that are under way may come to their end. A successor answers the
-    /// authority meanwhile; without one nobody does for long.
+    /// The time in which unfinished orders for certificates may end. A successor answers the authority meanwhile;
+    /// without one no process answers for long.
     fn last_orders(&self, departure: Departure) -> Duration {
         let left = (self.drain_delay + self.drain).saturating_sub(ORDERS_GIVEN_UP);
         match departure {
@@ -241,7 +242,7 @@ impl Gateway {
         }
     }
 
-    /// Finishes the requests under way, and takes no new connections.
+    /// Finishes current requests, and accepts no new connections.
     async fn drain(&mut self, departure: Departure) {
         let grace = match departure {
             Departure::Stop => {
@@ -253,7 +254,7 @@ impl Gateway {
                 self.drain_delay + self.drain - linger(self.drain_delay, self.drain)
             }
         };
-        // Before the tasks that accept end: the last descriptor of a socket closes it.
+        // Closed before the accepting tasks end: the last descriptor of a socket closes the socket.
         self.kept.close();
         self.switch.pull(grace);
         let deadline = clock::now() + grace;
@@ -271,9 +272,9 @@ impl Gateway {
     }
 }
 
-/// Resolves when this process must end at once, since the one that serves in its place has failed. systemd hears of that
-/// only when this process, whose child the other is, has ended too. Without systemd the requests under way here are
-/// finished.
+/// Resolves when this process must end at once, since the process that serves in its place has failed. systemd learns
+/// of the failure only when this process, the parent of the other, has ended too. Without systemd this process finishes
+/// its current requests.
 async fn abandoned(successor: &mut Option<Successor>) {
     if let Some(serving) = successor {
         let (process, how) = (serving.id(), serving.failed().await);
@@ -292,8 +293,8 @@ async fn abandoned(successor: &mut Option<Successor>) {
     std::future::pending().await
 }
 
-/// The time after a hand-over in which kept connections stay open for a last request: within the time for requests under
-/// way, of which there is at least half left.
+/// The time after a handover in which kept connections stay open for a last request: `drain_delay`, or a few seconds
+/// that leave at least half of the time for current requests.
 fn linger(drain_delay: Duration, drain: Duration) -> Duration {
     drain_delay.max(LINGER.min(drain / 2))
 }
@@ -311,16 +312,16 @@ async fn closed(dispatcher: &Dispatcher) {
     }
 }
 
-/// The request of a signal to a gateway that serves.
+/// A signal's request to a serving gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LifeRequest {
-    /// Finish and leave.
+    /// Finish current requests and leave.
     Stop,
     /// Start a successor.
     HandOver,
 }
 
-/// Takes signals: a reload is triggered at once, and other requests are kept until they can be obeyed.
+/// Handles signals: a reload is triggered at once, and other requests are kept until the gateway takes them.
 #[derive(Debug)]
 pub(super) struct SignalDesk {
     signals: Signals,
@@ -329,7 +330,8 @@ pub(super) struct SignalDesk {
     reloads: u64,
     is_stopped: bool,
     wants_successor: bool,
-    /// The gateway leaves without such a signal, since a successor serves: the first one is no reason to cut requests.
+    /// The gateway leaves without such a signal, since a successor serves: the first signal is no reason to cut
+    /// requests.
     is_stop_awaited: bool,
 }
 
@@ -350,7 +352,7 @@ impl SignalDesk {
         self.is_stopped
     }
 
-    /// Waits for `event`, or for a signal to stop, which [`Self::next`] yields then.
+    /// Waits for `event`, or for a signal to stop, which [`Self::next`] then returns.
     pub(super) async fn during(&mut self, event: impl Future<Output = ()>) {
         tokio::select! {
             () = event => {}
@@ -371,13 +373,13 @@ impl SignalDesk {
         }
     }
 
-    /// Resolves at the next signal to stop. The future may be dropped and asked for again.
+    /// Resolves at the next signal to stop. The future may be dropped and created again.
     async fn stop(&mut self) {
         while self.take_one().await != SignalRequest::Stop {}
         self.is_stopped = false;
     }
 
-    /// Is a signal to stop the first one to a gateway that leaves already? It asks for nothing then but what is under way.
+    /// Is a signal to stop the first one to a gateway that already leaves? Such a signal changes nothing.
     fn is_awaited_stop(&mut self) -> bool {
         let is_awaited = std::mem::take(&mut self.is_stop_awaited);
         if is_awaited {
@@ -388,7 +390,7 @@ impl SignalDesk {
         is_awaited
     }
 
-    /// Resolves at the signal that ends a gateway at once which stops already. The future may be dropped and asked for again.
+    /// Resolves at the signal that ends a stopping gateway at once. The future may be dropped and created again.
     async fn stop_at_once(&mut self) {
         self.stop().await;
         while self.is_awaited_stop() {

@@ -1,5 +1,5 @@
-//! The gateway that has started this one to take its place: it says what it hands over beside its sockets; when this one is
-//! ready it says so, and serves on its word.
+//! The gateway that has started this one as its successor: it hands over data beside its sockets, is told that this
+//! gateway is ready, and lets it serve.
 
 use super::handover::bequest::Bequest;
 use super::handover::channel::{Channel, INHERIT, READY, SERVE, SERVING};
@@ -10,18 +10,17 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Longest wait for the word to serve. A predecessor that says nothing hangs, and this gateway serves in its place.
+/// Longest wait for `serve`. A silent predecessor hangs, and this gateway serves in its place.
 const WORD_WITHIN: Duration = Duration::from_secs(10);
 
-/// Longest wait for what is handed over beside sockets. Without it this gateway serves all the same.
+/// Longest wait for the data that is handed over beside sockets. Without the data this gateway serves nevertheless.
 const BEQUEST_WITHIN: Duration = Duration::from_secs(2);
 
 /// The predecessor.
 #[derive(Debug)]
 pub(super) struct Predecessor {
     channel: Channel,
-    /// It answers what it hands over beside sockets: gateways of earlier versions do not, and take such a question for
-    /// nonsense.
+    /// The predecessor answers `inherit`: gateways of earlier versions do not, and reject the line.
     bequeaths: bool,
 }
 
@@ -29,7 +28,7 @@ impl Predecessor {
     /// The predecessor, if there is one: a connection to it is among the sockets that were handed over.
     ///
     /// # Errors
-    /// When the runtime cannot register the connection.
+    /// If the runtime cannot register the connection.
     pub(super) fn among(handed: &mut HandedSockets) -> io::Result<Option<Self>> {
         let stream = handed.take_first(PREDECESSOR).map(OwnedFd::from);
         let channel = stream.map(|stream| Channel::to_predecessor(stream.into()));
@@ -39,7 +38,8 @@ impl Predecessor {
             .map(|channel| Self { channel, bequeaths }))
     }
 
-    /// What the predecessor hands over beside its sockets. Where it hands over nothing, or is silent, that is nothing.
+    /// The data that the predecessor hands over beside its sockets. Empty if the predecessor hands over no data, or is
+    /// silent.
     pub(super) async fn bequest(&mut self) -> Bequest {
         if !self.bequeaths {
             return Bequest::default();
@@ -55,8 +55,8 @@ impl Predecessor {
             .unwrap_or_default()
     }
 
-    /// Says that this gateway is ready and has no use for the sockets at these positions, and waits for the word to
-    /// serve. A predecessor that has ended meanwhile, or is silent, leaves its place too.
+    /// Reports that this gateway is ready and does not use the sockets at these positions, and waits for `serve`. A
+    /// predecessor that has ended meanwhile, or is silent, is replaced too.
     pub(super) async fn released(&mut self, unused: &[usize]) {
         let mut ready = READY.to_owned();
         for position in unused {
@@ -64,7 +64,7 @@ impl Predecessor {
         }
         let asked = async {
             self.channel.say(&ready).await.ok()?;
-            // What was handed over too late comes before the word.
+            // Data that was handed over too late comes before `serve`.
             while self.channel.hear().await? != SERVE {}
             Some(())
         };
@@ -73,9 +73,9 @@ impl Predecessor {
         }
     }
 
-    /// Says that this gateway serves.
+    /// Reports that this gateway serves.
     pub(super) async fn leave(mut self) {
-        // A predecessor that is gone needs no word.
+        // A predecessor that has exited needs no report.
         let _ = self.channel.say(SERVING).await;
     }
 }

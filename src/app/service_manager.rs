@@ -1,16 +1,16 @@
-//! Tells systemd how the gateway is (`sd_notify(3)`): ready, stopping, or another process from now on.
+//! Notifies systemd of the gateway's state (`sd_notify(3)`): ready, stopping, or replaced by another process.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// The variable that names systemd's socket. Without it there is no systemd to tell.
+/// The variable that names systemd's socket. Without the variable, systemd is not notified.
 const SOCKET: &str = "NOTIFY_SOCKET";
 /// Longest wait for room in systemd's queue.
 const WITHIN: Duration = Duration::from_secs(1);
 
-/// What systemd should know.
+/// A state to report to systemd.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ServiceState {
     /// The gateway serves.
@@ -39,7 +39,7 @@ impl ServiceState {
     }
 }
 
-/// Has systemd started this process, and does it want to hear of it?
+/// Has systemd started this process, and does it expect notifications?
 pub(super) fn is_there() -> bool {
     socket().is_some()
 }
@@ -48,7 +48,7 @@ fn socket() -> Option<OsString> {
     std::env::var_os(SOCKET).filter(|socket| !socket.is_empty())
 }
 
-/// Tells systemd, if it has started this process and asked for it.
+/// Notifies systemd, if it has started this process and expects notifications.
 pub(super) fn tell(state: ServiceState) {
     if let Some(socket) = socket()
         && let Err(error) = send(&socket, &state.message())
@@ -68,7 +68,7 @@ fn send(socket: &OsStr, message: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The address of a path, or of an abstract name, which has an `@` in front.
+/// The address of a path, or of an abstract name, which starts with `@`.
 fn address(socket: &OsStr) -> io::Result<SocketAddr> {
     #[cfg(target_os = "linux")]
     if let Some(name) = socket.as_encoded_bytes().strip_prefix(b"@") {

@@ -1,4 +1,4 @@
-//! A new file comes into force: its snapshot, with what outlives one.
+//! Installs a new file: its snapshot, with the state that outlives a snapshot.
 
 use super::GatewayState;
 use super::certificates::CertificateOrders;
@@ -41,7 +41,7 @@ pub(super) fn start_reload(
     trigger
 }
 
-/// Puts a new file in force.
+/// Installs a new file.
 pub(super) struct SnapshotInstaller {
     pub(super) boot: Boot,
     pub(super) outline: Arc<Outline>,
@@ -121,8 +121,7 @@ impl ServerFollower {
         }
     }
 
-    /// Gives the upstreams of a snapshot that comes into force their states, and waits a moment for addresses of new
-    /// names.
+    /// Gives the upstreams of a new snapshot their states, and waits a moment for addresses of new names.
     pub(super) async fn prepare(&mut self, snapshot: &mut Snapshot, boot: &Boot) {
         let secrets = Arc::clone(&boot.secrets);
         let shown = move |name: &str| secrets.hide(name).into_owned();
@@ -135,7 +134,7 @@ impl ServerFollower {
     }
 }
 
-/// Starts the built-in server, where an upstream asks for it. It runs once.
+/// Starts the built-in server, if an upstream needs it. It is started once.
 pub(super) async fn start_demo(snapshot: &Snapshot) -> io::Result<()> {
     let asked_for = |upstream: &Arc<Upstream>| {
         let mut servers = upstream.servers.iter();

@@ -1,5 +1,5 @@
-//! The gateway's listening sockets: taken over or bound before anything is served on them, opened when the gateway is
-//! ready, and kept for a successor.
+//! The gateway's listening sockets: taken over or bound before the gateway serves on any of them, opened when the
+//! gateway is ready, and kept for a successor.
 
 use super::StartError;
 use crate::admin::AdminSettings;
@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// The sockets of one address, which no client can connect to yet.
+/// The sockets of one address, to which no client can connect yet.
 #[derive(Debug)]
 struct BoundAddress {
     role: Role,
@@ -37,7 +37,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The beginning of the names of its sockets.
+    /// The prefix of the names of its sockets.
     fn prefix(self) -> &'static str {
         match self {
             Self::Server => "server/",
@@ -57,10 +57,10 @@ impl Role {
 /// The gateway's sockets, bound before any of them serves.
 #[derive(Debug)]
 pub(super) struct BoundSockets {
-    /// Those of every listener, in the order of the file.
+    /// The sockets of every listener, in the order of the file.
     server: Vec<BoundAddress>,
     admin: Option<BoundAddress>,
-    /// The positions of sockets that were handed over and no listener uses.
+    /// The positions of handed sockets that no listener uses.
     pub(super) unused: Vec<usize>,
 }
 
@@ -68,7 +68,7 @@ impl BoundSockets {
     /// Takes over or binds the sockets of every listener and of the admin listener.
     ///
     /// # Errors
-    /// When an address cannot be had.
+    /// If an address is not available.
     pub(super) fn bind(boot: &Boot, mut handed: HandedSockets) -> Result<Self, StartError> {
         let all = &boot.listen.listeners;
         let of_listener = |one: &Listener| {
@@ -103,7 +103,7 @@ impl BoundSockets {
     /// Opens the admin listener, if there is one.
     ///
     /// # Errors
-    /// When another process listens there in the meantime.
+    /// If another process listens there in the meantime.
     pub(super) fn open_admin(
         &mut self,
         kept: &mut KeptSockets,
@@ -115,7 +115,7 @@ impl BoundSockets {
     /// Opens every listener.
     ///
     /// # Errors
-    /// When another process listens there in the meantime.
+    /// If another process listens there in the meantime.
     pub(super) fn open_server(
         self,
         kept: &mut KeptSockets,
@@ -131,7 +131,8 @@ fn everywhere(boot: &Boot) -> impl Iterator<Item = &ListenAddress> {
     server.chain(boot.admin.as_ref().map(|admin| &admin.listen))
 }
 
-/// Is `one` on every address of this machine, and `other` on all of IPv4 at the same port? Two sockets cannot have these.
+/// Is `one` on every address of this machine, and `other` on all of IPv4 at the same port? Two sockets cannot have both
+/// addresses.
 fn takes_ipv4_of(other: &Listener, one: &Listener) -> bool {
     match (other.address.socket_address(), &one.address) {
         (Some(SocketAddr::V4(other)), ListenAddress::Tcp(SocketAddr::V6(one))) => {
@@ -170,10 +171,10 @@ impl BoundAddress {
         })
     }
 
-    /// Lets clients connect. What is needed to the end is added to `kept`.
+    /// Lets clients connect. Parts that must live until the process ends are added to `kept`.
     ///
     /// # Errors
-    /// When another process listens there in the meantime.
+    /// If another process listens there in the meantime.
     fn open(self, kept: &mut KeptSockets) -> Result<Vec<OpenedSocket>, StartError> {
         let Self {
             role,
@@ -209,8 +210,8 @@ fn name_of(role: Role, address: &ListenAddress) -> String {
     if let ListenAddress::Systemd(name) = address {
         return name.to_string();
     }
-    // Every address has the name that it had while it was every address of IPv4, so that gateways of either version take
-    // each other's sockets.
+    // A listener on every address keeps the name from when it meant every address of IPv4, so that gateways of either
+    // version take each other's sockets.
     let address = address.clone().in_ipv4();
     let mut name = role.prefix().to_owned();
     for byte in address.to_string().bytes() {
@@ -232,7 +233,7 @@ fn not_at(role: Role, address: &ListenAddress) -> impl FnOnce(io::Error) -> Star
     }
 }
 
-/// Reports a socket that was handed over and no listener of the file uses.
+/// Reports a handed socket that no listener of the file uses.
 fn report_unused(name: &str) {
     match address_in(name) {
         Some(address) => tracing::info!(
@@ -244,7 +245,7 @@ fn report_unused(name: &str) {
     }
 }
 
-/// The address in a name that [`name_of`] gave; nothing where systemd gave it.
+/// The address in a name that [`name_of`] gave; `None` for a name that systemd gave.
 fn address_in(name: &str) -> Option<String> {
     let own = [Role::Server, Role::Admin].into_iter();
     let coded = own
@@ -265,21 +266,21 @@ fn address_in(name: &str) -> Option<String> {
 pub(super) struct OpenedSocket {
     /// The socket.
     pub(super) socket: AcceptSocket,
-    /// Says that a successor accepts on the socket from now on.
+    /// Notified when a successor begins to accept on the socket.
     pub(super) taken_over: Arc<Notify>,
-    /// Says that nobody does.
+    /// Notified when no process accepts on the socket any more.
     pub(super) given_up: Arc<Notify>,
 }
 
-/// What a gateway keeps of its listening sockets until its end. Files of Unix sockets go with it, but those that a
-/// successor has.
+/// The part of its listening sockets that a gateway keeps until its end. Files of Unix sockets are removed with it,
+/// except those that a successor has.
 #[derive(Debug, Default)]
 pub(super) struct KeptSockets(Vec<KeptSocket>);
 
 #[derive(Debug)]
 struct KeptSocket {
     name: String,
-    /// The socket once more, until draining begins.
+    /// A further descriptor of the socket, until draining begins.
     descriptor: Option<OwnedFd>,
     file: Option<SocketFile>,
     mode: u32,
@@ -293,10 +294,10 @@ impl KeptSockets {
         self.0.iter().map(|kept| kept.name.as_str()).collect()
     }
 
-    /// Descriptors of the sockets for another process.
+    /// Duplicated descriptors of the sockets for another process.
     ///
     /// # Errors
-    /// When no descriptor is left.
+    /// If no descriptor is left.
     pub(super) fn descriptors(&self) -> io::Result<Vec<OwnedFd>> {
         let open = self.0.iter().filter_map(|kept| kept.descriptor.as_ref());
         open.map(OwnedFd::try_clone).collect()
@@ -312,8 +313,8 @@ impl KeptSockets {
         }
     }
 
-    /// Leaves the sockets to a successor, but those at the positions that it has no use for: they are closed, with their
-    /// files.
+    /// Leaves the sockets to a successor, except those at the positions that it does not use: they are closed, with
+    /// their files.
     pub(super) fn leave_to_successor(&mut self, unused: &[usize]) {
         for (position, kept) in self.0.iter_mut().enumerate() {
             if unused.contains(&position) {
@@ -328,7 +329,7 @@ impl KeptSockets {
         }
     }
 
-    /// Closes the sockets on this side: where no other process has them, clients are refused from now on.
+    /// Closes the sockets in this process: clients are refused from now on, unless another process has the sockets too.
     pub(super) fn close(&mut self) {
         for kept in &mut self.0 {
             kept.descriptor = None;

@@ -1,4 +1,4 @@
-//! The gateway starts, stage by stage: it takes over what there is, builds what serves, waits for the store, and serves.
+//! The gateway starts in stages: it takes over sockets and data, builds its parts, waits for the store, and serves.
 
 use super::accepting::{Accepting, start_admin};
 use super::banner;
@@ -36,7 +36,7 @@ const SWEEP: Duration = Duration::from_millis(50);
 /// The longest wait for the store's first answer before clients are accepted.
 const STORE_WITHIN: Duration = Duration::from_secs(2);
 
-/// Sockets, and what a predecessor hands over beside them.
+/// Sockets, and the data that a predecessor hands over beside them.
 struct Inheritance {
     predecessor: Option<Predecessor>,
     bequest: Bequest,
@@ -45,14 +45,14 @@ struct Inheritance {
     admin: Vec<OpenedSocket>,
 }
 
-/// What all parts share.
+/// The state that all parts share.
 struct SharedParts {
     shared: GatewayState,
     switch: DrainSwitch,
     log: AccessLog,
 }
 
-/// What is to answer clients: the workers, and the admin listener.
+/// The parts that answer clients: the workers, and the admin listener.
 struct Frontend {
     dispatcher: Arc<Dispatcher>,
     workers: Vec<WorkerThread>,
@@ -65,7 +65,7 @@ struct Frontend {
     store_ready: Option<mpsc::Receiver<()>>,
 }
 
-/// A gateway that serves no client yet.
+/// A gateway that does not serve clients yet.
 struct UnopenedGateway {
     boot: Boot,
     program: Program,
@@ -96,7 +96,7 @@ impl Gateway {
 }
 
 impl Inheritance {
-    /// Takes over the sockets that there are, and binds the others.
+    /// Takes over the handed sockets, and binds the others.
     async fn of(boot: &Boot, mut handed: HandedSockets) -> Result<Self, StartError> {
         let mut predecessor = Predecessor::among(&mut handed)?;
         let bequest = match &mut predecessor {
@@ -178,7 +178,7 @@ impl UnopenedGateway {
         })
     }
 
-    /// Waits for the store, and for the certificates that are kept there or were handed over.
+    /// Waits for the store, and for certificates that the store keeps or the predecessor has handed over.
     async fn meet_store(&mut self, certificates: Vec<HandedCertificate>) {
         let store_ready = self.frontend.store_ready.take();
         let orders = Arc::clone(&self.orders);
@@ -259,7 +259,7 @@ impl Frontend {
         };
         let (dispatcher, workers) = start_workers(boot, shared, log, channels)?;
         let readiness = Readiness::default();
-        // A successor leaves the admin listener, too, to its predecessor until it serves.
+        // A successor leaves the admin listener to its predecessor until it serves.
         let (serves, may_serve) = watch::channel(inheritance.predecessor.is_none());
         let state = AdminState {
             metrics: Arc::clone(&shared.metrics),
@@ -282,7 +282,7 @@ impl Frontend {
 /// Waits until the predecessor, if there is one, lets this gateway serve.
 ///
 /// # Errors
-/// When a signal stops the gateway before: it has taken nothing over.
+/// If a signal stops the gateway before: the gateway has taken nothing over.
 async fn released(
     predecessor: Option<Predecessor>,
     unused: &[usize],
@@ -308,7 +308,7 @@ async fn announce(predecessor: Option<Predecessor>) {
     }
 }
 
-/// Has the log say where a Redis would forget counters.
+/// Logs a warning if Redis is configured to evict counters.
 fn look_at_store(boot: &Boot) {
     if let Backend::Redis(target) = &boot.store.source {
         tokio::spawn(warn_of_eviction(target.clone()));
@@ -321,7 +321,7 @@ async fn until_store_ready(store_ready: Option<mpsc::Receiver<()>>) {
     let Some(mut store_ready) = store_ready else {
         return;
     };
-    // A store that does not answer in time is away, which is no reason not to serve.
+    // A store that does not answer in time is unavailable, which does not prevent serving.
     let _ = tokio::time::timeout(STORE_WITHIN, store_ready.recv()).await;
 }
 

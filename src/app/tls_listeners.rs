@@ -1,5 +1,5 @@
-//! Listeners with TLS while the gateway runs: a reload replaces what they offer, certificates that were ordered are put in as
-//! they come, and broken files, certificates and revocation lists that have ended are reported.
+//! Listeners with TLS while the gateway runs: a reload replaces their offers, new certificates are installed, and
+//! broken files and expired certificates and revocation lists are reported.
 
 use crate::acme::{Bundle, IssuedCertificates};
 use crate::clock;
@@ -18,31 +18,31 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::MissedTickBehavior;
 
-/// The interval at which certificates that have ended are logged.
+/// The interval at which expired certificates are logged.
 const ENDED_EVERY: Duration = Duration::from_hours(1);
 
-/// The interval at which the files by which clients are judged are read where no reload does it.
+/// The interval at which the files for the verification of clients are read while no reload reads them.
 const LISTS_EVERY: Duration = Duration::from_secs(10);
 
 /// The listeners with TLS.
 #[derive(Debug)]
 pub(super) struct TlsListeners {
     numbers: ListenerNumbers,
-    /// The file in force, with the offers of the listeners.
+    /// The current file, with the offers of the listeners.
     snapshots: Arc<ArcSwap<Snapshot>>,
     identities: ArcSwap<Identities>,
-    /// The file as it is now was refused, so that nothing it names has come into force with it.
+    /// The file's present version was refused, so that no file that it names was installed with it.
     is_file_refused: AtomicBool,
-    /// The certificates that have come.
+    /// The obtained certificates.
     issued: IssuedCertificates,
-    /// The ordered identities as they are in force, by name.
+    /// The ordered identities as they are currently installed, by name.
     ordered: ArcSwap<OrderedByName>,
     metrics: Arc<Metrics>,
 }
 
 type OrderedByName = HashMap<String, Arc<ServerIdentity>>;
 
-/// The number of each listener with TLS among them, by its address. It stays as long as the process runs.
+/// The number of each listener with TLS among them, by its address. It stays for the life of the process.
 type ListenerNumbers = HashMap<ListenAddress, usize>;
 
 impl OfferSource for ArcSwap<Snapshot> {
@@ -62,7 +62,7 @@ pub(super) fn numbered(boot: &Boot, offers: Vec<Option<Offer>>) -> (ListenerNumb
 }
 
 impl TlsListeners {
-    /// The listeners of these numbers, whose offers are those of the snapshot in force.
+    /// The listeners with these numbers, whose offers belong to the current snapshot.
     pub(super) fn new(
         numbers: ListenerNumbers,
         snapshots: &Arc<ArcSwap<Snapshot>>,
@@ -84,25 +84,25 @@ impl TlsListeners {
         Arc::new(all)
     }
 
-    /// What the listener at this address offers; nothing where it has no TLS.
+    /// The offer of the listener at this address; `None` if the listener has no TLS.
     pub(super) fn offer(&self, address: &ListenAddress) -> Option<OfferInForce> {
         let number = *self.numbers.get(address)?;
         Some(OfferInForce::new(number, self.snapshots.clone()))
     }
 
-    /// The certificates that have come.
+    /// The obtained certificates.
     pub(super) fn issued(&self) -> &IssuedCertificates {
         &self.issued
     }
 
-    /// Is this an identity whose certificate has not come yet?
+    /// Is this an identity whose certificate has not been obtained yet?
     pub(super) fn awaits(&self, identity: &str) -> bool {
         let ordered = self.ordered.load();
         let ordered = ordered.get(identity);
         ordered.is_some_and(|identity| identity.is_pending())
     }
 
-    /// Has new handshakes use the certificates that have come. Connections, and sessions of other identities, go on.
+    /// Makes new handshakes use the obtained certificates. Connections, and sessions of other identities, continue.
     pub(super) fn install_issued(&self) {
         let ordered = self.ordered_now(&self.identities.load());
         self.certify(&ordered);
@@ -110,7 +110,7 @@ impl TlsListeners {
         self.measure();
     }
 
-    /// Has all listeners offer these certificates for the identities of their names.
+    /// Makes all listeners offer these certificates for the identities with their names.
     fn certify(&self, certified: &OrderedByName) {
         let offers = &self.snapshots.load().offers;
         for number in self.numbers.values() {
@@ -119,14 +119,14 @@ impl TlsListeners {
         }
     }
 
-    /// The ordered identities with the best certificates that there are.
+    /// The ordered identities, each with its best certificate.
     fn ordered_now(&self, identities: &Identities) -> OrderedByName {
         let all = identities.all().filter(|one| one.is_ordered());
         all.map(|one| (one.identity().name().to_owned(), self.best(one)))
             .collect()
     }
 
-    /// The identity with the certificate that was read with the file, or with a better one that has come since.
+    /// The identity with the certificate that was read with the file, or with a better one that was obtained since.
     fn best(&self, loaded: &LoadedIdentity) -> Arc<ServerIdentity> {
         let identity = loaded.identity();
         let name = identity.name();
@@ -151,16 +151,16 @@ impl TlsListeners {
         }
     }
 
-    /// The identity as it is in force.
+    /// The identity as it is currently installed.
     fn in_force(&self, loaded: &LoadedIdentity) -> Arc<ServerIdentity> {
         let ordered = self.ordered.load();
         let name = loaded.identity().name();
         ordered.get(name).unwrap_or(loaded.identity()).clone()
     }
 
-    /// Puts `snapshot` in force, in which the listeners that run offer what its file says: no request and no handshake
-    /// finds the one without the other. Listeners whose address is gone, or has no TLS any more, go on as they are until
-    /// the restart that they need.
+    /// Installs `snapshot` together with the offers that its file describes for the running listeners: no request and
+    /// no handshake finds one without the other. Listeners whose address is gone, or that no longer have TLS, stay
+    /// unchanged until the restart that they need.
     pub(super) fn install(
         &self,
         mut snapshot: Snapshot,
@@ -184,14 +184,14 @@ impl TlsListeners {
         self.took_over(ordered, identities);
     }
 
-    /// Notes that the file as it is now was refused.
+    /// Notes that the present version of the file was refused.
     pub(super) fn file_refused(&self) {
         self.is_file_refused.store(true, Relaxed);
     }
 
-    /// Has clients be judged by the authorities and revocation lists of the identities in force as these are now, where no
-    /// reload does it: a mistake elsewhere in the file keeps all of it from coming into force, or the gateway leaves, and a
-    /// file that is changed now may be meant for a successor.
+    /// Makes the listeners verify clients by the present authorities and revocation lists of the installed identities
+    /// while no reload does so: a mistake elsewhere in the file prevents all of the file from being installed, or the
+    /// gateway is leaving, and a file that is changed now may be meant for a successor.
     pub(super) async fn follow_lists(&self, drain: &Drain) {
         let mut ticks = tokio::time::interval(LISTS_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -206,14 +206,14 @@ impl TlsListeners {
             let Ok(Some(today)) = reading.await else {
                 continue;
             };
-            // A file that has come into force meanwhile was read with its lists.
+            // A file that was installed meanwhile was read with its lists.
             if Arc::ptr_eq(&before, &self.identities.load()) {
                 self.install_lists(today);
             }
         }
     }
 
-    /// Has the listeners judge clients by these identities, which differ in nothing else from those in force.
+    /// Makes the listeners verify clients by these identities, which differ from the installed ones in nothing else.
     fn install_lists(&self, identities: Identities) {
         let ordered = self.ordered_now(&identities);
         let mut today = ordered.clone();
@@ -224,7 +224,7 @@ impl TlsListeners {
         self.took_over(ordered, Arc::new(identities));
     }
 
-    /// Notes and reports what is in force from now on.
+    /// Notes and reports the newly installed identities.
     fn took_over(&self, ordered: OrderedByName, identities: Arc<Identities>) {
         self.ordered.store(Arc::new(ordered));
         let before = self.identities.swap(identities);
@@ -233,7 +233,7 @@ impl TlsListeners {
         self.measure();
     }
 
-    /// Logs identities whose files are broken now, each once, and those whose files are mended.
+    /// Logs identities whose files are now broken, once each, and identities whose files work again.
     fn report_kept(&self, before: &Identities) {
         for now in self.identities.load().all() {
             let name = now.identity().name();
@@ -250,8 +250,8 @@ impl TlsListeners {
         }
     }
 
-    /// Logs every certificate that has ended, which is shown to clients all the same, and every revocation list that has,
-    /// which refuses clients.
+    /// Logs every expired certificate, which clients still see, and every expired revocation list, which makes the
+    /// gateway refuse clients.
     fn report_ended(&self) {
         let now = i64::try_from(clock::wall().micros() / 1_000_000).unwrap_or(i64::MAX);
         for one in self.identities.load().all() {
@@ -274,7 +274,7 @@ impl TlsListeners {
         }
     }
 
-    /// Logs certificates and lists that have ended, now and each hour.
+    /// Logs expired certificates and lists, now and each hour.
     pub(super) async fn watch_ends(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(ENDED_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -327,8 +327,8 @@ mod tests {
         snapshot
     }
 
-    /// The attack: a handshake, or a request's host, is judged by the identities of one file while the rest of another is
-    /// in force.
+    /// The attack: a handshake, or a request's host, is judged by the identities of one file while the rest comes from
+    /// another file.
     #[test]
     fn a_generation_serves_its_own_identities_from_its_first_moment() {
         let identity = |name| ServerIdentity::new(parts(name, &["api.test"])).unwrap();

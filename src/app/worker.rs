@@ -1,4 +1,4 @@
-//! One worker: a thread with a single-threaded runtime that owns its connections, pools and way to the store.
+//! One worker: a thread with a single-threaded runtime that owns its connections, pools and connection to the store.
 
 use super::GatewayState;
 use crate::admin::{PeekRequest, answer_peeks};
@@ -33,19 +33,19 @@ pub(super) struct WorkerSetup {
     /// The source of its connections.
     pub(super) dispatcher: Arc<Dispatcher>,
     pub(super) incoming: mpsc::Receiver<WorkerTask>,
-    /// Its share of the descriptors that are not its clients'.
+    /// Its share of the descriptors that are not used for clients.
     pub(super) descriptors: DescriptorShare,
     pub(super) shared: GatewayState,
     pub(super) log: AccessLog,
     pub(super) listen: ListenSettings,
     pub(super) store: store::StoreSettings,
-    /// The sender that the worker drops when the store has answered once.
+    /// The sender that the worker drops once its store has answered.
     pub(super) store_ready: mpsc::Sender<()>,
     /// Peeks at counters, for the one worker that answers them.
     pub(super) peeks: Option<mpsc::Receiver<PeekRequest>>,
 }
 
-/// A worker's thread, as the control thread holds it.
+/// A worker's thread, as the control thread sees it.
 #[derive(Debug)]
 pub(super) struct WorkerThread {
     end: oneshot::Sender<()>,
@@ -61,7 +61,7 @@ impl WorkerThread {
         Ok(Self { end, thread })
     }
 
-    /// Ends the worker with its connections, and waits for it.
+    /// Ends the worker with its connections, and waits for the thread.
     pub(super) fn end(self) {
         let _ = self.end.send(());
         if self.thread.join().is_err() {
@@ -76,14 +76,15 @@ fn work(equipment: WorkerSetup, ended: oneshot::Receiver<()>) {
         .build_local(LocalOptions::default())
     {
         Ok(runtime) => until_over(runtime, serve(equipment, ended)),
-        // The acceptor finds the worker's channel closed and stops: a gateway that is not ready is better than half a
-        // one.
+        // The acceptor finds the worker's channel closed and stops: an unready gateway is better than a gateway with
+        // half of its workers.
         Err(error) => tracing::error!("a worker cannot start: {error}"),
     }
 }
 
-/// Runs what a worker does, and drops all tasks on its runtime, with them its end of the access log. Other threads may go on: a
-/// question for a name's addresses, or a look where a socket leads, may hold one for good, and the process ends all the same.
+/// Runs the worker's task, and then drops all tasks on its runtime, with their handles of the access log. Other threads
+/// may continue: the lookup of a name's addresses, or of a socket's path, may block a thread for ever, and the process
+/// must end nevertheless.
 fn until_over(runtime: LocalRuntime, serving: impl Future<Output = ()>) {
     runtime.block_on(serving);
     runtime.shutdown_background();
@@ -146,7 +147,7 @@ async fn serve(equipment: WorkerSetup, ended: oneshot::Receiver<()>) {
     worker.settle().await;
 }
 
-/// Has the service do what the dispatcher asks for, until the worker ends.
+/// Applies the dispatcher's commands to the service, until the worker ends.
 async fn obey(
     service: &Rc<ConnectionService<Worker>>,
     mut incoming: mpsc::Receiver<WorkerTask>,
@@ -194,7 +195,7 @@ fn connect(settings: &store::StoreSettings, shared: &GatewayState) -> Store {
     }
 }
 
-/// Housekeeping. Connections that rest hear there of another time for which they are kept.
+/// Periodic maintenance of the worker. Idle connections learn here of a changed idle time.
 async fn tidy(worker: Rc<Worker>, register: ConnectionRegister, keep_alive: KeepAlive) {
     let mut ticks = tokio::time::interval(TIDY);
     let mut known = keep_alive.get();
@@ -213,7 +214,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
 
-    /// The attack: a team's socket stands on a disk that never answers, and the process is to end.
+    /// The attack: a team's socket is on a disk that never answers, and the process must be able to end.
     #[test]
     fn a_look_at_a_disk_that_does_not_answer_keeps_no_worker() {
         let (_answers, answer) = channel::<()>();

@@ -1,4 +1,4 @@
-//! Each worker on a thread of its own, with its share of connections and of open files.
+//! Each worker on its own thread, with its share of connections and open files.
 
 use super::GatewayState;
 use super::StartError;
@@ -23,7 +23,7 @@ fn count_workers(boot: &Boot) -> usize {
 
 /// The channels that workers get beside the gateway's state.
 pub(super) struct WorkerChannels {
-    /// Peeks at counters. The first worker answers them: its way to the store is like any other's.
+    /// Peeks at counters. The first worker answers them: its connection to the store is like any other worker's.
     pub(super) peeks: Option<mpsc::Receiver<admin::PeekRequest>>,
     /// Closed when every worker's store has answered once.
     pub(super) store_ready: mpsc::Sender<()>,
@@ -62,7 +62,7 @@ pub(super) fn start_workers(
     Ok((dispatcher, workers?))
 }
 
-/// The bound on connections, logged where it differs from the file's.
+/// The bound on connections, logged if it differs from the file's.
 fn most_taken(asked: usize, files: Option<u64>) -> usize {
     let most = most_connections(asked, files);
     if let Some(files) = files.filter(|_| most < asked) {

@@ -1,4 +1,4 @@
-//! The client of a gateway's admin listener: one question, one answer, both JSON.
+//! The client of a gateway's admin listener: one request, one answer, both JSON.
 
 use crate::listen::bind::reachable;
 use crate::listen::listener::ListenAddress;
@@ -24,7 +24,7 @@ const MOST: usize = 1024 * 1024;
 /// The answer to `POST path` at the admin listener on `listen`.
 ///
 /// # Errors
-/// The reason that there is no answer.
+/// If there is no answer, with the reason.
 pub(super) fn post(listen: &ListenAddress, path: &str, body: &Value) -> io::Result<Value> {
     let request = Request::post(path)
         .header(CONTENT_TYPE, "application/json")
@@ -39,7 +39,7 @@ pub(super) fn post(listen: &ListenAddress, path: &str, body: &Value) -> io::Resu
 /// The answer to `GET path` at the admin listener on `listen`.
 ///
 /// # Errors
-/// The reason that there is no answer.
+/// If there is no answer, with the reason.
 pub(super) async fn get(listen: &ListenAddress, path: &str) -> io::Result<Value> {
     let request = Request::get(path).body(String::new());
     ask(listen, request.map_err(io::Error::other)?).await
@@ -70,7 +70,7 @@ async fn ask(listen: &ListenAddress, mut request: Request<String>) -> io::Result
     }
 }
 
-/// Reads the place of an admin listener.
+/// Reads the address of an admin listener.
 pub(super) fn address(text: &str) -> Result<ListenAddress, String> {
     match text.strip_prefix("unix:") {
         Some(path) => Ok(ListenAddress::Unix(Path::new(path).into())),
@@ -89,7 +89,7 @@ async fn exchange(
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(io::Error::other)?;
-    // Its errors reach the request on it.
+    // Errors of the connection also appear in the result of the request.
     tokio::spawn(connection);
     let answer = sender.send_request(request).await.map_err(failure)?;
     let status = answer.status();

@@ -1,5 +1,5 @@
-//! `tollgate check`: is the file right, and what does it mean? Nothing is started, and no server is asked but with `--connect`; what the
-//! store keeps of ordered certificates is read.
+//! `tollgate check`: is the file valid, and what does it mean? No part is started, and no server is contacted without
+//! `--connect`; only the store's records of ordered certificates are read.
 //!
 //! Its parts:
 //!
@@ -51,16 +51,16 @@ pub enum Format {
     Sarif,
 }
 
-/// The task of a check on a file that is right.
+/// The task of a check on a valid file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckTask {
-    /// What its limits mean.
+    /// Shows the meaning of its limits.
     Meaning,
-    /// The file as it is understood.
+    /// Shows the file as understood.
     Print,
-    /// What a reload from this file would change.
+    /// Shows the changes that a reload from this file would make.
     Diff(PathBuf),
-    /// Whether what it names can be reached.
+    /// Shows whether its stores and servers can be reached.
     Connect,
 }
 
@@ -75,7 +75,7 @@ struct CheckOutput {
     code: u8,
 }
 
-/// What is checked: a file, with the variables that it may name.
+/// The subject of the check: a file, with the variables that it may name.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckedFile<'f> {
     /// The file.
@@ -98,19 +98,19 @@ pub fn check(file: CheckedFile<'_>, task: &CheckTask, format: Format, deny_warni
     checked.code
 }
 
-/// How the output is written.
+/// The style of the output.
 #[derive(Debug, Clone, Copy)]
 struct Style {
     format: Format,
     colour: Colour,
 }
 
-/// What came of the probes of `--connect`, or why there could be none.
+/// The results of the probes of `--connect`, or the reason why there are none.
 type Probes = Result<Vec<Probe>, String>;
 
 /// Checks `file`, with `probe` for the stores and servers that it names, and returns the result.
 ///
-/// As JSON every mistake is a line of standard output, and a last line sums up: programs read one stream.
+/// As JSON every mistake is a line of standard output, and a last line summarises: programs read one stream.
 fn output(
     file: CheckedFile<'_>,
     task: &CheckTask,
@@ -182,7 +182,7 @@ fn probes(compiled: &mut Compiled, probe: impl Fn(&Compiled) -> Probes) -> Probe
 }
 
 impl CheckOutput {
-    /// Adds the report. Is standard output complete with it?
+    /// Adds the report. Returns whether standard output is complete.
     fn report(&mut self, report: &Report, style: Style) -> bool {
         let is_empty = report.diagnostics.is_empty();
         match style.format {
@@ -195,7 +195,7 @@ impl CheckOutput {
         style.format == Format::Sarif || style.format == Format::Github && !is_empty
     }
 
-    /// Does the rest of the task where the report is all of standard output, and writes its result for people.
+    /// Does the rest of a task whose standard output is the report alone, and appends the result for people.
     fn append(
         &mut self,
         environment: &EnvironmentFiles,
@@ -272,7 +272,7 @@ fn meaning(compiled: &Compiled) -> String {
     let all = outline.limits.iter();
     let limits = all.filter(|limit| limit.mode != Mode::Candidate);
     let mut limits: Vec<&str> = limits.map(|limit| &*limit.name).collect();
-    // Rates of one limit stand side by side.
+    // The rates of one limit are adjacent.
     limits.dedup();
     let mut text = format!(
         "{} is good: {}, {}, {}\n",
@@ -332,8 +332,8 @@ fn routed_limits(compiled: &Compiled) -> RoutedLimits {
     limits.map(|limit| limit.id).collect()
 }
 
-/// The terms of the limit's leases: `leased while it is busy: a worker takes up to 50 permits ...`. A limit that no route
-/// names gives none.
+/// The terms of the limit's leases: `leased while it is busy: a worker takes up to 50 permits ...`. `None` for a limit
+/// that no route names.
 fn leased(compiled: &Compiled, routed: &RoutedLimits, limit: &Limit) -> Option<String> {
     let terms = leases::terms(limit).filter(|_| compiled.asks_redis())?;
     routed

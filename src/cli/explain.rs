@@ -1,4 +1,4 @@
-//! `tollgate explain`: the meaning of a diagnostic's code, or what would become of a request.
+//! `tollgate explain`: the meaning of a diagnostic's code, or the outcome of a request.
 //!
 //! Its parts, in the order of a request:
 //!
@@ -108,7 +108,7 @@ pub(super) struct ExplainArgs {
     variables: VariableArgs,
 }
 
-/// The peer of the request; nothing for the peer of a Unix socket.
+/// The peer of the request; `None` for the peer of a Unix socket.
 #[derive(Debug, Clone, Copy)]
 struct ExplainedPeer(Option<IpAddr>);
 
@@ -223,8 +223,8 @@ fn described(args: &ExplainArgs, target: &str) -> Result<ExplainedRequest, Strin
     })
 }
 
-/// The certificate that a client would show, as PEM. A client cannot show what is no certificate: such a file is a mistake
-/// of the command, and not a handshake that is refused.
+/// The certificate that a client would show, as PEM. A client cannot show a file that is not a certificate: such a file
+/// is a mistake of the command, and not a refused handshake.
 fn client_certificate(file: &Path) -> Result<Vec<u8>, String> {
     let name = file.display();
     let pem = std::fs::read(file).map_err(|error| format!("cannot read {name}: {error}"))?;
@@ -239,7 +239,7 @@ fn client_certificate(file: &Path) -> Result<Vec<u8>, String> {
 fn field(line: &str) -> Option<(HeaderName, HeaderValue)> {
     let (name, value) = line.split_once(':')?;
     let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
-    // No other blanks are taken off on the wire (RFC 9112 section 5.1).
+    // On the wire, no other blanks are removed (RFC 9112 section 5.1).
     let value = value.trim_matches([' ', '\t']);
     Some((name, HeaderValue::from_bytes(value.as_bytes()).ok()?))
 }

@@ -167,12 +167,12 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let command = match CommandLine::try_parse_from(args).and_then(CommandLine::chosen) {
         Ok(command) => command,
         Err(error) => {
-            // Help goes to standard output, complaints to standard error; either may be closed.
+            // Help goes to standard output, errors to standard error; either may be closed.
             if !error.use_stderr() {
                 let _ = error.print();
                 return ExitCode::from(GOOD);
             }
-            // The text repeats the arguments, and is made printable.
+            // The text repeats the arguments, and is therefore made printable.
             warn(error.render().to_string().trim_end());
             return ExitCode::from(USAGE);
         }
@@ -226,7 +226,7 @@ impl Failure {
 }
 
 impl CommandLine {
-    /// The command to run; `--config` may stand in front of the command as well as behind it.
+    /// The command to run; `--config` may come before the command as well as after it.
     fn chosen(self) -> Result<Command, Error> {
         let Some(mut command) = self.command else {
             return Ok(Command::Run(self.run));
@@ -276,7 +276,7 @@ impl Command {
 }
 
 impl RunArgs {
-    /// The flags that stand for a file, as far as they are written.
+    /// The flags that replace a file, if given.
     fn flags(&self) -> Vec<&'static str> {
         [
             ("--to", &self.to),
@@ -320,7 +320,7 @@ fn check_command(args: CheckArgs) -> Result<(), Failure> {
     }
 }
 
-/// The file where it is usually found.
+/// The file at its usual place.
 fn find_file() -> Result<PathBuf, Failure> {
     let usual = ["gateway.toml", "/etc/tollgate/gateway.toml"];
     let mut usual = usual.iter().map(Path::new);
@@ -349,7 +349,7 @@ fn warn_of(report: &Report) {
     }
 }
 
-/// A report for people, in colour where the terminal has some. The texts of files that it shows are printable.
+/// A report for people, in colour if the terminal supports it. The texts of files in the report are made printable.
 fn human(report: &Report) -> String {
     report.human(Colour::of_stderr()).trim_end().to_owned()
 }

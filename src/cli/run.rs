@@ -1,4 +1,4 @@
-//! `tollgate run`: reads the file, or makes one of the flags, and runs the gateway.
+//! `tollgate run`: reads the file, or builds one from the flags, and runs the gateway.
 
 use super::{BAD, Failure, RunArgs, USAGE, find_file, warn, warn_of};
 use crate::config::{self, Compiled, QuickStart};

@@ -1,4 +1,5 @@
-//! `tollgate simulate`: what the limits of a file would have done to logged traffic, and what a change of them would.
+//! `tollgate simulate`: the effect that the limits of a file would have had on logged traffic, and the effect of a
+//! change of the limits.
 
 use super::{BAD, Failure, UNREACHABLE, USAGE, VariableArgs, find_file, warn, warn_of};
 use crate::clock;
@@ -120,7 +121,7 @@ fn run(
     })
 }
 
-/// Writes the report, and the picture where one is asked for.
+/// Writes the report, and the picture if requested.
 fn show(report: &Report, args: &SimulateArgs, took: Duration) -> Result<(), Failure> {
     if let Some(path) = &args.svg {
         let mut out = create(path)?;
@@ -155,7 +156,7 @@ fn mapping(args: &SimulateArgs) -> Result<Option<Mapping>, Failure> {
     mapping.map_err(|wrong| Failure::new(USAGE, format!("--fields: {wrong}")))
 }
 
-/// The reason that the trace has no request.
+/// The reason why the trace has no request.
 fn no_requests(report: &Report, args: &SimulateArgs) -> String {
     let trace = if args.trace.as_path() == Path::new("-") {
         "standard input".to_owned()
@@ -193,7 +194,7 @@ fn no_requests(report: &Report, args: &SimulateArgs) -> String {
     }
 }
 
-/// The file as it is, and as `--set` changes it.
+/// The unchanged file, and the file with the changes of `--set`.
 fn load(args: &SimulateArgs) -> Result<(Compiled, Option<Compiled>), Failure> {
     let sets: Result<Vec<Set>, String> = args.sets.iter().map(|set| Set::read(set)).collect();
     let sets = sets.map_err(|wrong| Failure::new(USAGE, wrong))?;
@@ -206,7 +207,7 @@ fn load(args: &SimulateArgs) -> Result<(Compiled, Option<Compiled>), Failure> {
     let file = read(&[], BAD)?;
     let changed = match sets.as_slice() {
         [] => None,
-        // The file is right without the options, so that a mistake is in them.
+        // The file is valid without the options, so that a mistake is in the options.
         sets => Some(read(sets, USAGE)?),
     };
     warn_of(&changed.as_ref().unwrap_or(&file).report());
@@ -235,7 +236,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::new(BAD, format!("cannot write {path}: {error}"))
 }
 
-/// Are the two one file, whatever their names?
+/// Do both paths lead to the same file?
 fn is_same_file(one: &Path, other: &Path) -> bool {
     let id = |path: &Path| {
         let file = path.metadata().ok().filter(Metadata::is_file)?;
@@ -244,7 +245,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     id(one).is_some_and(|one| id(other) == Some(one))
 }
 
-/// Blocks where the locale speaks UTF-8, or where none is set.
+/// Block characters if the locale uses UTF-8, or if no locale is set.
 fn marks() -> Marks {
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
@@ -259,7 +260,7 @@ fn marks() -> Marks {
     }
 }
 
-/// The progress bar, on standard error where that is a terminal and the run takes long.
+/// The progress bar, on standard error if that is a terminal and the run takes long.
 struct ProgressBar {
     began: Instant,
     next: Option<Instant>,

@@ -1,4 +1,5 @@
-//! A document without errors → Boot and Snapshot. Every possible error has been found before.
+//! Compiles a document without errors into a Boot and a Snapshot. The document has no errors: earlier steps have
+//! reported every possible error.
 
 use super::document::{self, ClientCert, CounterStore, Document, List, ServerTable, Words as _};
 use super::input::At;
@@ -112,7 +113,7 @@ impl Compilation<'_> {
         }
     }
 
-    /// May counters be in a Redis?
+    /// Can counters be in a Redis?
     fn may_ask_redis(&self) -> bool {
         if self.report.source.is_without_store() {
             self.document.counted != CounterStore::Memory
@@ -122,7 +123,7 @@ impl Compilation<'_> {
     }
 }
 
-/// The peers that are believed about addresses, and the addresses that stand for others.
+/// The peers whose statements about client addresses are trusted, and the translated networks.
 fn trust(outline: &Outline) -> Trust {
     Trust::new(outline.trust.clone())
         .reading(outline.trust_field)
@@ -191,7 +192,7 @@ fn services(
         .collect()
 }
 
-/// The host that the servers of a route are asked for: the one that the route sets, else that of its upstream.
+/// The `Host` of requests to the servers of a route: the host that the route sets, else the upstream's host.
 fn host_change(
     route: &document::Route,
     upstream: Option<&upstream::Upstream>,
@@ -210,15 +211,15 @@ fn host_change(
     })
 }
 
-/// The sources of what servers learn about clients.
+/// The sources of the client facts that servers receive.
 struct IdentitySources<'a> {
     writers: IdentityWriters<'a>,
     groups: &'a [Arc<Group>],
 }
 
-/// The fields by which the servers of a route know its clients, with the groups whose members prove that they are. Where
-/// the route of an included file leads to an upstream of another file, no client writes there what other files' routes
-/// tell their servers.
+/// The fields that name clients to the servers of a route, with the groups whose members prove their membership. When
+/// the route of an included file leads to an upstream of another file, clients cannot write the fields there by which
+/// other files' routes name clients.
 fn identity(
     route: &document::Route,
     known: &IdentitySources<'_>,
@@ -242,14 +243,14 @@ fn identity(
     }))
 }
 
-/// The beginning of a route's paths that its servers do not see. As a request is matched it has no byte that a field has
-/// not.
+/// The prefix of a route's paths that its servers do not see. The matched form of a path contains no byte that a field
+/// cannot contain.
 fn stripped_prefix(route: &document::Route) -> Option<HeaderValue> {
     let prefix = literal_path(route.strip_prefix.get()?);
     HeaderValue::try_from(prefix).ok()
 }
 
-/// The way back of the paths that a route forwards, where a prefix alone is another.
+/// The mapping from forwarded paths back to a route's paths, if the route only replaces a prefix.
 fn path_back(route: &document::Route) -> Option<PathBack> {
     if let Some(prefix) = route.strip_prefix.get() {
         return PathBack::new("", &literal_path(prefix));
@@ -305,7 +306,7 @@ fn places(document: &Document) -> HashMap<(&'static str, String), usize> {
         .collect()
 }
 
-/// The groups whose members routes ask for.
+/// The groups whose membership routes require.
 fn route_groups(document: &Document, groups: &[Arc<Group>]) -> Vec<Arc<Group>> {
     let routes = document.routes.iter();
     let asked = routes.flat_map(|route| route.groups.entries());
@@ -314,7 +315,7 @@ fn route_groups(document: &Document, groups: &[Arc<Group>]) -> Vec<Arc<Group>> {
     groups.map(Arc::clone).collect()
 }
 
-/// The key that the server of an upstream is chosen by. A request without it is no mistake.
+/// The key by which the server of an upstream is chosen. A request may lack the key.
 fn hash_key(written: &document::Upstream) -> Option<KeyTemplate> {
     let part = written.balance().key?;
     Some(KeyTemplate {
@@ -324,8 +325,8 @@ fn hash_key(written: &document::Upstream) -> Option<KeyTemplate> {
     })
 }
 
-/// The limits of these names, each once, in their order. A limit with a list of rates gives one limit for each rate.
-/// Shadows come last.
+/// The limits with these names, each once, in their order. A limit with a list of rates gives one limit for each rate.
+/// Shadow limits come last.
 fn chosen<'a>(names: impl Iterator<Item = &'a At<String>>, limits: &ByName<'_>) -> Vec<Arc<Limit>> {
     let mut seen = HashSet::new();
     let names = names.map(|at| at.value.as_str());

@@ -1,8 +1,9 @@
-//! The work for a file grows with its length and no faster, whichever list is long: eight times a list is about eight
-//! times the work. Every list that the schema has is tried, and a few pairs of lists that are held against each other.
+//! The work for a file grows no faster than the file's length, for every kind of list: a list of eight times the length
+//! takes about eight times the work. The test covers every list of the schema, and a few pairs of lists that are
+//! compared with each other.
 //!
-//! What a list's work is made of is not known here, so time is measured: that of the thread, which other work on the machine
-//! does not lengthen.
+//! The test knows nothing about the parts of the work, so it measures the thread's CPU time, which other work on the
+//! machine does not lengthen.
 
 mod lists;
 
@@ -19,27 +20,31 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// The first file of a list has about so many bytes; it is doubled until it is work enough to be measured.
+/// The first file of a list has about this many bytes; the file is doubled until its work is long enough to be
+/// measured.
 const FIRST: usize = 4 * 1024;
-/// No file is longer.
+/// No file is longer than this.
 const LONGEST: usize = 512 * 1024;
-/// A report shows so many mistakes, each with its line: below that, a line of mistakes is shown once for each.
+/// A report shows this many mistakes, each with its line; in shorter reports, a line with several mistakes is shown
+/// once for each of them.
 const SHOWN: usize = 100;
-/// Eight times a list may be so many times the work: a square would be 64 times.
+/// A list of eight times the length may take this many times the work: quadratic work would take 64 times.
 const MOST: u32 = 16;
 
-/// So much work is enough. A square is told where it is the larger part of the work: the long form tells smaller ones.
+/// This much work is enough to be measured. Quadratic work is detected where it is the larger part of the work; the
+/// long form of the test detects smaller parts.
 fn enough() -> Duration {
     Duration::from_millis(if fixtures::long() { 2_000 } else { 60 })
 }
 
-/// The work that this thread has done.
+/// The CPU time of this thread.
 fn work() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.try_into().unwrap()
 }
 
-/// The work for a file with `many` entries of a list: to read it, to show what is wrong, and to compare it with itself.
+/// The work for a file with `many` entries of a list: reading the file, showing its mistakes, and comparing the file
+/// with itself.
 fn work_for(list: &List, many: usize, folder: &Path) -> Duration {
     let file = folder.join("gateway.toml");
     fs::write(&file, list.file(many)).unwrap();
@@ -60,7 +65,7 @@ fn work_for(list: &List, many: usize, folder: &Path) -> Duration {
     work() - before
 }
 
-/// How the work grew, where it grew faster than the list.
+/// The growth of the work in words, if the work grew faster than the list.
 fn excess(list: &List, folder: &Path) -> Option<String> {
     let bytes = (list.file(200).len() / 200).max(1);
     let least = if list.is_good { 1 } else { SHOWN };
@@ -72,7 +77,7 @@ fn excess(list: &List, folder: &Path) -> Option<String> {
         }
         few *= 2;
     };
-    // What another thread leaves in the caches is told from work by a second look.
+    // A second measurement tells cache effects of other threads from real work.
     let less = (0..2).map(|_| work_for(list, few, folder)).max().unwrap();
     let grew = format!(
         "{}: {less:?} for {few}, {more:?} for {}",

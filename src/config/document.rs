@@ -1,9 +1,10 @@
-//! The file as it is written: every key with its place, unknown keys refused, values read, nothing decided.
+//! The file as written: every key has its place, unknown keys are refused, values are read, and no rule across keys is
+//! applied.
 //!
-//! The tree is walked by hand rather than deserialized, so that one run finds every mistake, each with its place.
+//! The tree is walked by hand and not deserialized, so that one run finds every mistake with its place.
 //!
-//! In: the tree of a text. Out: a document. A key is declared once, in the file of its table: `diff`, `print`, the
-//! reference and the schema read the same blocks.
+//! In: the tree of a text. Out: a document. A key is declared once, in the source file of its table: `diff`, `print`,
+//! the reference and the schema read the same declarations.
 //!
 //! ```text
 //! text            the text before its tables are read: other files, variables, secrets
@@ -69,27 +70,27 @@ use vocabulary::{Compare, Emptiness, Key, Table, ValueShape};
 use words::words;
 use written_value::{describe, one_or_all, type_error};
 
-/// A key of a table, as written.
+/// A key of a table as it is written in the file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) enum Setting<T> {
-    /// Not written.
+    /// The key is not written.
     #[default]
     Absent,
-    /// Written, and a mistake that has been reported.
+    /// The key is written with a mistake that has been reported.
     Invalid,
-    /// A list without those of its entries that are mistakes.
+    /// A list without its mistaken entries.
     Partial(At<T>),
-    /// Written, and read.
+    /// The key is written, and its value has been read.
     Valid(At<T>),
 }
 
 impl<T> Setting<T> {
-    /// The value that was read, or a mistake.
+    /// The setting for a value that was read, or for a mistake.
     fn of(value: Option<T>, span: Span) -> Self {
         value.map_or(Self::Invalid, |value| Self::Valid(At::new(value, span)))
     }
 
-    /// The result of `read` on the value; none is a mistake that has been reported.
+    /// Applies `read` to the value; `None` from `read` means a mistake that has been reported.
     fn and_then<U>(self, read: impl FnOnce(T, &Span) -> Option<U>) -> Setting<U> {
         match self {
             Self::Absent => Setting::Absent,
@@ -108,7 +109,7 @@ impl<T> Setting<T> {
         }
     }
 
-    /// The value as far as it could be read.
+    /// The part of the value that could be read.
     pub(super) fn written(&self) -> Option<&T> {
         match self {
             Self::Valid(at) | Self::Partial(at) => Some(&at.value),
@@ -146,7 +147,7 @@ impl<T> Setting<T> {
 }
 
 impl<T> Setting<Vec<T>> {
-    /// A list of `many` entries, of which these could be read.
+    /// A list that was written with `many` entries, of which these could be read.
     fn list(entries: Vec<T>, many: usize, span: Span) -> Self {
         let is_whole = entries.len() == many;
         let entries = At::new(entries, span);
@@ -166,7 +167,7 @@ impl<T: Copy> Setting<T> {
 }
 
 impl<T: Clone> Setting<T> {
-    /// This setting, or `other` where this one is not written.
+    /// This setting, or `other` if this one is not written.
     pub(super) fn or_else(&self, other: &Self) -> Self {
         if self.is_absent() { other } else { self }.clone()
     }
@@ -175,18 +176,18 @@ impl<T: Clone> Setting<T> {
 /// Names or values, each with its place.
 pub(super) type Items<T> = Vec<At<T>>;
 
-/// A list of names or values; empty where none is written.
+/// A list of names or values; it is empty if none is written.
 pub(super) type List<T> = Setting<Items<T>>;
 
 impl<T: Clone> List<T> {
-    /// The values of its entries.
+    /// The values of the entries.
     pub(super) fn values<C: FromIterator<T>>(&self) -> C {
         self.entries().iter().map(|at| at.value.clone()).collect()
     }
 }
 
 impl<T> List<T> {
-    /// The entries of the list, as far as they can be read.
+    /// The entries of the list that could be read.
     pub(super) fn entries(&self) -> &[At<T>] {
         self.written().map_or(&[], Vec::as_slice)
     }
@@ -209,13 +210,13 @@ pub(super) static TABLES: [&Table; 13] = [
     &tables::route::ROUTES,
 ];
 
-/// The table of this name.
+/// The table with this name.
 fn table_named(name: &str) -> Option<&'static Table> {
     let mut tables = TABLES.into_iter();
     tables.find(|table| table.name == name)
 }
 
-/// The one key that stands in every table and at the top level.
+/// The one key that every table and the top level have.
 pub(super) static IGNORE_WARNINGS: Key = Key {
     name: "ignore_warnings",
     shape: || ValueShape::Texts,
@@ -225,7 +226,7 @@ pub(super) static IGNORE_WARNINGS: Key = Key {
     compare: Compare::Within,
 };
 
-/// The one key that stands in no table.
+/// The one key that belongs to no table.
 pub(super) static INCLUDE: Key = Key {
     name: "include",
     shape: || ValueShape::Include(&text::include::INCLUDE_ENTRY),
@@ -253,10 +254,10 @@ pub(super) struct Document {
     /// The position of each upstream in the list, by its name.
     positions: HashMap<String, usize>,
     pub(super) routes: Vec<Route>,
-    /// Stretches of the file that could not be read. A key that seems absent may be there.
+    /// Parts of the file that could not be read. A key that seems absent may be in one of these parts.
     pub(super) torn: Vec<Span>,
-    /// Names whose definition has a mistake, by table; the mistake has been noted. An entry without a name is the whole
-    /// table.
+    /// Names whose definition has a mistake, by table; the mistake has been noted. An entry without a name stands for
+    /// the whole table.
     pub(super) lost: HashSet<(&'static str, Option<String>)>,
     /// The variables in the texts of the file, and their values.
     pub(super) variables: Variables,
@@ -264,15 +265,15 @@ pub(super) struct Document {
     pub(super) fetched: Vec<String>,
     /// The warnings that are ignored.
     pub(super) ignored: Vec<WarningFilter>,
-    /// Nothing at all is written.
+    /// The file is empty.
     pub(super) empty: bool,
-    /// The place of the counters.
+    /// The kind of place in which the counters are.
     pub(super) counted: CounterStore,
-    /// What is written, whatever it means.
+    /// The written keys and values, independent of their meaning.
     pub(super) written: Arc<Written>,
 }
 
-/// Where counters are, as far as the file says so without its variables.
+/// The kind of place in which counters are, if the file states the kind without variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum CounterStore {
     /// Counters are in the process.
@@ -280,7 +281,7 @@ pub(super) enum CounterStore {
     Memory,
     /// Counters are in a Redis.
     Redis,
-    /// A variable gives the place.
+    /// A variable gives the store's address.
     Unknown,
 }
 
@@ -297,8 +298,8 @@ impl CounterStore {
 }
 
 impl Document {
-    /// The names of all limits that a route's requests are held to: the route's own, the defaults that it does not
-    /// drop, and its upstream's.
+    /// The names of all limits that apply to a route's requests: the route's limits, the defaults that the route does
+    /// not drop, and its upstream's limits.
     pub(super) fn limits_of<'a>(
         &'a self,
         route: &'a Route,
@@ -320,12 +321,12 @@ impl Document {
         self.upstream_named(route.upstream.get()?)
     }
 
-    /// The upstream of this name.
+    /// The upstream with this name.
     pub(super) fn upstream_named(&self, name: &str) -> Option<&Upstream> {
         self.upstreams.get(*self.positions.get(name)?)
     }
 
-    /// Is this mistake only the echo of an unreadable stretch that has been reported?
+    /// Is this mistake only a consequence of an unreadable part that has been reported?
     pub(super) fn is_echo(&self, source: &Source, diagnostic: &Diagnostic) -> bool {
         if self.torn.is_empty() || matches!(diagnostic.code, Code::Syntax | Code::Duplicate) {
             return false;
@@ -344,17 +345,18 @@ impl Document {
         torn.any(|torn| torn.contains(&start) || body.contains(&torn.start))
     }
 
-    /// May an unreadable stretch define `name` of `table`? Then the missing definition is no second mistake.
+    /// Can an unreadable part define `name` of `table`? If so, the missing definition is not reported as a second
+    /// mistake.
     pub(super) fn may_define(&self, table: &'static str, name: &str) -> bool {
         self.lost.contains(&(table, None)) || self.lost.contains(&(table, Some(name.to_owned())))
     }
 }
 
-/// After so many mistakes the rest of the file is not looked at: each mistake takes time, and the first ones are mended
-/// first.
+/// After this many mistakes the rest of the file is not checked: each mistake takes time, and users fix the first
+/// mistakes first.
 const ENOUGH: usize = 1_000;
 
-/// Reads the source and adds every mistake of form to what has been found.
+/// Reads the source and adds every mistake of form to the findings.
 pub(super) fn read(beside: &mut SideFiles<'_>) -> Document {
     let (source, found) = (beside.source, &mut *beside.found);
     let set_documents = text::set_values::documents(source);
@@ -401,9 +403,9 @@ pub(super) fn read(beside: &mut SideFiles<'_>) -> Document {
     document
 }
 
-/// The tree of a source without errors: all its files in one, variables filled in, and stars for the variables that
-/// gave secrets. Beside the tree stand the texts with such stars as they are without them, by their places. `alone` keeps
-/// the numbers that variables gave.
+/// The tree of a source without errors: all its files are merged, variables are filled in, and stars replace the values
+/// of variables that gave secrets. The second result maps the places of texts with stars to the same texts without
+/// stars. `alone` stores the numbers, `true` and `false` that variables gave.
 pub(super) fn tree<'s>(
     source: &'s Source,
     alone: &'s OnceCell<LoneValues>,
@@ -440,8 +442,8 @@ impl TopReader<'_> {
         }
     }
 
-    /// A table under a misspelt name. Mistakes inside the table are reported in this run, and its names count as
-    /// defined.
+    /// Reads a table with a misspelt name. This run reports mistakes inside the table as well, and the table's names
+    /// count as defined.
     fn misnamed(&mut self, meant: &'static Table, key: &Span, value: &Spanned<DeValue<'_>>) {
         if !value.get_ref().is_table() {
             self.document.lost.insert((meant.name, None));
@@ -499,7 +501,7 @@ impl TopReader<'_> {
             let at = At::new(name.get_ref().to_string(), name.span());
             let DeValue::Table(fields) = entry.get_ref() else {
                 let is_key = vocabulary.key(&at.value).is_some();
-                // The keys of a table without a name stand here. They are one mistake, however many keys there are.
+                // These are the keys of a table without a name. All these keys together are one mistake.
                 if !is_key || !std::mem::replace(&mut nameless, true) {
                     unknown_table::note_misplaced(vocabulary, &at, entry.get_ref(), found);
                 }
@@ -522,7 +524,7 @@ impl TopReader<'_> {
     }
 }
 
-/// The place to point at for a whole table: the header line, or the key of an inline table.
+/// The place that a message about a whole table points at: the header line, or the key of an inline table.
 fn heading(source: &Source, value: &Span, key: &Span) -> Span {
     let is_header = source.written(value).starts_with('[');
     if is_header { value } else { key }.clone()

@@ -1,5 +1,5 @@
-//! The fixtures under tests/config: every valid file compiles, every invalid one yields exactly the report beside it.
-//! With `UPDATE` set the reports are written instead.
+//! The fixtures under tests/config: every valid file compiles, and every invalid file yields exactly the report next to
+//! it. With `UPDATE` set the reports are written instead of compared.
 
 use super::document::TABLES;
 use super::document::vocabulary::{Default, Key, ValueShape};
@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Whether the long form of the tests was asked for.
+/// Whether the long form of the tests was requested.
 pub(super) fn long() -> bool {
     std::env::var_os("TOLLGATE_LONG").is_some_and(|value| !value.is_empty() && value != "0")
 }
@@ -34,7 +34,7 @@ fn files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The keys of identities as a machine should have them: none but `open.key` can be read by every user.
+/// Sets the modes of identity keys as on a well-kept machine: only `open.key` is readable by every user.
 pub(super) fn set_modes_of_keys() {
     for entry in fs::read_dir(root().join("tests/config/tls")).unwrap() {
         let path = entry.unwrap().path();
@@ -64,7 +64,7 @@ fn every_valid_file_compiles_without_a_warning() {
     }
 }
 
-/// The manual's examples of groups and tokens are valid, and without a warning.
+/// The manual's examples of groups and tokens are valid and cause no warning.
 #[test]
 fn every_example_of_who_is_counted_is_good() {
     let folder = tempfile::tempdir().unwrap();
@@ -102,7 +102,7 @@ fn every_example_of_who_is_counted_is_good() {
     }
 }
 
-/// The manual's examples of TLS, and the deployed file, are valid and without a warning.
+/// The manual's examples of TLS, and the deployed file, are valid and cause no warning.
 #[test]
 fn every_example_of_tls_is_good() {
     set_modes_of_keys();
@@ -123,7 +123,7 @@ fn every_example_of_tls_is_good() {
     let examples = manual.split("```toml\n").skip(1);
     let examples = examples.filter_map(|rest| rest.split("```").next());
     let end = "\n[upstreams.u]\nservers = \"a:1\"\n[routes.r]\nclient_cert = \"none\"\nupstream = \"u\"\n";
-    // An example is an excerpt, or a whole file.
+    // An example is an excerpt or a whole file.
     let whole = |one: &str| format!("{one}{}", if one.contains("routes") { "" } else { end });
     let mut all: Vec<String> = examples.map(whole).collect();
     assert_eq!(all.len(), 7);
@@ -171,7 +171,7 @@ fn every_invalid_file_yields_its_report() {
     );
 }
 
-/// Each folder has a `gateway.toml`, its included files, and the report beside.
+/// Each folder has a `gateway.toml`, its included files, and the expected report.
 #[test]
 fn every_folder_of_files_yields_its_report() {
     set_modes_of_keys();
@@ -200,8 +200,8 @@ fn every_folder_of_files_yields_its_report() {
     );
 }
 
-/// Messages and pages show examples of keys, and a default is read where a key is absent. No example and no default is
-/// itself a mistake.
+/// Messages and pages show examples of keys, and a default is read if a key is absent. So no example and no default may
+/// be a mistake.
 #[test]
 fn every_example_and_every_default_of_a_key_can_be_read() {
     for table in TABLES {

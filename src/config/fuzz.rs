@@ -1,5 +1,5 @@
-//! The entry for a fuzzer: any bytes as a file. The target stands in `fuzz/`; `tests/fuzzing` calls the entry with
-//! mutations of its own.
+//! The entry point for a fuzzer: any bytes are read as a file. The fuzz target is in `fuzz/`; `tests/fuzzing` calls the
+//! entry point with its own mutations.
 
 use super::input::Source;
 use super::report::render::Colour;
@@ -11,9 +11,9 @@ const NAME: &str = "/nonexistent/gateway.toml";
 /// Reads `bytes` as a file and renders the report in every form. Is the file valid?
 ///
 /// # Panics
-/// When a refused file has no error, or two readings of a file differ.
+/// If a refused file has no error, or two readings of a file differ.
 pub fn file(bytes: &[u8]) -> bool {
-    // Patterns could lead through the whole machine.
+    // Patterns could search the whole machine.
     if bytes.windows(7).any(|window| window == b"include") {
         return false;
     }

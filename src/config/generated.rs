@@ -1,5 +1,5 @@
-//! The pages and the schema that are made from the declarations of keys and diagnostics, the table that is made from bounds, and
-//! all of them committed. With `UPDATE` set the tests write them.
+//! The pages and the schema generated from the declarations of keys and diagnostics, and the table generated from
+//! bounds; all are committed. With `UPDATE` set the tests write them.
 
 mod one_client;
 mod reference;
@@ -37,7 +37,7 @@ fn in_tree(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Holds a committed file against what is generated.
+/// Compares a committed file with the generated text.
 fn committed(path: &str, generated: &str) {
     let path = in_tree(path);
     if std::env::var_os("UPDATE").is_some() {

@@ -1,7 +1,7 @@
-//! The file gateway.toml, from its text to the compiled configuration: read, held against the rules, compiled. Every
-//! mistake is in one report.
+//! The file gateway.toml, from its text to the compiled configuration: the file is read, checked against the rules, and
+//! compiled. One report contains every mistake.
 //!
-//! In: the text of gateway.toml. Out: `Boot` (read once) and `Snapshot` (swapped by a reload), or a report of every
+//! In: the text of gateway.toml. Out: `Boot` (read once) and `Snapshot` (replaced by a reload), or a report of every
 //! mistake.
 //!
 //! ```text
@@ -82,11 +82,11 @@ pub const MOST_BYTES: u64 = 4 * 1024 * 1024;
 pub struct Compiled {
     /// The settings that are read once, at start.
     pub boot: Boot,
-    /// The part that a reload swaps. Its generation is 0 until the gateway numbers the snapshot.
+    /// The part that a reload replaces. Its generation is 0 until the gateway numbers the snapshot.
     pub snapshot: Snapshot,
-    /// The identities towards clients.
+    /// The identities that listeners show to clients.
     pub identities: Arc<Identities>,
-    /// What each listener offers, in the order of [`Boot`]'s listeners; none of a plain one.
+    /// The offer of each listener, in the order of [`Boot`]'s listeners; `None` for a listener without TLS.
     pub offers: Vec<Option<Offer>>,
     /// The certificates to order.
     pub orders: Arc<[OrderedIdentity]>,
@@ -96,15 +96,15 @@ pub struct Compiled {
     pub warnings: Vec<Diagnostic>,
     /// Warnings that the file ignores.
     pub ignored: Vec<Diagnostic>,
-    /// The text, for showing the warnings.
+    /// The text for messages about the warnings.
     pub source: Arc<Source>,
     /// The files that the configuration was read from.
     pub files: Files,
     /// The configuration in a form that can be compared.
     pub outline: Arc<Outline>,
-    /// Where limits, upstreams and routes are defined, by table and name: a byte of the text.
+    /// The places where limits, upstreams and routes are defined, by table and name: a byte of the text.
     places: HashMap<(&'static str, String), usize>,
-    /// Are counters in a Redis, as far as the file states it?
+    /// Are counters in a Redis, if the file states it?
     shared: bool,
     /// The place of the store's address.
     store_at: Option<Span>,
@@ -119,26 +119,26 @@ impl Compiled {
         Report::new(Arc::clone(&self.source), self.warnings.clone())
     }
 
-    /// The warnings as a report, with those that are ignored.
+    /// The warnings as a report that includes the ignored warnings.
     #[must_use]
     pub fn whole_report(&self) -> Report {
         let all = self.warnings.iter().chain(&self.ignored);
         Report::new(Arc::clone(&self.source), all.cloned().collect())
     }
 
-    /// Are counters in a Redis? The answer is known for a replay's file as well, unless a variable gives the address.
+    /// Are counters in a Redis? The answer is also known for the file of a replay, unless a variable gives the address.
     #[must_use]
     pub fn asks_redis(&self) -> bool {
         self.shared
     }
 
-    /// A text about the file with stars for the file's secrets.
+    /// Replaces the file's secrets by stars in a text about the file.
     #[must_use]
     pub fn hide(&self, text: &str) -> String {
         self.boot.secrets.hide(text).into_owned()
     }
 
-    /// The error that nothing is believed of what is kept of the orders of an identity.
+    /// The error about stored ACME orders of an identity that cannot be trusted.
     #[must_use]
     pub fn unbelieved(&self, identity: &str, why: String) -> Diagnostic {
         let error = Diagnostic::error(Code::CertificateUnreadable, why);
@@ -151,7 +151,7 @@ impl Compiled {
         }
     }
 
-    /// The place of the definition of this name in `limits`, `upstreams`, `routes` or `tls`: `gateway.toml:12`.
+    /// The place at which this name is defined in `limits`, `upstreams`, `routes` or `tls`: `gateway.toml:12`.
     #[must_use]
     pub fn place(&self, table: &'static str, name: &str) -> Option<String> {
         let at = *self.places.get(&(table, name.to_owned()))?;
@@ -163,7 +163,7 @@ impl Compiled {
 /// Reads and compiles the file at `path`.
 ///
 /// # Errors
-/// The mistakes of the file.
+/// If the file has mistakes: the report of them.
 pub fn load(path: &Path) -> Result<Compiled, Report> {
     load_in(path, &EnvironmentFiles::default())
 }
@@ -171,15 +171,15 @@ pub fn load(path: &Path) -> Result<Compiled, Report> {
 /// Reads and compiles the file at `path` with the variables of `environment`.
 ///
 /// # Errors
-/// The mistakes of the file.
+/// If the file has mistakes: the report of them.
 pub fn load_in(path: &Path, environment: &EnvironmentFiles) -> Result<Compiled, Report> {
     load_beside(path, environment, None)
 }
 
-/// Reads and compiles the file at `path` for a reload: identities of `before` stay where their files are broken.
+/// Reads and compiles the file at `path` for a reload: identities of `before` stay if their files are broken.
 ///
 /// # Errors
-/// The mistakes of the file.
+/// If the file has mistakes: the report of them.
 pub fn reload(path: &Path, before: &Identities) -> Result<Compiled, Report> {
     load_beside(path, &EnvironmentFiles::default(), Some(before))
 }
@@ -230,17 +230,17 @@ pub fn unreadable(path: &Path, error: &io::Error) -> Report {
 /// Compiles `text`. Messages show `name`, and relative paths in the text start in the folder of `name`.
 ///
 /// # Errors
-/// The mistakes of the file.
+/// If the text has mistakes: the report of them.
 pub fn parse(name: &str, text: &str) -> Result<Compiled, Report> {
     let files = Files::with_content(Path::new(name), text.as_bytes());
     compile(Source::new(name, text), files, None)
 }
 
 /// Reads and compiles the file at `path` for a replay: with the variables of `environment`, with `sets` in place of the
-/// file's values, and without its `[store]`, which may need secrets that are not on this machine.
+/// file's values, and without its `[store]`, since `[store]` may need secrets that this machine lacks.
 ///
 /// # Errors
-/// The mistakes of the file and of `sets`.
+/// If the file or `sets` have mistakes: the report of them.
 pub fn load_for_replay(
     path: &Path,
     environment: &EnvironmentFiles,
@@ -252,10 +252,10 @@ pub fn load_for_replay(
     compile(source.in_environment(environment), files, None)
 }
 
-/// The store that `url` names, given with `--store`.
+/// The store at `url`, the value of `--store`.
 ///
 /// # Errors
-/// The mistake in `url`, which is shown as it was given.
+/// If `url` has a mistake: the report, which shows `url` as given.
 pub fn store(url: &str) -> Result<crate::store::Backend, Report> {
     let front = "--store ";
     value::store(url).map_err(|wrong| {

@@ -1,6 +1,6 @@
 //! The report on a file: its diagnostics in the order of the file, and the files that were read.
 //!
-//! In: diagnostics, as they are found. Out: all of them, as text, as JSON and in the forms of other programs.
+//! In: diagnostics as they are found. Out: all diagnostics, as text, as JSON and in the forms of other programs.
 //!
 //! ```text
 //! diagnostic     one mistake: its code, places and help
@@ -34,7 +34,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The mistakes of `source`, put in the order of the file.
+    /// A report on `source`; the mistakes are sorted in the order of the file.
     #[must_use]
     pub fn new(source: Arc<Source>, mut diagnostics: Vec<Diagnostic>) -> Self {
         diagnostics.sort_by_key(|one| one.start().unwrap_or(usize::MAX));
@@ -51,7 +51,7 @@ impl Report {
         Self { files, ..self }
     }
 
-    /// The mistakes in one line, where all errors are in the files beside the file itself.
+    /// The mistakes in one line, if all errors are in other files than the main file.
     #[must_use]
     pub fn beside(&self) -> Option<String> {
         let errors = || {
@@ -114,7 +114,7 @@ impl Report {
         format!("{found} in {}", self.places())
     }
 
-    /// The one file that the mistakes are in, or the number of files.
+    /// The one file that contains the mistakes, or the number of files.
     fn places(&self) -> String {
         let source = &self.source;
         let starts = self.diagnostics.iter().filter_map(Diagnostic::start);

@@ -1,4 +1,4 @@
-//! Rules across tables: names resolve, every table has an effect, no two routes claim the same request.
+//! Rules across tables: names resolve, every table has an effect, and no two routes claim the same request.
 //!
 //! In: a document. Out: diagnostics. Its rules, by subject:
 //!
@@ -69,7 +69,7 @@ pub(super) struct Validation {
     pub(super) table: Table,
 }
 
-/// Holds `document` against the rules.
+/// Applies the rules to `document`.
 pub(super) fn check(
     document: &Document,
     groups: &Groups,
@@ -119,7 +119,7 @@ pub(super) fn check(
     }
 }
 
-/// A file without routes.
+/// Notes a file without routes.
 fn emptiness(document: &Document, found: &mut Findings) -> bool {
     const SMALLEST: &str = "the smallest file is\n\
         [upstreams.api]\n\
@@ -171,7 +171,7 @@ fn server(document: &Document, source: &source::Source, found: &mut Findings) {
     }
 }
 
-/// A network that is written as an address within it: perhaps the address alone was meant.
+/// Notes a network that is written as an address inside it: perhaps only the address was meant.
 fn host_bits(network: IpNet, span: &Span, found: &mut Findings) {
     if network.addr() != network.network() {
         let (whole, one) = (network.trunc(), network.addr());
@@ -185,7 +185,7 @@ fn host_bits(network: IpNet, span: &Span, found: &mut Findings) {
     }
 }
 
-/// An entry that a list has twice is an error: one of the two was probably meant to be another.
+/// Notes a repeated entry of a list, which is an error: one of the two was probably meant to be another entry.
 fn repeated<'a, T: Eq + Hash + 'a>(
     list: impl IntoIterator<Item = &'a At<T>>,
     message: impl Fn(&T) -> String,
@@ -199,7 +199,7 @@ fn repeated<'a, T: Eq + Hash + 'a>(
     }
 }
 
-/// A limit that a list names twice counts once. The list may have meant another.
+/// A limit that a list names twice counts once. The list may have been meant to name another limit.
 fn repeated_limit(list: &List<String>, owner: impl Display, found: &mut Findings) {
     for (first, second) in pairs(list.entries()) {
         let message = format!("{owner} names limit {} twice", quoted(&second.value));

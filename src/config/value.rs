@@ -1,5 +1,5 @@
-//! The values of keys as people write them: rates, times, addresses, hosts, paths, parts of a key. Each reader takes the
-//! text and returns the value, or an error with a text to write instead.
+//! The values of keys in the forms that people write: rates, times, addresses, hosts, paths, parts of a key. Each
+//! reader takes the text and returns the value, or an error that offers a correct text.
 //!
 //! Readers of values, each with the form that a message offers:
 //!
@@ -65,7 +65,7 @@ pub(super) struct ValueError {
     label: String,
     /// The advice in words.
     help: Option<String>,
-    /// The texts to write instead, in full.
+    /// The complete texts that can be written instead.
     offers: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ impl ValueError {
         Self::new(code, format!("{} {what}", quoted(text)), label)
     }
 
-    /// A word that `key` does not know.
+    /// The error about a word that `key` does not accept.
     pub(super) fn choice(key: &str, word: &str, words: &[&str]) -> Self {
         let near = super::report::suggest::nearest(word, words.iter().copied());
         let wrong = Self::new(
@@ -96,33 +96,33 @@ impl ValueError {
         wrong.offer(near)
     }
 
-    /// Texts to write instead of the whole text. [`with_valid_offers`] keeps those that can be read; where none is left, the
-    /// help is shown.
+    /// Adds texts that can replace the whole text. [`with_valid_offers`] keeps the texts that can be read; if none
+    /// remains, the help is shown.
     fn offer<T: Into<String>>(mut self, texts: impl IntoIterator<Item = T>) -> Self {
         self.offers = texts.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Further texts to write instead.
+    /// Adds further texts that can be written instead.
     fn offer_more<T: Into<String>>(mut self, texts: impl IntoIterator<Item = T>) -> Self {
         self.offers.extend(texts.into_iter().map(Into::into));
         self
     }
 
-    /// The error without offers that `read` refuses, or that a string of TOML would have to escape.
+    /// The error without offers that `read` refuses, or that would need escapes in a TOML string.
     fn keep_valid<T>(mut self, read: impl Fn(&str) -> Result<T, Self>) -> Self {
         let plain = |text: &str| !text.contains(['"', '\\']) && !text.contains(char::is_control);
         self.offers.retain(|text| plain(text) && read(text).is_ok());
         self
     }
 
-    /// The advice `text` in place of every offer.
+    /// Replaces every offer by the advice `text`.
     fn instead(mut self, text: impl Into<String>) -> Self {
         self.offers.clear();
         self.help(text)
     }
 
-    /// The advice, where there is any.
+    /// Adds the advice, if there is any.
     pub(super) fn instead_if(self, text: Option<String>) -> Self {
         match text {
             Some(text) => self.instead(text),
@@ -154,7 +154,7 @@ impl ValueError {
     }
 }
 
-/// Reads `text` with `read`. An error offers only texts that `read` itself takes.
+/// Reads `text` with `read`. An error offers only texts that `read` itself accepts.
 fn with_valid_offers<T>(
     text: &str,
     read: impl Fn(&str) -> Result<T, ValueError>,
@@ -162,7 +162,7 @@ fn with_valid_offers<T>(
     read(text).map_err(|wrong| wrong.keep_valid(&read))
 }
 
-/// The advice for one text that holds several entries.
+/// The advice for one text that contains several entries.
 pub(super) fn in_list(parts: &[&str]) -> String {
     format!("write a list: `[\"{}\"]`", parts.join("\", \""))
 }

@@ -1,4 +1,4 @@
-//! The leaving of a peer, noticed without a read from its socket by a second descriptor of that socket.
+//! Detection of a peer's leaving by a second descriptor of the socket, without a read from the socket.
 
 use super::SpareDescriptor;
 use std::io;
@@ -9,14 +9,14 @@ use tokio::net::TcpStream;
 /// The way in which a peer has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Departure {
-    /// It has ended its side: what it has sent before may be unread.
+    /// The peer has closed its side: bytes that it sent before may be unread.
     End,
-    /// It has reset the connection.
+    /// The peer has reset the connection.
     Reset,
 }
 
-/// A second registration of a socket. It learns of the peer's leaving whatever lies unread, which the first one sees only
-/// when all before it has been read.
+/// A second registration of a socket. It reports the peer's leaving even if bytes lie unread; the first registration
+/// reports the leaving only after all bytes have been read.
 #[derive(Debug)]
 pub struct SecondDescriptor {
     watch: TcpStream,
@@ -27,7 +27,7 @@ impl SecondDescriptor {
     /// Registers `socket`, of a network or of the file system, a second time.
     ///
     /// # Errors
-    /// When the system has no descriptor left.
+    /// If the system has no descriptor left.
     pub fn of(socket: &impl AsFd, descriptor: SpareDescriptor) -> io::Result<Self> {
         let copy = socket.as_fd().try_clone_to_owned()?;
         Ok(Self {
@@ -44,8 +44,8 @@ impl SecondDescriptor {
                 Ok(ready) if ready.is_read_closed() => return Departure::End,
                 Err(_) => return Departure::Reset,
                 Ok(_) => {
-                    // The event was about bytes only. Reporting that there were none makes tokio wait for the next
-                    // event; the bytes stay where they are, for the next read.
+                    // The event was about bytes only. The error `WouldBlock` makes tokio wait for the next event; the
+                    // bytes stay for the next read.
                     let _ = self.watch.try_io(Interest::READABLE, || {
                         Err::<(), _>(io::ErrorKind::WouldBlock.into())
                     });
@@ -54,7 +54,7 @@ impl SecondDescriptor {
         }
     }
 
-    /// The same, with the descriptor in the future.
+    /// The same, with a future that owns the descriptor.
     pub async fn into_departure(self) -> Departure {
         self.departure().await
     }

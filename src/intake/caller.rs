@@ -1,4 +1,4 @@
-//! The client of a request, as keys, groups and identity fields read it.
+//! The client of a request, in the form that keys, groups and identity fields read.
 
 use crate::admission::destination::Destination;
 use crate::key::cookie::Cookies;
@@ -8,7 +8,7 @@ use crate::snapshot::Service;
 use http::{HeaderMap, Method};
 use std::net::IpAddr;
 
-/// The facts of a request that keys are made of, before its route adds the pattern of the path.
+/// The facts of a request from which keys are made, before its route adds the pattern of the path.
 #[derive(Debug, Clone, Copy)]
 pub struct CallerFacts<'a> {
     /// The client's address, after trusted hops.
@@ -23,14 +23,14 @@ pub struct CallerFacts<'a> {
     pub path: &'a str,
     /// The query.
     pub query: Option<&'a str>,
-    /// What is known of the request's body.
+    /// The known facts about the request's body.
     pub content: Content,
     /// The verified certificate of the connection's client.
     pub certificate: Option<ShownCertificate<'a>>,
 }
 
 impl CallerFacts<'_> {
-    /// What `reader` makes of the client of a request to `service`, of which `identity` is known.
+    /// The result of `reader` for the client of a request to `service`, with the known `identity`.
     #[inline]
     pub fn read<R>(
         &self,
@@ -41,7 +41,7 @@ impl CallerFacts<'_> {
         self.read_on(&service.name, &service.path, identity, reader)
     }
 
-    /// What `reader` makes of the client of a request whose route is not known yet.
+    /// The result of `reader` for the client of a request whose route is not known yet.
     pub(super) fn read_unrouted<R>(
         &self,
         identity: &dyn Identity,

@@ -1,18 +1,17 @@
-//! Answers that come before any route is looked for, and the causes for which a request is turned away on its way to a
-//! plan.
+//! Answers that come before the route lookup, and the causes for which a request gets no plan.
 
 use super::head::{BadRequest, Target};
 use crate::admission::RefusalCause;
 use bytes::Bytes;
 use http::{HeaderValue, Uri};
 
-/// The gateway's own answer to a request that no route is looked for.
+/// The gateway's own answer to a request, without a route lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EarlyAnswer {
-    /// It is for the gateway itself: `OPTIONS *` (RFC 9110 section 9.3.7), or one that may travel no further (section
-    /// 7.6.2).
+    /// The request is for the gateway itself: `OPTIONS *` (RFC 9110 section 9.3.7), or one that may not be forwarded
+    /// further (section 7.6.2).
     Here,
-    /// Its listener sends all requests on to `https`; this is where.
+    /// The listener redirects all requests to `https`, to this address.
     Redirect(HeaderValue),
 }
 
@@ -25,22 +24,22 @@ pub enum IntakeError {
     /// The request's host belongs on another connection (RFC 9110 section 15.5.20).
     #[error("the host belongs on a connection of its own")]
     Misdirected,
-    /// No route recognises the request.
+    /// No route matches the request.
     #[error("no route matches")]
     NoRoute,
-    /// The route asks for a client's certificate, and the handshake showed none that is believed.
+    /// The route requires a client's certificate, and the handshake showed no trusted one.
     #[error("the route asks for a client certificate")]
     CertificateRequired,
-    /// What its route or its limits need to know of the request is not there.
+    /// The request lacks something that its route or its limits require.
     #[error(transparent)]
     Refused(#[from] RefusalCause),
 }
 
-/// The address that a listener with `redirect` leads to: the same host, path and query under `https`. The port is left
-/// out, so that clients come to the default one.
+/// The address to which a listener with `redirect` sends requests: the same host, path and query under `https`. The
+/// port is left out, so that clients use the default port.
 ///
 /// # Errors
-/// When the request names no host, as only one of HTTP/1.0 does.
+/// If the request names no host, as only HTTP/1.0 allows.
 #[cold]
 #[inline(never)]
 pub(super) fn https_location(target: &Target, uri: &Uri) -> Result<HeaderValue, BadRequest> {
@@ -51,7 +50,7 @@ pub(super) fn https_location(target: &Target, uri: &Uri) -> Result<HeaderValue, 
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let slash = if path.starts_with('/') { "" } else { "/" };
     let there = Bytes::from(format!("https://{host}{slash}{path}"));
-    // A host and a URI that were read have no byte that is forbidden in a field.
+    // A parsed host and URI have no byte that is forbidden in a field.
     HeaderValue::from_maybe_shared(there).map_err(|_| BadRequest::BadHost)
 }
 

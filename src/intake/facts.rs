@@ -1,4 +1,4 @@
-//! What the walk reads of a request, whichever it comes from: a head on a connection, or a line of a log.
+//! The inputs of the walk, for both sources of requests: a head on a connection, or a line of a log.
 
 use super::early_answer::IntakeError;
 use super::peer::ConnectionPeer;
@@ -11,54 +11,54 @@ use crate::snapshot::{Service, Snapshot};
 use http::HeaderValue;
 use std::borrow::Cow;
 
-/// What is known of the connection that a head has come on.
+/// The known facts about the connection of a head.
 pub trait ConnectionFacts {
     /// The far end of the connection.
     fn peer(&self) -> ConnectionPeer;
 
-    /// Does its listener send all requests on to `https`?
+    /// Does its listener redirect all requests to `https`?
     fn redirects(&self) -> bool;
 
-    /// May the connection serve requests for a host? `host` is asked only where the answer depends on it.
+    /// May the connection serve requests for a host? `host` is called only if the answer depends on the host.
     fn may_serve<'h>(&self, host: impl FnOnce() -> Cow<'h, str>) -> bool;
 
     /// The verified certificate that the client has shown.
     fn certificate(&self) -> Option<ShownCertificate<'_>>;
 
-    /// May a text be there that certification authorities look for?
+    /// May the gateway have challenge texts for certification authorities?
     fn may_have_texts(&self) -> bool;
 }
 
-/// What can be said of the limits that hold before a request's token is verified.
+/// The result for the limits that apply before a request's token is verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EarlyLimits {
     /// The token does not decide which route takes the request.
     Unneeded,
-    /// Whatever the token says, this route takes the request, or none.
+    /// Regardless of the token, this route matches the request, or none.
     Decided(Option<usize>),
-    /// The limits that every possible route has are planned, for the service at this position.
+    /// The limits that all possible routes share are planned, for the service at this position.
     Planned(usize),
 }
 
 /// The source of what the walk reads: one method for each look. The methods with a default are those that a line of a log
 /// leaves out: it does not have their facts, or its early answers have been given.
 pub trait RequestFacts {
-    /// A fault of the framing that was found before the head was read.
+    /// Returns the fault of the framing that was found before the head was read.
     fn framing(&mut self, _recorder: &mut impl Recorder) -> Result<(), IntakeError> {
         Ok(())
     }
 
-    /// The demands on a head, and the host that it addresses.
+    /// Checks the head, and reads the host that it addresses.
     fn head(&mut self) -> Result<(), IntakeError> {
         Ok(())
     }
 
-    /// The time that the client of a call of gRPC gives it.
+    /// Reads the timeout of a gRPC call.
     fn call_deadline(&mut self, _recorder: &mut impl Recorder) -> Result<(), IntakeError> {
         Ok(())
     }
 
-    /// Drops the fields that nothing behind may read.
+    /// Drops the fields that no later part may read.
     fn drop_fields(
         &mut self,
         _snapshot: &Snapshot,
@@ -72,23 +72,23 @@ pub trait RequestFacts {
         false
     }
 
-    /// May a certification authority have sent it, to look for a text?
+    /// May the request come from a certification authority, for a challenge text?
     fn looks_for_text(&self) -> bool {
         false
     }
 
-    /// The address under `https` that the listener leads to, if it does.
+    /// The address under `https` to which the listener redirects, if it does.
     fn https_location(&self) -> Result<Option<HeaderValue>, IntakeError> {
         Ok(None)
     }
 
-    /// May its connection serve the host?
+    /// May the request's connection serve the host?
     fn is_on_its_connection(&self) -> bool {
         true
     }
 
-    /// The limits that may refuse before the request's token is verified, where the token decides which route takes the
-    /// request. They are planned in `plan`.
+    /// The limits that may refuse before the request's token is verified, if the token decides which route matches.
+    /// They are planned in `plan`.
     fn early_limits(&mut self, _snapshot: &Snapshot, _plan: &mut Plan) -> EarlyLimits {
         EarlyLimits::Unneeded
     }
@@ -97,7 +97,7 @@ pub trait RequestFacts {
     /// target of a head becomes the one that is forwarded.
     ///
     /// # Errors
-    /// The path is none, or the route hangs on what is not known.
+    /// If the path is invalid, or the route depends on unknown facts.
     fn route(
         &mut self,
         snapshot: &Snapshot,
@@ -106,15 +106,15 @@ pub trait RequestFacts {
         recorder: &mut impl Recorder,
     ) -> Result<Option<usize>, IntakeError>;
 
-    /// Has the handshake shown no certificate that a route could ask for?
+    /// Did the handshake show no certificate that a route could require?
     fn lacks_certificate(&self) -> bool {
         false
     }
 
-    /// Drops the fields that the servers of the route know its clients by.
+    /// Drops the fields that identify clients to the servers of the route.
     fn drop_identity(&mut self, _service: &Service, _recorder: &mut impl Recorder) {}
 
-    /// Does it have a body that can still be read?
+    /// Does the request have a body that can still be read?
     fn has_body(&self) -> bool {
         false
     }

@@ -1,6 +1,6 @@
-//! What tells a request as a call of gRPC, and the time that its client gives it.
+//! Recognition of gRPC calls, and the timeout that a client sets.
 //!
-//! The form of calls is that of the page "gRPC over HTTP2" (PROTOCOL-HTTP2 of the gRPC project). The value of
+//! The form of calls is defined by the page "gRPC over HTTP2" (PROTOCOL-HTTP2 of the gRPC project). The value of
 //! `grpc-timeout` is a whole number of one to eight digits and a unit: hours, minutes, seconds, `m`illi-, `u` micro- or
 //! `n`anoseconds.
 
@@ -9,27 +9,27 @@ use http::{HeaderMap, HeaderName, header};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The type of the content of all calls; `+` and `;` may follow.
+/// The content type of all calls; `+` and `;` may follow.
 const CONTENT: &[u8] = b"application/grpc";
 
-/// The field with the time that the client gives a call.
+/// The field with the timeout of a call.
 pub const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 /// The most digits of a value.
 const DIGITS: usize = 8;
-/// The time that the client gives a call.
+/// The timeout that the client sets for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallDeadline {
-    /// The end of the time, counted from the head's arrival.
+    /// The end of the timeout, counted from the head's arrival.
     pub at: Instant,
     /// The time that the field states.
     pub whole: Duration,
 }
 
 impl CallDeadline {
-    /// The deadline of a call whose head came at `began`; none where the client sets none.
+    /// The deadline of a call whose head arrived at `began`; `None` if the client sets none.
     ///
     /// # Errors
-    /// When there is a `grpc-timeout` that is none, or several.
+    /// If `grpc-timeout` is malformed, or occurs several times.
     pub fn read(fields: &HeaderMap, began: Instant) -> Result<Option<Self>, BadRequest> {
         let mut values = fields.get_all(GRPC_TIMEOUT).iter();
         let Some(value) = values.next() else {
@@ -37,12 +37,12 @@ impl CallDeadline {
         };
         let whole = parsed(value.as_bytes()).filter(|_| values.next().is_none());
         let whole = whole.ok_or(BadRequest::CallTimeout)?;
-        // A time that no clock reaches is none.
+        // A time that no clock can represent counts as no timeout.
         Ok(began.checked_add(whole).map(|at| Self { at, whole }))
     }
 }
 
-/// The time that a value stands for.
+/// The time that a value represents.
 pub(crate) fn parsed(value: &[u8]) -> Option<Duration> {
     let (unit, digits) = value.split_last()?;
     if digits.is_empty() || digits.len() > DIGITS || !digits.iter().all(u8::is_ascii_digit) {
@@ -62,7 +62,7 @@ pub(crate) fn parsed(value: &[u8]) -> Option<Duration> {
     })
 }
 
-/// Is the type of the content that of gRPC? Not that of gRPC-Web, whose answers have no trailers.
+/// Is the content type gRPC? gRPC-Web is excluded, since its answers have no trailers.
 #[must_use]
 pub fn has_type(fields: &HeaderMap) -> bool {
     // Comparing names is cheaper than looking up a field that most requests lack.

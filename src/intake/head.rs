@@ -1,4 +1,4 @@
-//! The demands on a request's head before anything is decided or forwarded, and the host that the head addresses.
+//! The checks of a request's head before any decision or forwarding, and the host that the head addresses.
 //!
 //! hyper parses strictly and leaves meaning to us: it checks neither `Host` nor, beyond the last coding of the last
 //! line, `Transfer-Encoding`. It refuses differing and malformed lengths. Three faults are found before this room sees
@@ -14,23 +14,23 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 use std::cell::RefCell;
 use std::net::Ipv6Addr;
 
-/// Longest URI that is read, in bytes; beyond it 414 (RFC 9110 section 4.1 asks for at least 8,000).
+/// The longest accepted URI, in bytes; beyond it 414 (RFC 9110 section 4.1 requires at least 8,000).
 pub const LONGEST_URI: usize = 16 * 1024;
 
 /// Longest host with port; a DNS name has at most 253 characters (RFC 1035 section 2.3.4).
 const LONGEST_HOST: usize = 260;
 
-/// The host that a request addresses; by default that of a head that has not been read, which names none.
+/// The host that a request addresses; the default, which names no host, is for a head that has not been read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Target {
     authority: Option<HeaderValue>,
-    /// The authority is not the `Host` field but the target's own.
+    /// The authority comes from the request target, not from the `Host` field.
     own: bool,
     asterisk: bool,
     scheme: Option<Scheme>,
 }
 
-/// Causes for which a request is answered without a further look at it.
+/// Causes for which a request is answered without further examination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadRequest {
     /// HTTP/1.1 without `Host`, or HTTP/2 without `:authority` and `Host` (RFC 9112 section 3.2).
@@ -45,8 +45,7 @@ pub enum BadRequest {
     /// `:authority` and `Host` name different hosts (RFC 9113 section 8.3.1).
     #[error("the :authority and the Host field differ")]
     HostsDisagree,
-    /// A scheme other than `http`, or `https` in HTTP/1.1, where it has no business on a clear connection (RFC 9110
-    /// section 7.4).
+    /// A scheme other than `http`, or `https` in HTTP/1.1 on a clear-text connection (RFC 9110 section 7.4).
     #[error("the target has a scheme that is not served here")]
     ForeignScheme,
     /// `user@host` (RFC 9110 section 4.2.4).
@@ -58,19 +57,19 @@ pub enum BadRequest {
     /// `*` as the target of another method than OPTIONS (RFC 9112 section 3.2.4).
     #[error("the target * is for OPTIONS only")]
     Asterisk,
-    /// CONNECT: the gateway tunnels nothing, whatever the target, hence 501 and not 405 (RFC 9110 section 9.1).
+    /// CONNECT: the gateway creates no tunnels, for any target, hence 501 and not 405 (RFC 9110 section 9.1).
     #[error("CONNECT is not implemented")]
     Connect,
     /// A URI longer than [`LONGEST_URI`].
     #[error("the URI is too long")]
     UriTooLong,
-    /// A transfer coding that is not `chunked` (RFC 9112 section 6.1 asks for 501).
+    /// A transfer coding that is not `chunked` (RFC 9112 section 6.1 requires 501).
     #[error("chunked is the only transfer coding implemented")]
     UnknownCoding,
-    /// `chunked` twice, or beside nothing, or in HTTP/1.0 (RFC 9112 sections 6.1 and 7).
+    /// `chunked` twice, or with an empty member, or in HTTP/1.0 (RFC 9112 sections 6.1 and 7).
     #[error("Transfer-Encoding must be chunked, once")]
     BadCoding,
-    /// A length that is no decimal number, or several that differ (RFC 9112 section 6.3).
+    /// A length that is not a decimal number, or several different ones (RFC 9112 section 6.3).
     #[error("Content-Length is not one number")]
     BadLength,
     /// Both framings at once, the means of request smuggling (RFC 9112 section 11.2).
@@ -79,32 +78,32 @@ pub enum BadRequest {
     /// `#` in the target (RFC 9112 section 3.2.1).
     #[error("the target has a fragment")]
     Fragment,
-    /// More fields, or longer ones, than are read.
+    /// More fields, or longer ones, than the gateway reads.
     #[error("the request's fields are too large")]
     HeadTooLarge,
     /// A field of an HTTP/1.1 connection in HTTP/2 (RFC 9113 section 8.2.2).
     #[error("HTTP/2 has no connection fields")]
     ConnectionField,
-    /// More names in `Connection` than the gateway looks for.
+    /// More names in `Connection` than the gateway looks up.
     #[error("Connection names more than 100 fields")]
     ManyConnectionNames,
-    /// A `grpc-timeout` that is no time, or several. What is left of it could not be written for a server; servers of gRPC
-    /// refuse it, too.
+    /// A `grpc-timeout` that is malformed, or several. The remaining time could not be written for a server; gRPC
+    /// servers refuse the request, too.
     #[error("grpc-timeout is not one number of at most eight digits with a unit")]
     CallTimeout,
-    /// A head whose first line is no request line (RFC 9112 section 3).
+    /// A head whose first line is not a request line (RFC 9112 section 3).
     #[error("the first line is not METHOD TARGET HTTP/1.1")]
     Line,
-    /// A target with a byte that no target has (RFC 9112 section 3.2).
+    /// A target with a byte that no target may have (RFC 9112 section 3.2).
     #[error("the target has the byte {0:#04x}, which must be percent-encoded")]
     TargetByte(u8),
-    /// A target of no form that is one (RFC 9112 section 3.2).
+    /// A target in none of the allowed forms (RFC 9112 section 3.2).
     #[error("the target is neither a path nor a URI")]
     NoTarget,
-    /// A field with a name or value that is none (RFC 9112 section 5), or framing that is none.
+    /// A field with an invalid name or value (RFC 9112 section 5), or invalid framing.
     #[error("a field of the head has no valid name or value")]
     Field,
-    /// HTTP/2 on a connection whose handshake has settled on HTTP/1.1.
+    /// HTTP/2 on a connection whose handshake has selected HTTP/1.1.
     #[error("the handshake has settled on HTTP/1.1, and HTTP/2 came")]
     Preface,
     /// A path that cannot be normalised.
@@ -123,7 +122,7 @@ impl From<FramingFault> for BadRequest {
 }
 
 impl Target {
-    /// Checks a head, and finds the host that it addresses.
+    /// Checks a head, and returns the host that it addresses.
     ///
     /// # Errors
     /// The first fault of the head.
@@ -150,7 +149,7 @@ impl Target {
             }
             (None, _) => host.cloned(),
         };
-        // A port may be empty (RFC 3986 section 3.2.3), and is none.
+        // A port may be empty (RFC 3986 section 3.2.3), which means no port.
         let authority = authority.map(|full| without_empty_port(&full).unwrap_or(full));
 
         if authority.is_none() && version != Version::HTTP_10 {
@@ -179,33 +178,33 @@ impl Target {
             .unwrap_or_default()
     }
 
-    /// The `Host` field to forward: the target's own authority where it has one (RFC 9112 section 3.2.2).
+    /// The `Host` field to forward: the target's own authority if it has one (RFC 9112 section 3.2.2).
     #[must_use]
     pub fn authority(&self) -> Option<&HeaderValue> {
         self.authority.as_ref()
     }
 
-    /// The `Host` field to forward where it is the target's own, and `Host` is absent or another.
+    /// The `Host` field to forward if it comes from the target, and `Host` is absent or different.
     #[must_use]
     pub fn own_authority(&self) -> Option<&HeaderValue> {
         self.authority.as_ref().filter(|_| self.own)
     }
 
-    /// The scheme that the target names; only a trusted peer's is believed.
+    /// The scheme that the target names; only a trusted peer's is used.
     #[must_use]
     pub fn scheme(&self) -> Option<Scheme> {
         self.scheme
     }
 
-    /// Is this `OPTIONS *`? It asks about the server that it reaches, so the gateway answers it (RFC 9110 section
-    /// 9.3.7).
+    /// Is this `OPTIONS *`? The request is about the server that it reaches, so that the gateway answers (RFC 9110
+    /// section 9.3.7).
     #[must_use]
     pub fn is_asterisk(&self) -> bool {
         self.asterisk
     }
 }
 
-/// The host that a head names which has a fault of another kind, for the log.
+/// The host that a head names despite another fault, for the log.
 #[cold]
 #[must_use]
 pub fn named_host(uri: &Uri, fields: &HeaderMap) -> Option<HeaderValue> {
@@ -216,7 +215,7 @@ pub fn named_host(uri: &Uri, fields: &HeaderMap) -> Option<HeaderValue> {
     host.filter(|host| is_host(host.as_bytes()))
 }
 
-/// Is the target that was sent the one to forward? It is in origin form then, and its path is normal.
+/// Can the received target be forwarded unchanged? Then it is in origin form, and its path is normal.
 #[must_use]
 pub fn is_forward_target(uri: &Uri, path: &NormalPath<'_>) -> bool {
     path.is_as_sent()
@@ -225,10 +224,10 @@ pub fn is_forward_target(uri: &Uri, path: &NormalPath<'_>) -> bool {
         && uri.path().starts_with('/')
 }
 
-/// The target to forward: the normal path with the unchanged query. A path that is normal already is not copied.
+/// The target to forward: the normal path with the unchanged query. A path that is already normal is not copied.
 ///
 /// # Errors
-/// When the path has a byte that no URI can have; a path from [`normalize`](crate::route::path::normalize) has none.
+/// If the path has a byte that no URI can have; a path from [`normalize`](crate::route::path::normalize) has none.
 pub fn forward_target(uri: &Uri, path: &NormalPath<'_>) -> Result<PathAndQuery, BadRequest> {
     let sent = uri.path_and_query();
     if let Some(sent) = sent
@@ -245,14 +244,14 @@ pub fn forward_target(uri: &Uri, path: &NormalPath<'_>) -> Result<PathAndQuery, 
         .map_err(|_| BadRequest::Path(BadPath::Character))
 }
 
-/// The length of a URI as it was sent, or nearly.
+/// The length of a URI as received, or nearly.
 fn length(uri: &Uri) -> usize {
     let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
     let authority = uri.authority().map_or(0, |host| host.as_str().len());
     path + authority
 }
 
-/// The `Host` field, after one pass has found every fault of the fields.
+/// The `Host` field, after one pass has checked all fields.
 fn check_fields(version: Version, fields: &HeaderMap) -> Result<Option<&HeaderValue>, BadRequest> {
     let (mut host, mut length) = (None, None);
     let mut coded = false;
@@ -285,13 +284,14 @@ fn check_fields(version: Version, fields: &HeaderMap) -> Result<Option<&HeaderVa
     }
     match host {
         Some(host) if !is_known_or_host(host.as_bytes()) => Err(BadRequest::BadHost),
-        // `Host` is required even where the target names a host (RFC 9112 section 3.2.2).
+        // `Host` is required even if the target names a host (RFC 9112 section 3.2.2).
         None if version == Version::HTTP_11 => Err(BadRequest::MissingHost),
         host => Ok(host),
     }
 }
 
-/// Is this a field of a connection (RFC 9113 section 8.2.2)? h2 refuses these fields too; we do not depend on it.
+/// Is this a connection-specific field (RFC 9113 section 8.2.2)? h2 refuses these fields too; this code does not depend
+/// on that.
 fn is_of_connection(name: &HeaderName, value: &HeaderValue) -> bool {
     match name.as_str() {
         "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade" => true,
@@ -328,7 +328,7 @@ fn check_authority(
     host: Option<&HeaderValue>,
 ) -> Result<HeaderValue, BadRequest> {
     let text = authority.as_str();
-    // The `https` of an HTTP/2 request comes from a proxy in front of the gateway that has ended TLS.
+    // The `https` of an HTTP/2 request comes from a proxy in front of the gateway that terminates TLS.
     let ended = version == Version::HTTP_2 && uri.scheme_str() == Some("https");
     let is_foreign = |named: &str| named != connection.as_str();
     if !ended && uri.scheme_str().is_some_and(is_foreign) {
@@ -347,7 +347,7 @@ fn check_authority(
     HeaderValue::from_str(text).map_err(|_| BadRequest::BadHost)
 }
 
-/// Do two authorities of `scheme` name the same host, one of them maybe with the port that the scheme has anyway?
+/// Do two authorities of `scheme` name the same host, one of them possibly with the scheme's default port?
 fn is_same(one: &[u8], other: &[u8], scheme: Scheme) -> bool {
     let port: &[u8] = match scheme {
         Scheme::Http => b":80",
@@ -360,8 +360,8 @@ fn is_same(one: &[u8], other: &[u8], scheme: Scheme) -> bool {
     named(one).eq_ignore_ascii_case(named(other))
 }
 
-/// Is this a host ([`is_host`])? The worker knows the one that it has found to be one last: most requests are for the host
-/// of the request before them.
+/// Is this a host ([`is_host`])? The worker remembers the last valid host: most requests have the same host as the
+/// previous request.
 fn is_known_or_host(text: &[u8]) -> bool {
     if !text.is_empty() && LAST_HOST.with_borrow(|(last, length)| last[..*length] == *text) {
         return true;
@@ -380,12 +380,12 @@ fn is_known_or_host(text: &[u8]) -> bool {
 const REMEMBERED: usize = 64;
 
 thread_local! {
-    /// The host that was found to be one last, and its length: 0 before the first.
+    /// The last valid host, and its length: 0 before the first.
     static LAST_HOST: RefCell<([u8; REMEMBERED], usize)> = const { RefCell::new(([0; REMEMBERED], 0)) };
 }
 
 /// Is this `host[:digits]`? The check is stricter than RFC 3986 section 3.2.2: a name has letters, digits and `-._~`
-/// only. Escapes and delimiters are in no host's name and have fooled many a rule.
+/// only. Escapes and delimiters are in no host's name, and have been used to circumvent many rules.
 #[must_use]
 pub fn is_host(text: &[u8]) -> bool {
     if text.len() > LONGEST_HOST {
@@ -400,7 +400,7 @@ pub fn is_host(text: &[u8]) -> bool {
         let port = inside.get(end + 1..).unwrap_or_default();
         return is_address && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port));
     }
-    // No label is empty, except the one behind a final dot.
+    // No label is empty, except after a final dot.
     let (mut length, mut before, mut empty_labels) = (0, DOT, 0);
     for byte in text {
         let class = NAME[usize::from(*byte)];
@@ -422,7 +422,7 @@ fn without_empty_port(authority: &HeaderValue) -> Option<HeaderValue> {
     HeaderValue::from_bytes(authority.as_bytes().strip_suffix(b":")?).ok()
 }
 
-/// The classes of bytes in a name: of no label, of a label, and the dot between labels.
+/// The classes of bytes in a name: outside of labels, in a label, and the dot between labels.
 const OTHER: u8 = 0;
 const LABEL: u8 = 1;
 const DOT: u8 = 2;

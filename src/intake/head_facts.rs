@@ -1,4 +1,4 @@
-//! The walk's steps for a head that hyper has read, on a connection of which something is known.
+//! The walk's steps for a head that hyper has read, on a connection with known facts.
 
 use super::caller::CallerFacts;
 use super::early_answer::{IntakeError, https_location};
@@ -29,22 +29,22 @@ use tokio::time::Instant;
 /// A head on its connection.
 #[derive(Debug)]
 pub struct HeadFacts<'a, C> {
-    /// The head. Its fields are dropped, and its target becomes the one to forward, as the walk goes on.
+    /// The head. During the walk its fields are dropped, and its target becomes the one to forward.
     pub parts: &'a mut Parts,
     /// Its connection.
     pub connection: C,
-    /// The host that it addresses, once its head is read.
+    /// The host that the head addresses, after the head was checked.
     pub target: Target,
     /// The client's address, after trusted hops.
     pub client: Option<IpAddr>,
-    /// What is known of its body.
+    /// The known facts about its body.
     pub content: Content,
-    /// The arrival of a call of gRPC; nothing for another request.
+    /// The arrival time of a gRPC call; `None` for another request.
     pub call_began: Option<Instant>,
 }
 
-/// The token at the end of a path that a certification authority asks for (RFC 8555 section 8.3), as it was sent: an
-/// escape or a dot segment is a part of no token.
+/// The token at the end of a path that a certification authority requests (RFC 8555 section 8.3), as received: no token
+/// contains an escape or a dot segment.
 #[must_use]
 pub fn challenge_token<'p>(method: &Method, path: &'p str) -> Option<&'p str> {
     let looks = *method == Method::GET || *method == Method::HEAD;
@@ -52,7 +52,7 @@ pub fn challenge_token<'p>(method: &Method, path: &'p str) -> Option<&'p str> {
 }
 
 impl<C: ConnectionFacts> HeadFacts<'_, C> {
-    /// The client, as keys read it.
+    /// The client, in the form that keys read.
     #[inline]
     pub fn caller(&self) -> CallerFacts<'_> {
         CallerFacts {
@@ -75,7 +75,7 @@ impl<C: ConnectionFacts> HeadFacts<'_, C> {
         })
     }
 
-    /// The request, as conditions of routes see it.
+    /// The request, in the form that conditions of routes see.
     #[inline]
     pub fn request<'s>(
         &'s self,
@@ -91,7 +91,7 @@ impl<C: ConnectionFacts> HeadFacts<'_, C> {
         }
     }
 
-    /// The host that routes are matched by, where any asks for one.
+    /// The host for route matching, if any route has a condition about the host.
     #[inline]
     fn matched_host(&self, snapshot: &Snapshot) -> Cow<'_, str> {
         if snapshot.table.asks_for_hosts() {
@@ -135,7 +135,7 @@ impl<C: ConnectionFacts> HeadFacts<'_, C> {
     #[cold]
     #[inline(never)]
     fn limits_before_token(&self, snapshot: &Snapshot, plan: &mut Plan) -> EarlyLimits {
-        // A path that is none is refused by the next step.
+        // The next step refuses an invalid path.
         let Ok(path) = path::normalize(self.parts.uri.path()) else {
             return EarlyLimits::Unneeded;
         };

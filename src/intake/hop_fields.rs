@@ -1,4 +1,4 @@
-//! The fields of one hop that are settled before a request is routed: what `Connection` names, and `Max-Forwards`.
+//! The fields of one hop that are handled before the route lookup: fields that `Connection` names, and `Max-Forwards`.
 
 use super::head::BadRequest;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
@@ -7,11 +7,11 @@ use smallvec::SmallVec;
 /// Most names in the `Connection` of a request.
 const MOST_NAMED: usize = 100;
 
-/// Removes the fields that a request's `Connection` names. Those fields end here, so that no request is counted, let
-/// through or sent another way by a field that the upstream never sees. Each that was there is reported.
+/// Removes the fields that a request's `Connection` names. Those fields end at this hop, so that no request is counted,
+/// admitted or routed by a field that the upstream never sees. Each removed field is reported.
 ///
 /// # Errors
-/// When there are more than [`MOST_NAMED`] names: each is looked for, and no honest client names so many.
+/// If there are more than [`MOST_NAMED`] names: each needs a lookup, and no honest client sends so many.
 pub fn drop_named(
     fields: &mut HeaderMap,
     report: impl FnMut(&HeaderName),
@@ -31,7 +31,7 @@ pub fn drop_named(
     Ok(())
 }
 
-/// Removes the fields that any `Connection` line names, and reports each that was there.
+/// Removes the fields that any `Connection` line names, and reports each removed field.
 pub fn strip_named(fields: &mut HeaderMap, mut report: impl FnMut(&HeaderName)) {
     let named: SmallVec<[HeaderName; 4]> = tokens(fields, &header::CONNECTION)
         .filter(|token| !is_usual(token))
@@ -45,7 +45,7 @@ pub fn strip_named(fields: &mut HeaderMap, mut report: impl FnMut(&HeaderName)) 
     }
 }
 
-/// Is this line of `Connection` one that most peers send and that names no field?
+/// Is this a common line of `Connection` that names no field?
 #[must_use]
 pub fn says_nothing(line: &HeaderValue) -> bool {
     matches!(
@@ -54,15 +54,15 @@ pub fn says_nothing(line: &HeaderValue) -> bool {
     )
 }
 
-/// Is this connection option one that names no field, or a field that is removed anyway?
+/// Is this a connection option that names no field, or a field that is removed anyway?
 fn is_usual(token: &[u8]) -> bool {
     const USUAL: [&[u8]; 5] = [b"", b"keep-alive", b"close", b"upgrade", b"te"];
     USUAL.iter().any(|usual| token.eq_ignore_ascii_case(usual))
 }
 
-/// Is this a field for every recipient, over which `Connection` has no power (RFC 9110 section 7.6.1)? A client that
-/// could have it removed here would remove a fact that a proxy in front of us vouches for, or the framing or routing of
-/// the message.
+/// Is this a field for every recipient, which `Connection` cannot remove (RFC 9110 section 7.6.1)? A client that could
+/// have the field removed here would remove a fact that a proxy in front vouches for, or the framing or routing of the
+/// message.
 fn is_end_to_end(name: &HeaderName) -> bool {
     let name = name.as_str();
     name.starts_with("x-forwarded-")
@@ -90,17 +90,17 @@ pub fn tokens<'a>(fields: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Ite
     members.map(<[u8]>::trim_ascii)
 }
 
-/// The consequence of `Max-Forwards`.
+/// The result of `Max-Forwards`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hops {
     /// The request may be forwarded.
     Left,
-    /// The request is answered here: it may go no further.
+    /// The request is answered here, since it may not be forwarded further.
     Spent,
 }
 
-/// Counts `Max-Forwards` down, for TRACE and OPTIONS (RFC 9110 section 7.6.2). A value that is no number is left as it
-/// is.
+/// Counts `Max-Forwards` down, for TRACE and OPTIONS (RFC 9110 section 7.6.2). A value that is not a number stays
+/// unchanged.
 pub fn count_hop(method: &Method, fields: &mut HeaderMap) -> Hops {
     if !matches!(*method, Method::TRACE | Method::OPTIONS) {
         return Hops::Left;

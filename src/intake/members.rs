@@ -1,4 +1,4 @@
-//! The client of a request that no route has taken yet, where routes ask for members of groups.
+//! The client of a request without a route yet, if routes have conditions about members of groups.
 
 use super::caller::CallerFacts;
 use crate::admission::RefusalCause;
@@ -7,8 +7,8 @@ use crate::key::{Group, Memberships, TokenDoubt};
 use crate::snapshot::Snapshot;
 use std::sync::Arc;
 
-/// What is known of a client before its route is. Its token is verified when a route asks for a group that goes by it,
-/// and once.
+/// The known facts about a client before its route is known. Its token is verified once, when a route has a condition
+/// about a group by token.
 #[derive(Debug)]
 pub struct RouteMembers<'a> {
     groups: &'a [Arc<Group>],
@@ -17,7 +17,7 @@ pub struct RouteMembers<'a> {
 }
 
 impl<'a> RouteMembers<'a> {
-    /// The client of the request that `caller` states; nothing where no route asks for groups.
+    /// The client of the request that `caller` describes; `None` if no route has conditions about groups.
     #[must_use]
     pub fn of(snapshot: &'a Snapshot, caller: impl FnOnce() -> CallerFacts<'a>) -> Option<Self> {
         if snapshot.route_groups.is_empty() {
@@ -31,7 +31,7 @@ impl<'a> RouteMembers<'a> {
         })
     }
 
-    /// Is there a token that would be verified if a route asked for a group that goes by it?
+    /// Is there a token that would be verified for a route with a condition about a group by token?
     #[must_use]
     pub fn have_token(&self) -> bool {
         self.groups.iter().any(|group| group.goes_by_token()) && self.token.is_there()
@@ -45,25 +45,25 @@ impl<'a> RouteMembers<'a> {
         }
     }
 
-    /// Does one of the groups of these names go by a token?
+    /// Does one of the groups of these names depend on a token?
     pub(super) fn go_by_token(&self, names: &[Arc<str>]) -> bool {
         let mut groups = self.groups.iter();
         groups.any(|group| group.goes_by_token() && names.contains(&group.name))
     }
 
-    /// What the verification of the client's token has yielded, if a group has asked for it.
+    /// The result of the verification of the client's token, if a group needed it.
     pub(super) fn reading(&self) -> Option<TokenReading> {
         self.token.reading()
     }
 
-    /// The cause for which the client's token claims nothing, if a group has asked it for a claim.
+    /// The reason why the client's token has no valid claims, if a group needed a claim.
     #[must_use]
     pub fn why_not(&self) -> Option<TokenDoubt> {
         self.token.why_not()
     }
 
-    /// An error where a group has asked for a claim of a token whose issuer's keys have not been read yet: its client
-    /// may be a member or not.
+    /// Fails if a group needed a claim of a token whose issuer's keys have not been read yet: the client may or may not
+    /// be a member.
     pub(super) fn are_known(&self) -> Result<(), RefusalCause> {
         match self.why_not() {
             Some(TokenDoubt::KeysUnread) => Err(RefusalCause::KeysUnread),
@@ -71,7 +71,7 @@ impl<'a> RouteMembers<'a> {
         }
     }
 
-    /// Is the client in one of the groups of these names? One whose token is not believed is in none.
+    /// Is the client in one of the groups of these names? A client whose token is not trusted is in none.
     #[cold]
     pub(super) fn is_in(&self, names: &[Arc<str>]) -> bool {
         let (mut standing, mut room) = (Memberships::default(), Vec::new());

@@ -1,8 +1,8 @@
-//! Intake: a request's way from its head to the plan of its limits, in one order for all that go it.
+//! Intake: the steps from a request's head to the plan of its limits, in one order for all callers.
 //!
-//! In: a head with what is known of its connection, or a line of a log. Out: an early answer, a cause for which there is no
-//! plan, or a plan. The gateway, `explain` and `simulate` have the same [`RequestWalk`] walked, each with facts and a recorder of
-//! its own, and answer its stops as far as they can.
+//! In: a head with the known facts about its connection, or a line of a log. Out: an early answer, a cause for which
+//! there is no plan, or a plan. The gateway, `explain` and `simulate` use the same [`RequestWalk`], each with its own
+//! facts and recorder, and answer its stops with what they know.
 //!
 //! ```text
 //! walk                                   the order of the looks, and the stops between them

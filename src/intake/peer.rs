@@ -1,4 +1,4 @@
-//! The far end of a request's connection, and the scheme and host that it tells where it is believed.
+//! The far end of a request's connection, and the scheme and host that it reports if trusted.
 
 use super::head::{Target, is_host};
 use super::hop_fields::tokens;
@@ -12,14 +12,14 @@ use std::net::IpAddr;
 /// The field in which proxies list the schemes of a request.
 pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// The end of the connection that a request has come on.
+/// The far end of a request's connection.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionPeer {
-    /// The peer's address, which the peer of a Unix socket has not.
+    /// The peer's address, which the peer of a Unix socket lacks.
     pub address: Option<IpAddr>,
     /// The connection's scheme.
     pub scheme: Scheme,
-    /// Is it a client that its proxy does not name? The address is the proxy's then, and no more.
+    /// Is it a client that its proxy does not name? The address then means the proxy only.
     pub is_stranger: bool,
 }
 
@@ -35,16 +35,16 @@ impl ConnectionPeer {
         }
     }
 
-    /// Is the peer believed about its client?
+    /// Is the peer trusted to report its client?
     #[must_use]
     pub fn is_believed(&self, trust: &Trust) -> bool {
         !self.is_stranger && trust.believes(self.address)
     }
 }
 
-/// The scheme by which a client has sent the request. It is the connection's, unless the peer is trusted. A trusted
-/// peer's scheme is the last of `X-Forwarded-Proto`, or that of its element of `Forwarded`, whichever speaks
-/// ([`Trust::speaks`]). Without either it is the scheme of the target.
+/// The scheme of a client's request. It is the connection's, unless the peer is trusted. A trusted peer's scheme is the
+/// last of `X-Forwarded-Proto`, or the one of its element of `Forwarded`, by the rules of [`Trust::speaks`]. Without
+/// either field, the scheme of the target is used.
 #[must_use]
 pub fn client_scheme(
     trust: &Trust,
@@ -71,7 +71,7 @@ pub fn last_member<'a>(fields: &'a HeaderMap, name: &HeaderName) -> Option<&'a [
     members.filter(|member| !member.is_empty()).last()
 }
 
-/// The scheme and the host in `Forwarded`, where that field speaks.
+/// The scheme and the host in `Forwarded`, if that field is selected.
 pub fn told(fields: &HeaderMap, speaks: OriginFields) -> (Option<Scheme>, Option<HeaderValue>) {
     if speaks.forwarded {
         (told_scheme(fields), told_host(fields))

@@ -1,4 +1,4 @@
-//! What is kept of a walk, by whoever has it walked.
+//! The notes of a walk, kept for its caller.
 
 use super::grpc_call::CallDeadline;
 use super::stripped_fields::StripCause;
@@ -7,29 +7,30 @@ use crate::key::token::TokenReading;
 use crate::route::path::NormalPath;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Keeps what a walk finds: the gateway for the exchange, `explain` for its explanation, a replay nearly nothing.
+/// Keeps the findings of a walk: the gateway keeps them for the exchange, `explain` keeps them for its explanation, and
+/// a replay keeps hardly any.
 pub trait Recorder {
-    /// The place of the plan, which is large and therefore written where it stays.
+    /// The place of the plan, which is large and therefore written in place.
     fn plan(&mut self) -> &mut Plan;
 
-    /// The host that the request addresses, once that is known to be one.
+    /// The host that the request addresses, after its check.
     fn host(&mut self, _host: Option<HeaderValue>) {}
 
-    /// The time that the client gives a call of gRPC.
+    /// The timeout that the client sets for a gRPC call.
     fn call_deadline(&mut self, _deadline: Option<CallDeadline>) {}
 
     /// A field is dropped.
     fn dropped(&mut self, _name: &HeaderName, _why: StripCause) {}
 
-    /// Fields are dropped for their names, which servers read differently; one entry for each line.
+    /// Fields are dropped because servers read their names differently; one entry for each line.
     fn misread(&mut self, _names: &[HeaderName]) {}
 
-    /// A route is looked for by this path, with these fields.
+    /// The route is looked up by this path, with these fields.
     fn path(&mut self, _path: &NormalPath<'_>, _fields: &HeaderMap) {}
 
-    /// The service at this position takes the request.
+    /// The service at this position gets the request.
     fn routed(&mut self, _service: usize) {}
 
-    /// What the verification of the request's token has yielded.
+    /// The result of the verification of the request's token.
     fn token(&mut self, _reading: TokenReading) {}
 }

@@ -1,4 +1,4 @@
-//! A request as conditions of routes see it.
+//! A request in the form that conditions of routes see.
 
 use super::head::Target;
 use super::members::RouteMembers;
@@ -10,7 +10,7 @@ use http::HeaderMap;
 use http::request::Parts;
 use std::sync::Arc;
 
-/// A request on its way to a route.
+/// A request before its route is known.
 #[derive(Debug, Clone, Copy)]
 pub struct RouteRequest<'a> {
     /// The request's head.
@@ -19,15 +19,16 @@ pub struct RouteRequest<'a> {
     pub target: &'a Target,
     /// The far end of the request's connection.
     pub peer: ConnectionPeer,
-    /// The peers that are believed about the scheme.
+    /// The peers that are trusted to report the scheme.
     pub trust: &'a Trust,
-    /// What is known of the client, where routes ask for members of groups.
+    /// The known facts about the client, if routes have conditions about members of groups.
     pub members: Option<&'a RouteMembers<'a>>,
 }
 
 impl RouteRequest<'_> {
-    /// The route in `table` that takes the request if its client is a member of nothing by its token, and the routes that
-    /// would come before that one by the token. `host` and `path` are those that routes are matched by.
+    /// The route in `table` that matches the request if its token makes the client a member of no group, and the routes
+    /// that would have precedence over that one because of the token. `host` and `path` are the ones for route
+    /// matching.
     #[must_use]
     pub fn routes_before_token(
         &self,

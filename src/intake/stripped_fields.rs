@@ -1,5 +1,5 @@
-//! The fields that are dropped from a request before anything reads it, so that all readers see the same request:
-//! routes, limits, and the upstream.
+//! The fields that are dropped from a request before any part reads it, so that routes, limits and the upstream see the
+//! same request.
 
 pub mod claimed_fields;
 pub mod dropped_names;
@@ -18,9 +18,9 @@ use std::time::Duration;
 /// The trust in a request's fields.
 #[derive(Debug, Clone, Copy)]
 pub struct FieldTrust<P> {
-    /// Is the peer trusted to name the client's address? The function is called only where a field names one.
+    /// Is the peer trusted to name the client's address? The function is called only if a field names an address.
     pub peer: P,
-    /// Does no route and no limit depend on the method, so that a field may ask for another one?
+    /// Is every route and limit independent of the method, so that a field may name another method?
     pub other_methods: bool,
 }
 
@@ -33,7 +33,7 @@ impl FieldTrust<()> {
         }
     }
 
-    /// The trust in a request of a log, which does not tell whether the peer was trusted.
+    /// The trust in a request of a log, which does not record whether the peer was trusted.
     #[must_use]
     pub fn all() -> FieldTrust<impl Fn() -> bool> {
         FieldTrust {
@@ -43,19 +43,20 @@ impl FieldTrust<()> {
     }
 }
 
-/// Brings the fields into the one shape that all later readers understand alike. The call comes before anything reads
-/// them.
+/// Normalises the fields, so that all later readers understand them alike. Must be called before any part reads the
+/// fields.
 ///
-/// - Fields with `_` in their names are dropped: CGI-like backends cannot tell them from the same name with `-`
-///   (RFC 9110 section 17.10), so `X_Forwarded_For` would count as `X-Forwarded-For`. Names with `"` are dropped too:
-///   HTTP/2 lets them in, and HTTP/1.1 does not know them (RFC 9110 section 5.6.2).
-/// - Fields in which gateways tell of a client, its certificate and what it asked for are dropped, unless a trusted peer
+/// - Fields with `_` in their names are dropped: CGI-like backends cannot tell them from the same name with `-` (RFC
+///   9110 section 17.10), so `X_Forwarded_For` would count as `X-Forwarded-For`. Names with `"` are dropped too: HTTP/2
+///   allows them, and HTTP/1.1 does not (RFC 9110 section 5.6.2).
+/// - Fields in which gateways describe a client, its certificate and its request are dropped, unless a trusted peer
 ///   sent them ([`claim`]).
-/// - Fields that ask an upstream for another method are dropped where a route or a limit depends on the method.
-/// - Several `Content-Length` lines, equal as the check of the head has seen, become one.
+/// - Fields that ask an upstream for another method are dropped if a route or a limit depends on the method.
+/// - Several `Content-Length` lines, which are equal by the check of the head, become one.
 /// - The crumbs of `Cookie` in HTTP/2 become one field (RFC 9113 section 8.2.3).
 ///
-/// Each line that is dropped is reported. Returns the fields that are dropped for their names, one for each line; nothing where there is none.
+/// Each dropped line is reported. Returns the fields that are dropped because of their names, one for each line; `None`
+/// if there are none.
 pub fn tidy(
     fields: &mut HeaderMap,
     believed: &FieldTrust<impl Fn() -> bool>,
@@ -67,7 +68,7 @@ pub fn tidy(
         match *name {
             header::CONTENT_LENGTH => lengths += 1,
             header::COOKIE => cookies += 1,
-            // Common fields are not read letter by letter.
+            // Common fields are skipped without examining each letter.
             header::HOST
             | header::USER_AGENT
             | header::ACCEPT
@@ -92,7 +93,7 @@ pub fn tidy(
     None
 }
 
-/// Mends the fields, where the request is one of the few with any fault.
+/// Repairs the fields, in the rare request with a fault.
 #[cold]
 fn mend(
     fields: &mut HeaderMap,
@@ -124,17 +125,17 @@ fn mend(
 pub enum StripCause {
     /// The field names an address, and its sender is not trusted.
     Address,
-    /// The field tells of a client's certificate, and its sender is not trusted.
+    /// The field describes a client's certificate, and its sender is not trusted.
     Certificate,
-    /// The field says for which host, scheme, method or path a request was, and its sender is not trusted.
+    /// The field names the host, scheme, method or path of the original request, and its sender is not trusted.
     Origin,
-    /// The field asks for another method, where a route or a limit depends on the method.
+    /// The field names another method, and a route or a limit depends on the method.
     Method,
     /// Upstreams read the field's name differently.
     Name,
     /// `Connection` names the field.
     Named,
-    /// The route's servers read there who the client is.
+    /// The field identifies the client to the route's servers.
     Identity,
 }
 
@@ -187,16 +188,16 @@ pub fn why(name: &str, believed: &FieldTrust<impl Fn() -> bool>) -> Option<Strip
     is_misread(name).then_some(StripCause::Name)
 }
 
-/// Do some upstreams read this name as another one?
+/// Do some upstreams treat this name as another one?
 fn is_misread(name: &str) -> bool {
-    // Names are short: looking at each byte costs less than a search that is made for long texts.
+    // Names are short: a loop over the bytes costs less than a search that is made for long texts.
     name.bytes().any(|byte| matches!(byte, b'_' | b'"'))
 }
 
 /// Does a field of this name ask the upstream for another method than the request's?
 #[must_use]
 pub fn asks_for_method(name: &str) -> bool {
-    // Hardly any field's name begins so.
+    // Hardly any field's name has this prefix.
     name.starts_with("x-") && OTHER_METHODS.iter().any(|other| *other == name)
 }
 
@@ -211,8 +212,8 @@ fn join_cookies(fields: &mut HeaderMap) {
     }
 }
 
-/// Warns of a proxy in front that `trust` does not name: limits by ip count all its clients as one. Only a peer of a
-/// private network is taken for a proxy, since any client can write the field.
+/// Warns of a proxy in front that `trust` does not name: limits by ip count all clients of such a proxy as one. Only a
+/// peer of a private network is assumed to be a proxy, since any client can write the field.
 pub fn untrusted_proxy(peer: Option<IpAddr>, fields: &HeaderMap) {
     let Some(peer) = peer else { return };
     let is_private = match peer {

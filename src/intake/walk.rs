@@ -1,7 +1,7 @@
-//! The walk: the one place that knows in which order a request is looked at, from its head to its plan.
+//! The walk: the one place that defines the order in which a request is examined, from its head to its plan.
 //!
-//! It never waits and never asks a store. What has to be waited for is a [`Stop`]: the walk says what it needs, and goes
-//! on from there when it is called again.
+//! It never waits and never asks a store. A point where the walk must wait is a [`Stop`]: the walk names what it needs,
+//! and continues from there at the next call.
 
 use super::early_answer::{EarlyAnswer, IntakeError};
 use super::facts::{EarlyLimits, RequestFacts};
@@ -10,21 +10,22 @@ use crate::key::token::TokenReading;
 use crate::limit::Limit;
 use crate::snapshot::{Service, Snapshot};
 
-/// Makes of the list of looks what goes by their order: their numbers, the list as a value, and the program that goes
-/// through it. In the program each look is known when it is compiled, and a request jumps through no table.
+/// Generates from the list of steps everything that depends on their order: their numbers, the list as a value, and the
+/// program that executes them. In the program each step is known at compile time, so that a request needs no jump
+/// table.
 macro_rules! order {
     ($($(#[$doc:meta])* $step:ident,)+) => {
-        /// One look at a request. Its number is its place in the order.
+        /// One step of the examination. Its number is its place in the order.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Step {
             $($(#[$doc])* $step,)+
         }
 
-        /// The order of the looks.
+        /// The order of the steps.
         pub const ORDER: [Step; [$(Step::$step),+].len()] = [$(Step::$step),+];
 
         impl RequestWalk {
-            /// Goes on to the next stop, or to the end.
+            /// Continues to the next stop, or to the end.
             ///
             /// # Errors
             /// The cause for which the request gets no plan.
@@ -51,72 +52,73 @@ macro_rules! order {
 }
 
 order! {
-    /// Was a fault found before the head was read? Else 400.
+    /// Was a fault found before the head was read? If so: 400.
     Framing,
-    /// May the head be forwarded, and whom does it address? Else 400, 414, 431, 501.
+    /// May the head be forwarded, and which host does it address? On failure: 400, 414, 431, 501.
     Head,
-    /// The time that a call of gRPC has. Else 400.
+    /// The timeout of a gRPC call. On failure: 400.
     CallDeadline,
     /// Fields that nothing behind may read are gone. Else 400, where `Connection` names too many.
     DropFields,
-    /// `OPTIONS *`, and what may travel no further: 204.
+    /// `OPTIONS *`, and requests that may not be forwarded further: 204.
     EndsHere,
-    /// A certification authority looks for a text: 200. Stops.
+    /// A certification authority requests a challenge text: 200. This step stops the walk.
     ChallengeText,
     /// The listener sends all requests on to https: 308, or 400 without a host.
     Redirect,
     /// The host belongs on another connection: 421.
     Connection,
-    /// A limit of every possible route may refuse before a token is verified: 429. Stops.
+    /// A limit that all possible routes share may refuse before a token is verified: 429. This step stops the walk.
     EarlyRoute,
-    /// The route. Else 400, 404, and 503 where the token's keys have not been read.
+    /// The route lookup. On failure: 400, 404, and 503 if the token's keys have not been read.
     Route,
-    /// The route asks for a certificate: 403.
+    /// The route requires a certificate: 403.
     Certificate,
-    /// Fields that tell servers about the client are gone.
+    /// Fields that identify the client to servers are dropped.
     DropIdentity,
-    /// An open file for the server's connection, so that no request is charged that could not be forwarded. Stops.
+    /// A descriptor for the server's connection, so that no request is charged that could not be forwarded. This step
+    /// stops the walk.
     OpenFile,
-    /// The beginning of the body, for limits that tell repeats by it. Stops.
+    /// The beginning of the body, for limits that recognise repeats by it. This step stops the walk.
     BodyBeginning,
-    /// Limits without the token may refuse before it is verified: 429. Stops.
+    /// Limits that do not depend on the token may refuse before it is verified: 429. This step stops the walk.
     EarlyPlan,
     /// The limits that apply, each with its key.
     Plan,
 }
 
-/// The position of the first look at a line of a log, whose early answers have been given.
+/// The position of the first step for a line of a log, whose early answers have been given.
 const BEHIND_EARLY_ANSWERS: usize = Step::EarlyRoute as usize;
 
-/// What a walk needs before it goes on, or its end.
+/// The need of a walk before it continues, or its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
-    /// The request is answered with the text that a certification authority looks for, if there is one.
+    /// The request is answered with the challenge text that a certification authority requests, if there is one.
     ChallengeText,
-    /// Is the request refused already by what is planned so far, for the service at this position? Only what is known
-    /// without a call counts.
+    /// Is the request already refused by the limits planned so far, for the service at this position? Only verdicts
+    /// that are known without a call count.
     EarlyQuestion(usize),
-    /// Is there an open file for the connection to a server? Else the request ends here.
+    /// Is a descriptor available for the connection to a server? If not, the request ends here.
     OpenFile,
-    /// The beginning of the body is to be read, and the facts are to know it.
+    /// The caller must read the beginning of the body and put it into the facts.
     BodyBeginning,
     /// The gateway's own answer ends the walk.
     Answer(EarlyAnswer),
-    /// The walk has come to its end: the limits that apply are planned.
+    /// The walk is complete: the limits that apply are planned.
     Planned,
 }
 
-/// A walk under way.
+/// An unfinished walk.
 #[derive(Debug)]
 pub struct RequestWalk {
     /// The next position in the order.
     at: usize,
     early: EarlyLimits,
-    /// The position of the service that takes the request.
+    /// The position of the service that gets the request.
     service: usize,
-    /// What the verification of the request's token has yielded.
+    /// The result of the verification of the request's token.
     reading: Option<TokenReading>,
-    /// The limits that do not ask for the token are planned.
+    /// The limits that do not depend on the token are planned.
     is_begun: bool,
 }
 
@@ -133,7 +135,7 @@ impl RequestWalk {
         }
     }
 
-    /// The walk of a line of a log, which begins behind the early answers.
+    /// The walk of a line of a log, which begins after the early answers.
     #[must_use]
     pub fn of_line() -> Self {
         Self {
@@ -255,7 +257,7 @@ impl RequestWalk {
         Stop::EarlyQuestion(self.service)
     }
 
-    /// Plans the limits that apply, or those that are left.
+    /// Plans the limits that apply, or the remaining ones.
     #[inline]
     fn plan(
         &mut self,

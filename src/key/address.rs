@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// Longest text of an address: an IPv6 address with an IPv4 address at its end.
 const LONGEST: usize = 48;
 
-/// An address as text. The text of an IPv4 address is put together here: the standard formatting takes ten times as
-/// long, and every request needs the text.
+/// An address as text. The text of an IPv4 address is built here: the standard formatting takes ten times as long, and
+/// every request needs the text.
 #[derive(Debug, Clone, Copy)]
 pub struct AddressText {
     text: [u8; LONGEST],
@@ -24,7 +24,7 @@ impl AddressText {
         };
         match address {
             IpAddr::V4(v4) => spelled.v4(v4),
-            // The text fits; if it did not, it would end early.
+            // The text always fits; a longer one would be cut.
             IpAddr::V6(v6) => {
                 let _ = write!(spelled, "{v6}");
             }
@@ -39,8 +39,7 @@ impl AddressText {
     }
 
     fn v4(&mut self, address: Ipv4Addr) {
-        // The text is put together in a register: memory that was written in small pieces is slow to read in large
-        // ones.
+        // The text is built in a register: memory that was written in small pieces is slow to read in large ones.
         let (mut text, mut length) = (0_u128, 0);
         for octet in address.octets() {
             let (digits, many) = OCTETS[usize::from(octet)];
@@ -48,12 +47,12 @@ impl AddressText {
             length += usize::from(many);
         }
         self.text[..16].copy_from_slice(&text.to_le_bytes());
-        // The dot behind the last octet is cut off.
+        // The dot after the last octet is cut off.
         self.length = length - 1;
     }
 }
 
-/// Every octet as text with a dot behind it and zeros beyond, and the length of that text.
+/// Every octet as text followed by a dot and zeros, and the length of that text.
 static OCTETS: [([u8; 4], u8); 256] = {
     let mut octets = [([0; 4], 0); 256];
     let mut octet = 0_u8;

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 /// The values of a request that a key can be made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Caller<'a> {
-    /// The client's address, after trusted hops; nothing where the peer of a Unix socket names none.
+    /// The client's address, after trusted hops; `None` if the peer of a Unix socket names none.
     pub address: Option<IpAddr>,
     /// The name of the route that matched.
     pub route: &'a str,
@@ -18,16 +18,16 @@ pub struct Caller<'a> {
     pub method: &'a Method,
     /// The request's fields.
     pub fields: &'a HeaderMap,
-    /// The target of the request; only limits that count by it ask for it.
+    /// The target of the request; only limits that count by the target read it.
     pub location: &'a dyn Location,
     /// Its cookies.
     pub cookies: &'a Cookies<'a>,
-    /// The known facts about the client; only groups ask for them.
+    /// The known facts about the client; only groups read them.
     pub identity: &'a dyn Identity,
     /// The known facts about the request's body.
     pub content: Content,
-    /// The certificate that the client has shown in the connection's handshake, verified; nothing where none was asked
-    /// for or shown.
+    /// The certificate that the client has shown in the connection's handshake, verified; `None` if none was requested
+    /// or shown.
     pub certificate: Option<ShownCertificate<'a>>,
 }
 
@@ -52,18 +52,18 @@ pub trait Identity: fmt::Debug {
     /// Calls `each` with every entry of the claim of this name, if the claim is a list.
     fn listed(&self, _name: &str, _each: &mut dyn FnMut(&str)) {}
 
-    /// Has the client several tokens that differ? The upstream may believe any one of them.
+    /// Has the client several tokens that differ? The upstream may use any one of them.
     fn is_ambiguous(&self) -> bool {
         false
     }
 
-    /// The cause for which the client's token is not believed, if there is such a token. A verifier that reads the
-    /// token otherwise may believe it.
+    /// The reason why the client's token is not trusted, if there is such a token. A verifier that reads the token
+    /// differently may trust it.
     fn doubt(&self) -> Option<TokenDoubt> {
         None
     }
 
-    /// Was the request found in the group of this name when all of its data was there? A log may state so.
+    /// Does a log state that the request was in the group of this name? A log may lack the data that the group needs.
     fn is_told(&self, _group: &str) -> bool {
         false
     }
@@ -80,13 +80,13 @@ pub trait Location: fmt::Debug {
     /// The host, empty when the request names none.
     fn host(&self) -> Cow<'_, str>;
 
-    /// The value of this parameter in the route's path. Nothing when the route has no such parameter.
+    /// The value of this parameter in the route's path. `None` if the route has no such parameter.
     fn parameter(&self, name: &str) -> Option<Cow<'_, str>>;
 
     /// The path in its normal form, if it has one.
     fn path(&self) -> Option<Cow<'_, str>>;
 
-    /// The query, as it came.
+    /// The query, as received.
     fn query(&self) -> Option<&str>;
 }
 
@@ -97,7 +97,7 @@ pub enum KeyOutcome<'a> {
     Key,
     /// The limit does not apply to this request.
     Skip,
-    /// This part is absent and the limit demands it.
+    /// This part is absent and the limit requires it.
     Refuse(&'a KeyPart),
     /// No group knows the value of this part, and the limit takes known values only.
     Unknown(&'a KeyPart),
@@ -105,12 +105,12 @@ pub enum KeyOutcome<'a> {
     Doubt(Doubt<'a>),
 }
 
-/// Values that an upstream may read otherwise than this gateway.
+/// Values that an upstream may read differently from this gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doubt<'a> {
-    /// The part came several times, with different values.
+    /// The part occurs several times, with different values.
     Several(&'a KeyPart),
-    /// The part is claimed by a token that is not believed.
+    /// The part is a claim of an untrusted token.
     Unbelieved(&'a KeyPart),
 }
 
@@ -119,25 +119,25 @@ pub enum Doubt<'a> {
 pub enum TokenDoubt {
     /// There is no token.
     Absent,
-    /// The value is no token.
+    /// The value is not a token.
     Malformed,
-    /// The value holds other text beside the token; another reader may take the text for a part of it.
+    /// The value holds other text besides the token; another reader may take the text for a part of it.
     Misspelt,
-    /// No key is believed for the algorithm that the token names.
+    /// No key is trusted for the algorithm that the token names.
     Algorithm,
-    /// The token's signature is of no key that is believed.
+    /// The token's signature is not from a trusted key.
     Unbelieved,
-    /// The claims, or one that the standard gives a form, have another one.
+    /// The claims, or a claim with a standard form, are malformed.
     ClaimForm,
-    /// The token states no end of its time, and must.
+    /// The token states no end of its validity, and must.
     Endless,
-    /// The token's time is over.
+    /// The token has expired.
     Expired,
-    /// The token's time has not come.
+    /// The token is not valid yet.
     TooEarly,
     /// The token is for another audience, or from another issuer.
     Foreign,
-    /// The keys that may have signed the token have not been read yet: nothing is known of it.
+    /// The keys that may have signed the token have not been read yet, so that the token's validity is unknown.
     KeysUnread,
 }
 

@@ -8,13 +8,13 @@ use ipnet::IpNet;
 use std::cell::RefCell;
 use std::net::IpAddr;
 
-/// Networks whose entries in `Forwarded` and `X-Forwarded-For` are believed.
+/// Networks whose entries in `Forwarded` and `X-Forwarded-For` are trusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trust {
     networks: Vec<IpNet>,
-    /// The field that their peers write; either field where that is not known.
+    /// The field that their peers write; `None` if either may be written.
     field: Option<Field>,
-    /// The networks of translators: their addresses stand for others.
+    /// The networks of translators, whose addresses represent others.
     nat64: Nat64,
 }
 
@@ -23,7 +23,7 @@ const MOST_HOPS: usize = 32;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// A field that holds the addresses of a request's way.
+/// A field that holds the addresses of a request's hops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
     /// `X-Forwarded-For`.
@@ -43,8 +43,8 @@ impl Field {
     }
 }
 
-/// The fields of a trusted peer that give a request's original scheme and host. Where both are there, `Forwarded` is
-/// first.
+/// The fields of a trusted peer that give a request's original scheme and host. If both are present, `Forwarded` has
+/// precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OriginFields {
     /// `Forwarded`.
@@ -57,7 +57,7 @@ pub struct OriginFields {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct WalkEnd {
     client: Option<IpAddr>,
-    /// Why the walk has ended at an entry that names no address, if it has.
+    /// The reason why the walk has ended at an entry without an address, if it has.
     unnamed: Option<Unnamed>,
 }
 
@@ -68,50 +68,50 @@ pub enum Unnamed {
     Malformed,
     /// A hop hides the one before it: `unknown`, or a name that begins with an underscore.
     Hidden,
-    /// No field says anything.
+    /// No field has an entry.
     Absent,
 }
 
-/// The client of a request, and whether a trusted peer was to name it and did not.
+/// The client of a request, and whether a trusted peer failed to name the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoundClient {
-    /// The address; nothing where the peer of a Unix socket names none.
+    /// The address; `None` if the peer of a Unix socket names none.
     pub address: Option<IpAddr>,
-    /// The cause for which a trusted peer has named no client; nothing where it has, or is not trusted.
+    /// The reason why a trusted peer has named no client; `None` if it has, or is not trusted.
     pub unnamed: Option<Unnamed>,
     why: AddressReason,
 }
 
-/// Reasons for which an address is taken for the client's.
+/// Reasons for the choice of the client's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressReason {
     /// The address is the peer's, and no peer is trusted.
     NobodyTrusted,
     /// The address is the peer's, which is not trusted.
     Stranger,
-    /// The address is that of a trusted peer, which names no other.
+    /// The address belongs to a trusted peer, which names no other.
     Unsaid,
     /// The walk over this field ended with the address.
     Said(Field),
-    /// The two fields name different strangers; the address is that of this field.
+    /// The two fields name different untrusted addresses; the address comes from this field.
     Disagree(Field),
 }
 
-/// An entry of a field on the way of a walk.
+/// An entry of a field in a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hop {
     /// The field of the entry.
     pub field: Field,
-    /// The address; nothing where the entry has no readable one, which ends the walk.
+    /// The address; `None` if the entry has no readable one, which ends the walk.
     pub address: Option<IpAddr>,
-    /// Is the address trusted? A trusted one leads on to the next entry.
+    /// Is the address trusted? After a trusted address the walk continues with the next entry.
     pub trusted: bool,
 }
 
-/// The client's address, and the way to it.
+/// The client's address, and the walk to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Walk {
-    /// The address; nothing where the peer of a Unix socket names none.
+    /// The address; `None` if the peer of a Unix socket names none.
     pub client: Option<IpAddr>,
     /// The reason for this address.
     pub why: AddressReason,
@@ -120,7 +120,7 @@ pub struct Walk {
 }
 
 impl FoundClient {
-    /// The field that was to name the client; nothing where no field is there, or the peer is not trusted.
+    /// The field that should name the client; `None` if no field is present, or the peer is not trusted.
     #[must_use]
     pub fn field(&self) -> Option<Field> {
         match self.why {
@@ -131,7 +131,7 @@ impl FoundClient {
 }
 
 impl Trust {
-    /// Believes peers in `networks`.
+    /// Trusts peers in `networks`.
     #[must_use]
     pub fn new(networks: Vec<IpNet>) -> Self {
         Self {
@@ -140,7 +140,7 @@ impl Trust {
         }
     }
 
-    /// Takes addresses in these networks for the addresses inside them, those of trusted networks too.
+    /// Replaces addresses in these networks by the addresses inside them, also in trusted networks.
     #[must_use]
     pub fn translating(self, nat64: Nat64) -> Self {
         let networks = self.networks.iter();
@@ -158,14 +158,14 @@ impl Trust {
         self.nat64.client(address)
     }
 
-    /// Reads this field alone, where one is given.
+    /// Reads this field alone, if one is given.
     #[must_use]
     pub fn reading(self, field: Option<Field>) -> Self {
         Self { field, ..self }
     }
 
-    /// Is this peer believed? The peer of a Unix socket has no address, and is believed: only processes of this machine
-    /// that have the right to reach it can be such a peer.
+    /// Is this peer trusted? The peer of a Unix socket has no address, and is trusted: only processes of this machine
+    /// with access to the socket can be such a peer.
     #[must_use]
     pub fn believes(&self, peer: Option<IpAddr>) -> bool {
         peer.is_none_or(|peer| self.has(peer))
@@ -185,23 +185,23 @@ impl Trust {
 
     /// Walks from the peer towards the client and stops at the first address that is not trusted.
     ///
-    /// An entry that names no address ends the walk at the hop that vouched for it. The left end, which any client can write, is
-    /// reached only through hops that are all trusted. Trusted proxies write one of the two fields and often pass the
-    /// other on as a stranger sent it. If [`reading`](Self::reading) names a field, only that one is walked. Otherwise
-    /// both are, and a walk that ends within the trusted networks yields to one that leads out of them. In every other
-    /// case `X-Forwarded-For` decides, since nearly every proxy writes it.
+    /// An entry that names no address ends the walk at the hop that vouched for it. The left end, which any client can
+    /// write, is reached only through hops that are all trusted. Trusted proxies write one of the two fields and often
+    /// pass the other on as an untrusted client sent it. If [`reading`](Self::reading) names a field, only that one is
+    /// walked. Otherwise both are, and a walk that ends inside the trusted networks yields to one that leaves them. In
+    /// every other case `X-Forwarded-For` decides, since nearly every proxy writes it.
     #[must_use]
     pub fn client(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> Option<IpAddr> {
         self.find(peer, fields, |_| {}).address
     }
 
-    /// As [`Self::client`], and whether a trusted peer has named no client.
+    /// Like [`Self::client`], with the reason why a trusted peer has named no client.
     #[must_use]
     pub fn found(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> FoundClient {
         self.find(peer, fields, |_| {})
     }
 
-    /// As [`Self::client`], with its reasons.
+    /// Like [`Self::client`], with the reasons.
     #[must_use]
     pub fn explain(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> Walk {
         let hops = RefCell::new(Vec::new());
@@ -238,7 +238,7 @@ impl Trust {
         }
     }
 
-    /// The only one of a trusted peer's fields that is believed. Nothing where either may be, or both name the same
+    /// The only one of a trusted peer's fields that is used. `None` if either may be used, or both name the same
     /// client.
     #[must_use]
     pub fn leading(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> Option<Field> {
@@ -258,9 +258,9 @@ impl Trust {
         }
     }
 
-    /// The field of a trusted peer from which a request's scheme and host are read: the field that names the client.
-    /// Where two fields agree about the client, a stranger that knows its own address may have written `Forwarded`, so
-    /// it is not read.
+    /// The field of a trusted peer from which a request's scheme and host are read: the field that names the client. If
+    /// two fields agree about the client, an untrusted client that knows its own address may have written `Forwarded`,
+    /// so that the field is not read.
     #[must_use]
     pub fn speaks(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> OriginFields {
         let forwarded = match (self.field, self.told(fields)) {
@@ -288,7 +288,7 @@ impl Trust {
     fn listed(&self, peer: Option<IpAddr>, fields: &HeaderMap, seen: &impl Fn(Hop)) -> WalkEnd {
         let lines = fields.get_all(X_FORWARDED_FOR).into_iter().rev();
         let entries = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
-        // Empty elements are none (RFC 9110, section 5.6.1).
+        // Empty elements do not count (RFC 9110, section 5.6.1).
         let entries = entries.filter(|entry| !entry.trim_ascii().is_empty());
         self.walk(peer, Field::XForwardedFor, entries.map(read_node), seen)
     }
@@ -299,7 +299,7 @@ impl Trust {
         self.walk(peer, Field::Forwarded, nodes, seen)
     }
 
-    /// The result of two walks together.
+    /// The combined result of two walks.
     fn weigh(&self, listed: WalkEnd, forwarded: WalkEnd) -> FoundClient {
         let leads_out = |end: WalkEnd| end.client.is_some_and(|client| !self.has(client));
         match (leads_out(listed), leads_out(forwarded)) {
@@ -320,7 +320,7 @@ impl Trust {
         nodes: impl Iterator<Item = Node>,
         seen: impl Fn(Hop),
     ) -> WalkEnd {
-        // A field without an entry says nothing.
+        // A field without an entry gives no information.
         let (mut client, mut unnamed) = (peer, Some(Unnamed::Absent));
         for node in nodes.take(MOST_HOPS) {
             let address = node.address().map(|address| self.counted(address));

@@ -1,8 +1,8 @@
-//! Cookies, and the value of a cookie as upstreams read it. Spellings that any common framework takes for one value are
-//! one.
+//! Cookies, and the value of a cookie as upstreams read it. Spellings that any common framework treats as one value
+//! count as one.
 //!
 //! RFC 6265 leaves the value to the server. Most servers remove one pair of double quotes (some then read `\"` and
-//! `\101` inside them, as Python does), and most decode percents, once. Without a common form, a client that spells one
+//! `\101` inside them, as Python does), and most decode percents, once. Without a normal form, a client that spells one
 //! session in several ways would have a counter for each spelling. Two sessions whose texts differ only in spelling
 //! would share a counter, and no server hands out such sessions.
 
@@ -13,29 +13,29 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::fmt;
 
-/// The cookies of one request: parsed once, when a limit first asks for one.
+/// The cookies of one request, parsed once, when a limit first needs one.
 pub struct Cookies<'a> {
     fields: &'a HeaderMap,
     pairs: OnceCell<Pairs>,
 }
 
-/// Buckets of names, so that many limits by cookies do not read all cookies each.
+/// Buckets of names, so that many limits by cookies do not each read all cookies.
 const BUCKETS: usize = 64;
 
 /// The pairs of the `Cookie` lines.
 struct Pairs {
     all: SmallVec<[Pair; 8]>,
-    /// The last pair of each bucket, counted from 1; 0 where there is none.
+    /// The last pair of each bucket, counted from 1; 0 if there is none.
     last: [usize; BUCKETS],
 }
 
-/// The line and the places of a name and its value, each from its first byte to behind its last.
+/// The line and the ranges of a name and its value, each from its first byte to after its last.
 #[derive(Debug, Clone, Copy)]
 struct Pair {
     line: usize,
     name: (usize, usize),
     value: (usize, usize),
-    /// Does only a reader find the pair that also splits at commas or blanks?
+    /// Is the pair found only by readers that also split at commas or blanks?
     is_inside: bool,
     /// The previous pair in the bucket, counted in the same way.
     before: usize,
@@ -59,8 +59,8 @@ impl<'a> Cookies<'a> {
         named.map(|(_, _, value)| read(value))
     }
 
-    /// Would another reader find a value of this name, where this one finds none? Some readers split at commas, as
-    /// older standards demand (RFC 2965, section 3.3.4). Some split at blanks, as Python does. Some ignore the case of
+    /// Would another reader find a value of this name if this one finds none? Some readers split at commas, as older
+    /// standards require (RFC 2965, section 3.3.4). Some split at blanks, as Python does. Some ignore the case of
     /// names.
     #[must_use]
     pub fn are_read_elsewhere(&self, name: &str) -> bool {
@@ -150,7 +150,7 @@ fn bucket(name: &[u8]) -> usize {
 /// The text between two semicolons of a `Cookie` line.
 struct CookiePiece<'p> {
     line: usize,
-    /// The place in the line at which the text begins.
+    /// The position in the line at which the text begins.
     start: usize,
     text: &'p [u8],
 }
@@ -170,7 +170,7 @@ impl CookiePiece<'_> {
         })
     }
 
-    /// The pair that begins with the word at `word` inside of the piece, with blanks around its `=` or without.
+    /// The pair that begins with the word at `word` inside of the piece, with or without blanks around its `=`.
     fn pair_inside(&self, word: usize) -> Option<Pair> {
         let Self { line, start, text } = *self;
         let name = end_of(text, word, |byte| is_between(byte) || *byte == b'=');
@@ -189,7 +189,7 @@ impl CookiePiece<'_> {
     }
 }
 
-/// The place at which the next word of `piece` begins, behind the word at `word`.
+/// The position at which the next word of `piece` begins, after the word at `word`.
 fn next_word(piece: &[u8], word: usize) -> Option<usize> {
     let between = end_of(piece, word, is_between);
     let next = end_of(piece, between, |byte| !is_between(byte));
@@ -201,13 +201,13 @@ fn is_between(byte: &u8) -> bool {
     *byte == b',' || byte.is_ascii_whitespace()
 }
 
-/// The first place from `start` on whose byte fulfils `is_such`, else the end.
+/// The first position from `start` on whose byte fulfils `is_such`, else the end.
 fn end_of(piece: &[u8], start: usize, is_such: impl FnMut(&u8) -> bool) -> usize {
     let rest = piece.get(start..).unwrap_or_default();
     start + rest.iter().position(is_such).unwrap_or(rest.len())
 }
 
-/// The places at which `text`, which begins at `start`, begins and ends without the blanks around it.
+/// The start and the end of `text`, which begins at `start`, without the blanks around it.
 fn without_blanks(start: usize, text: &[u8]) -> (usize, usize) {
     let start = start + text.len() - text.trim_ascii_start().len();
     (start, start + text.trim_ascii().len())
@@ -331,7 +331,7 @@ mod tests {
         ] {
             assert!(!elsewhere(line), "{line}");
         }
-        // A value without escapes takes no room twice.
+        // A value without escapes is not copied.
         let mut fields = HeaderMap::new();
         let line = http::HeaderValue::from_static(" sid=a b c; y=2;  z = 3");
         fields.insert(header::COOKIE, line);

@@ -1,13 +1,13 @@
 //! Credentials of clients, in the one spelling that limits count by (RFC 9110, section 11.4).
 //!
-//! A scheme has no case, and the number of blanks behind it has no meaning. Without one spelling, a client that spells
-//! one credential in several ways would have a counter for each. A single word has no scheme, and keeps the case of its
-//! letters.
+//! A scheme is case-insensitive, and the number of blanks after it has no meaning. Without one spelling, a client that
+//! spells one credential in several ways would have a counter for each. A single word has no scheme, and keeps the case
+//! of its letters.
 
 use http::{HeaderName, header};
 use smallvec::SmallVec;
 
-/// A credential as it is counted. Hardly any is longer than this; a longer one takes memory of its own.
+/// A credential in the form that counts. Hardly any is longer than this; a longer one is allocated.
 pub type CredentialText = SmallVec<[u8; 1024]>;
 
 /// Are the values of this field credentials?
@@ -16,7 +16,7 @@ pub fn is_in(field: &HeaderName) -> bool {
     *field == header::AUTHORIZATION || *field == header::PROXY_AUTHORIZATION
 }
 
-/// `value` with its scheme in small letters, and one blank in place of several, or of tabs.
+/// `value` with its scheme in lower case, and one blank in place of several, or of tabs.
 #[must_use]
 pub fn spelled(value: &[u8]) -> CredentialText {
     let mut words = value.split(is_blank).filter(|word| !word.is_empty());
@@ -48,7 +48,7 @@ pub fn trim(value: &[u8]) -> &[u8] {
     }
 }
 
-/// The token of a credential of the form `Bearer`, blanks, token; nothing for any other form.
+/// The token of a credential of the form `Bearer`, blanks, token; `None` for any other form.
 #[must_use]
 pub fn bearer(value: &[u8]) -> Option<&[u8]> {
     let value = trim(value);
@@ -57,10 +57,9 @@ pub fn bearer(value: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(BEARER).then(|| trim(rest))
 }
 
-/// Could a verifier read a `Bearer` credential out of `value`: in a list, behind other words, or with any text between
-/// the scheme and the token? Verifiers that search for the word are common. A quoted parameter belongs to its own
-/// scheme, unless the parameter holds a token: a verifier that searches for the word, or splits at commas, ignores
-/// quotes.
+/// Could a verifier read a `Bearer` credential from `value`: in a list, after other words, or with any text between the
+/// scheme and the token? Verifiers that search for the word are common. A quoted parameter belongs to its own scheme,
+/// unless the parameter holds a token: a verifier that searches for the word, or splits at commas, ignores quotes.
 #[must_use]
 pub fn may_be_bearer(value: &[u8]) -> bool {
     let value = trim(value);
@@ -75,7 +74,7 @@ pub fn may_be_bearer(value: &[u8]) -> bool {
         let word = here.get(..BEARER.len());
         if !is_inside && word.is_some_and(|word| word.eq_ignore_ascii_case(BEARER)) {
             let behind = &here[BEARER.len()..];
-            // Some verifiers take any text behind the first six letters.
+            // Some verifiers accept any text after the first six letters.
             let is_one = match behind.first() {
                 None => false,
                 Some(_) if is_first => true,
@@ -97,7 +96,7 @@ fn is_parameter(before: &[u8]) -> bool {
         .is_some_and(|last| is_of_a_word(*last))
 }
 
-/// The length of the quoted string at the start of `text` (RFC 9110, section 5.6.4), if the string ends.
+/// The length of the quoted string at the start of `text` (RFC 9110, section 5.6.4), if the string is complete.
 fn quoted(text: &[u8]) -> Option<usize> {
     let mut is_escaped = false;
     let end = text.iter().skip(1).position(|byte| {
@@ -108,16 +107,16 @@ fn quoted(text: &[u8]) -> Option<usize> {
     Some(end + 2)
 }
 
-/// Does a token of three parts follow? A signed token has three (RFC 7515, section 7.1).
+/// Does `text` begin with a token of three parts? A signed token has three (RFC 7515, section 7.1).
 fn begins_with_token(text: &[u8]) -> bool {
     let mut text = text.iter().skip_while(|byte| ends_a_scheme(**byte));
     let token = text.by_ref().take_while(|byte| is_of_a_word(**byte));
     token.filter(|byte| **byte == b'.').count() >= 2
 }
 
-/// Is there a token of three parts in `value`, under whatever scheme, or under none? Verifiers believe it that take the last
-/// word of a credential, or leave out as many bytes as `Bearer` has, with a blank or without. The head of a token is JSON,
-/// whose beginning is `eyJ` in Base64. Lenient decoders know both alphabets of Base64, and its padding.
+/// Is there a token of three parts in `value`, under any scheme, or under none? Some verifiers would trust it: they
+/// take the last word of a credential, or skip the length of `Bearer`, with a blank or without. The head of a token is
+/// JSON, whose beginning is `eyJ` in Base64. Lenient decoders know both alphabets of Base64, and its padding.
 #[must_use]
 pub fn holds_token(value: &[u8]) -> bool {
     let value = trim(value);
@@ -136,7 +135,7 @@ pub fn holds_token(value: &[u8]) -> bool {
     })
 }
 
-/// Would a reader begin here that takes the first letters for those of `Bearer`?
+/// Would a reader that skips the length of `Bearer` begin here?
 fn is_behind_bearer(at: usize) -> bool {
     at == BEARER.len() || at == BEARER.len() + 1
 }
@@ -150,7 +149,7 @@ fn is_of_base64(byte: u8) -> bool {
     is_of_base64url(byte) || matches!(byte, b'.' | b'+' | b'/' | b'=')
 }
 
-/// May a token begin behind this byte? Beyond ASCII there are other blanks.
+/// May a token begin after this byte? Beyond ASCII there are other blanks.
 fn ends_a_scheme(byte: u8) -> bool {
     is_blank(&byte) || matches!(byte, b'=' | b':' | b'"' | b'\'') || !byte.is_ascii()
 }
@@ -160,7 +159,7 @@ const BEARER: &[u8] = b"bearer";
 /// The beginning of a JSON object with a name, in Base64.
 const JSON: &[u8] = b"eyJ";
 
-/// Does this byte belong to a word? Behind such a byte, `bearer` is a piece of another word: of a name with hyphens, or
+/// Does this byte belong to a word? After such a byte, `bearer` is a part of another word: of a name with hyphens, or
 /// of Base64.
 fn is_of_a_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+' | b'/' | b'~')
@@ -280,7 +279,7 @@ mod tests {
             "x.eyJh.eyJz.c2ln",
             "Basic x, JWT eyJh.eyJz.c2ln",
             "\u{a0}eyJh.eyJz.c2ln",
-            // An unsigned token, one whose claims stand elsewhere, and an encrypted one of five parts.
+            // An unsigned token, a token with detached claims, and an encrypted token of five parts.
             "OAuth eyJh.eyJz.",
             "OAuth eyJh..c2ln",
             "OAuth eyJh.a.b.c.d",
@@ -309,7 +308,7 @@ mod tests {
     fn a_long_value_is_read_once() {
         for piece in ["a=\"", "a=\\\"", "a= \"\\", "bearer", "= ", "\" "] {
             let long = format!("x {}", piece.repeat(300_000));
-            // If the value were read again for each of these, the reading would not end.
+            // If the value were read again for each of these, the test would not end.
             assert!(!may_be_bearer(long.as_bytes()), "{piece}");
         }
         for piece in ["eyJ", "eyJ ", ".", "eyJ=", "xeyJ"] {

@@ -7,14 +7,14 @@ use sha2::{Digest as _, Sha256};
 /// The first 128 bits of SHA-256.
 pub type Digest = [u8; 16];
 
-/// Longest part that stays unchanged, in bytes after escaping. A digest stands for a longer one.
+/// Longest part that stays unchanged, in bytes after escaping. A longer part is replaced by a digest.
 pub(super) const LONGEST: usize = 64;
 
 /// The beginning of a digest's text.
 const MARK: &[u8; 5] = b"%sha=";
 const TEXT: usize = MARK.len() + 2 * size_of::<Digest>();
 
-/// A digest as a key has it: `%sha=`, and 32 hexadecimal digits in small letters.
+/// The form of a digest in a key: `%sha=`, and 32 hexadecimal digits in lower case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DigestText([u8; TEXT]);
 
@@ -47,7 +47,7 @@ impl DigestText {
         &self.0
     }
 
-    /// The digest whose text this is, to the letter.
+    /// The digest with exactly this text.
     #[must_use]
     pub fn read(text: &[u8]) -> Option<Digest> {
         let text: &[u8; TEXT] = text.try_into().ok()?;
@@ -62,7 +62,7 @@ impl DigestText {
     }
 }
 
-/// The values of hexadecimal digits in small letters; other bytes have values above.
+/// The values of hexadecimal digits in lower case; other bytes have higher values.
 const VALUES: [u8; 256] = {
     let mut values = [u8::MAX; 256];
     let mut digit = 0;

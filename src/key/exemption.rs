@@ -1,4 +1,4 @@
-//! The requests that a limit does not hold for.
+//! The requests to which a limit does not apply.
 
 use super::{Caller, Doubt, Group, Memberships};
 use http::Method;
@@ -31,10 +31,10 @@ impl Exemption {
             || !self.paths.is_empty() && self.covers_path(caller)
     }
 
-    /// The first group of the exemption that `caller` is in. `keys` has room behind its end.
+    /// The first group of the exemption that `caller` is in. `keys` has room after its end.
     ///
     /// # Errors
-    /// The error, when an upstream may read the value that a group goes by otherwise.
+    /// If an upstream may read the value that a group depends on differently.
     pub fn group<'a>(
         &'a self,
         standing: &mut Memberships<'a>,

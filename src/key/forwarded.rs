@@ -1,4 +1,4 @@
-//! Reads `Forwarded` (RFC 7239): its elements from the right, their parameters, the node behind `for`.
+//! Reads `Forwarded` (RFC 7239): its elements from the right, their parameters, and the node of `for`.
 
 use super::credential::trim;
 use super::node::{Node, read_node};
@@ -9,8 +9,8 @@ use std::borrow::Cow;
 /// is malformed.
 const MOST_PARAMETERS: usize = 32;
 
-/// The nodes of one line from the last to the first. Empty elements are none (RFC 9110, section 5.6.1). All text at or
-/// left of a quoted string without a beginning counts as one node, which is malformed.
+/// The nodes of one line from the last to the first. Empty elements do not count (RFC 9110, section 5.6.1). All text at
+/// or left of a quoted string without a beginning counts as one malformed node.
 pub fn nodes(line: &[u8]) -> impl Iterator<Item = Node> {
     from_the_right(line, b',').filter_map(|element| match element {
         Some(element) => node(element),
@@ -19,10 +19,10 @@ pub fn nodes(line: &[u8]) -> impl Iterator<Item = Node> {
 }
 
 /// The parts between separators outside of quoted strings (RFC 9110, section 5.6.4), from the last to the first. The
-/// last item is nothing where quotes do not match.
+/// last item is `None` if quotes do not match.
 ///
-/// The line is read from the right because trusted hops write there: an odd quote from a stranger in front of their
-/// text must not swallow it.
+/// The line is read from the right because trusted hops append there: an odd quote that an untrusted client wrote
+/// before their text must not swallow it.
 fn from_the_right(text: &[u8], separator: u8) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -50,8 +50,7 @@ fn is_escaped(text: &[u8], at: usize) -> bool {
     before.take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// The node behind the `for` of an element; nothing where the element is empty. A parameter occurs once (RFC 7239,
-/// section 4).
+/// The node in the `for` of an element; `None` if the element is empty. A parameter occurs once (RFC 7239, section 4).
 fn node(element: &[u8]) -> Option<Node> {
     let element = trim(element);
     if element.is_empty() {
@@ -82,7 +81,7 @@ fn node(element: &[u8]) -> Option<Node> {
     Some(named.map_or(Node::Unnamed, |node| read_node(&node)))
 }
 
-/// The name and the value of a parameter; nothing where it has no such form.
+/// The name and the value of a parameter; `None` if the text is not one.
 fn pair(parameter: &[u8]) -> Option<(&[u8], Cow<'_, [u8]>)> {
     let equals = parameter.iter().position(|byte| *byte == b'=')?;
     let (name, value) = (&parameter[..equals], &parameter[equals + 1..]);
@@ -90,13 +89,13 @@ fn pair(parameter: &[u8]) -> Option<(&[u8], Cow<'_, [u8]>)> {
     is_token.then_some((name, plain(value)?))
 }
 
-/// Is the byte one of a token's (RFC 9110, section 5.6.2)?
+/// May the byte occur in a token (RFC 9110, section 5.6.2)?
 fn is_of_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// The last element's value of a parameter (RFC 7239, section 5): the hop that wrote the element vouches for it. `lines`
-/// are those of the field, the last first. Empty elements are none.
+/// The last element's value of a parameter (RFC 7239, section 5): the hop that wrote the element vouches for it.
+/// `lines` are the field's lines, the last first. Empty elements do not count.
 #[must_use]
 pub fn last<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Option<Cow<'a, str>> {
     let mut elements = lines.flat_map(|line| from_the_right(line, b','));
@@ -112,8 +111,8 @@ pub fn last<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Option<Cow
     }
 }
 
-/// The meaning of a value: of a quoted string, the text with its quoted pairs resolved. Other values are more than tokens:
-/// many proxies write a host with a port, or an IPv6 address, without the quotes that these need.
+/// The meaning of a value: of a quoted string, the text with its quoted pairs resolved. Other values may be more than
+/// tokens: many proxies write a host with a port, or an IPv6 address, without the required quotes.
 fn plain(value: &[u8]) -> Option<Cow<'_, [u8]>> {
     let Some(opened) = value.strip_prefix(b"\"") else {
         let is_plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
@@ -179,7 +178,7 @@ mod tests {
         assert_eq!(read("for=\""), ["-"]);
     }
 
-    /// The parts by the grammar, from the left; nothing where the grammar does not allow the text.
+    /// The parts by the grammar, from the left; `None` if the grammar does not allow the text.
     fn from_the_left(text: &[u8]) -> Option<Vec<&[u8]>> {
         let (mut parts, mut begun, mut quoted, mut at) = (Vec::new(), 0, false, 0);
         while at < text.len() {

@@ -1,7 +1,7 @@
-//! Groups: which clients are members, by lists, files and networks that the gateway has read itself.
+//! Groups: the clients that are members, by lists, files and networks that the gateway has read itself.
 //!
 //! A value is known by its digest alone, which is also the digest that stands for secrets in keys. So the process and
-//! its log show no member, and a written key holds all that a look-up needs.
+//! its log show no member, and a written key holds all data that a lookup needs.
 
 use super::part::{PartReading, piece_digest, write_part};
 use super::{Caller, Digest, Doubt, KeyPart, KeyTemplate, digest};
@@ -29,8 +29,8 @@ enum Members {
     Networks(Networks),
 }
 
-/// Networks, and the lengths of their prefixes. An address is looked up once for each length, however many networks
-/// there are.
+/// Networks, and the lengths of their prefixes. An address is looked up once for each length, for any number of
+/// networks.
 #[derive(Default)]
 struct Networks {
     all: Set<IpNet>,
@@ -71,7 +71,7 @@ impl Group {
         }
     }
 
-    /// The networks of its clients, in order; none where it has members of another kind.
+    /// The networks of its clients, in order; empty if its members are of another kind.
     #[must_use]
     pub fn networks(&self) -> Vec<IpNet> {
         let Members::Networks(networks) = &self.members else {
@@ -82,7 +82,7 @@ impl Group {
         all
     }
 
-    /// Is it a token that shows the members?
+    /// Are the members shown by a token?
     #[must_use]
     pub fn goes_by_token(&self) -> bool {
         self.by.claim().is_some()
@@ -94,7 +94,7 @@ impl Group {
         digest::of(value)
     }
 
-    /// That digest for a member whose SHA-256 is written.
+    /// The same digest for a member given by its SHA-256.
     #[must_use]
     pub fn shortened(sha256: &[u8; 32]) -> Digest {
         digest::shortened(sha256)
@@ -181,19 +181,19 @@ fn differences<T: Eq + Hash>(now: &Set<T>, then: &Set<T>) -> (usize, usize) {
     (now.difference(then).count(), then.difference(now).count())
 }
 
-/// The memberships of one request, as far as they have been asked for. Each value is digested once.
+/// The memberships of one request that have been looked up. Each value is digested once.
 #[derive(Debug, Default)]
 pub struct Memberships<'a> {
     seen: SmallVec<[(&'a KeyPart, Digest); 2]>,
 }
 
 impl<'a> Memberships<'a> {
-    /// Is `caller` in `group`? `keys` has room behind its end. `written` is the place at which a key of the same
-    /// request begins in `keys`, with the template that has written it. That key stands at the end of `keys`.
+    /// Is `caller` in `group`? `keys` has room after its end. `written` is the start of a key of the same request in
+    /// `keys`, with the template that has written it. That key is at the end of `keys`.
     ///
     /// # Errors
-    /// The error, when an upstream may read the part that the group goes by otherwise. A request that states the part
-    /// twice, or in a token that only the upstream believes, would be in no group at all.
+    /// If an upstream may read the part that the group depends on differently. A request that states the part twice, or
+    /// in a token that only the upstream trusts, would be in no group at all.
     pub fn is_in(
         &mut self,
         group: &'a Group,
@@ -211,8 +211,8 @@ impl<'a> Memberships<'a> {
                 if said.peek().is_some() {
                     return Ok(said.any(|digest| values.contains(digest)));
                 }
-                // A key that was written without the value shows that there is none, or none that a group knows. For a
-                // claim it may also mean a list, which is no key.
+                // A key that was written without the value shows that the value is absent, or known to no group. For a
+                // claim the absence may also mean a list, which cannot be a key.
                 let is_part =
                     |(template, _): (&KeyTemplate, usize)| template.parts.contains(&group.by);
                 let may_be = group.goes_by_token() || !written.is_some_and(is_part);

@@ -1,5 +1,5 @@
-//! Fields that tell servers who a client is, by what the gateway has verified: claims of believed tokens, certificates of
-//! handshakes, and groups whose members have shown something that only they have.
+//! Fields that identify a client to servers, by facts that the gateway has verified: claims of trusted tokens,
+//! certificates of handshakes, and groups whose members have shown a secret or another proof.
 
 use super::{Caller, Group, Memberships};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -8,18 +8,18 @@ use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-/// The fields that a route's servers get about its clients.
+/// The fields in which a route's servers learn about its clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdentityFields {
     /// The fields, in the file's order.
     pub fields: Vec<IdentityField>,
-    /// Fields of other files' routes, which clients do not write here either.
+    /// Fields of other files' routes, which clients must not send here either.
     pub of_others: Option<FieldsOfOthers>,
     /// The groups that count as verified, in the file's order.
     pub groups: Vec<Arc<Group>>,
 }
 
-/// The fields by which routes tell servers who their clients are, as a route of one file sees them.
+/// The fields by which routes of all files identify clients to servers, as seen from one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldsOfOthers {
     /// The writers in all files.
@@ -28,24 +28,26 @@ pub struct FieldsOfOthers {
     pub own: usize,
 }
 
-/// Which files write which fields. Nothing is allocated to look for a field of a usual name.
+/// The files that write each field. The lookup of a field with a usual name allocates no memory.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct FieldWriters {
-    /// Each field in the one spelling of [`same_field`], with the file whose routes alone write it, if there is only one.
+    /// Each field in the normal form of [`same_field`], with the file whose routes alone write it, if there is only
+    /// one.
     fields: HashMap<String, Option<usize>>,
     /// The bytes of the longest name.
     longest: usize,
 }
 
 impl FieldWriters {
-    /// Fields in the one spelling of [`same_field`], each with the file whose routes alone write it, if there is only one.
+    /// Fields in the normal form of [`same_field`], each with the file whose routes alone write it, if there is only
+    /// one.
     #[must_use]
     pub fn of(fields: HashMap<String, Option<usize>>) -> Self {
         let longest = fields.keys().map(String::len).max().unwrap_or(0);
         Self { fields, longest }
     }
 
-    /// Does no route write any?
+    /// Does no route write a field?
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
@@ -69,14 +71,14 @@ impl FieldsOfOthers {
     }
 }
 
-/// One spelling of all names that servers may take for the same field (RFC 3875, section 4.1.18).
+/// One normal form of all names that servers may take for the same field (RFC 3875, section 4.1.18).
 #[must_use]
 pub fn same_field(name: &HeaderName) -> String {
     let bytes = name.as_str().bytes().map(one_spelling);
     bytes.map(char::from).collect()
 }
 
-/// One character for all that are neither letters nor digits.
+/// One character for all bytes that are neither letters nor digits.
 fn one_spelling(byte: u8) -> u8 {
     if byte.is_ascii_alphanumeric() {
         byte
@@ -98,7 +100,7 @@ pub struct IdentityField {
 /// A piece of such a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdentityPiece {
-    /// This text, as the file writes it.
+    /// Literal text of the file.
     Text(Arc<str>),
     /// A claim of the request's token: a text or a number.
     Claim(Arc<str>),
@@ -106,14 +108,14 @@ pub enum IdentityPiece {
     Subject,
     /// SHA-256 of the client's certificate, in hexadecimal digits.
     Fingerprint,
-    /// The group whose tier holds for the request.
+    /// The group whose tier applies to the request.
     Tier,
     /// The first group that the client is a member of.
     Group,
 }
 
-/// Bytes of ASCII that are escaped in the values of one template: what stands in the template's own text, or ends one value
-/// of a list, is never a part of a value. The letters and digits of the text are not among them, and tell nothing apart.
+/// Bytes of ASCII that are escaped in the values of one template: the bytes of the template's own text, and the
+/// separator of lists, never occur in a value. Letters and digits of the text are not escaped, and separate nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct EscapedBytes(u128);
 
@@ -150,7 +152,7 @@ impl EscapedBytes {
         if byte.is_ascii() && !byte.is_ascii_alphanumeric() {
             self.0 |= 1 << byte;
         }
-        // Inside of quotes it would take its meaning from the quote behind it.
+        // Inside of quotes its meaning would depend on the next quote.
         if byte == b'"' {
             self.0 |= 1 << b'\\';
         }
@@ -162,8 +164,8 @@ impl EscapedBytes {
 }
 
 impl IdentityPiece {
-    /// Could a reader find the end of a value before this piece? Letters and digits may stand in the value itself, and `%`
-    /// begins an escaped byte there.
+    /// Could a reader find the end of a value before this piece? Letters and digits may be part of the value itself,
+    /// and `%` begins an escaped byte there.
     #[must_use]
     pub fn ends_a_value(&self) -> bool {
         let ends = |byte: u8| !byte.is_ascii_alphanumeric() && byte != b'%';
@@ -195,8 +197,8 @@ impl fmt::Display for IdentityField {
 }
 
 impl IdentityFields {
-    /// Would a server take a field of this name for one of these? CGI and what follows it make one character of all that
-    /// are neither letters nor digits (RFC 3875, section 4.1.18).
+    /// Would a server treat a field of this name as one of these? CGI and its successors replace every character that
+    /// is neither a letter nor a digit by one character (RFC 3875, section 4.1.18).
     #[must_use]
     pub fn claims(&self, name: &HeaderName) -> bool {
         let mut own = self.fields.iter();
@@ -204,7 +206,7 @@ impl IdentityFields {
             || self.of_others.as_ref().is_some_and(|all| all.has(name))
     }
 
-    /// Removes what a client has sent in these fields, or in such as servers could take for them, and reports each name.
+    /// Removes a client's fields of these names, or of names that servers could take for them, and reports each name.
     #[cold]
     #[inline(never)]
     pub fn strip(&self, fields: &mut HeaderMap, mut report: impl FnMut(&HeaderName)) {
@@ -217,10 +219,10 @@ impl IdentityFields {
         }
     }
 
-    /// The value of `field` for `caller`, whose numbers are those of the groups in `tiers`; nothing where a piece of the
-    /// value is not known. In what is put into the template `%XX` stands for bytes that are not visible ASCII, for `%` and
-    /// `,`, and for all but letters and digits that the template's own text has, so that no value is read as another
-    /// text around it.
+    /// The value of `field` for `caller`, whose limits use the numbers of the groups in `tiers`; `None` if a piece of
+    /// the value is unknown. In an inserted value `%XX` replaces bytes that are not visible ASCII, `%` and `,`, and
+    /// every byte of the template's own text except letters and digits, so that no value can be read as the text around
+    /// it.
     pub fn value<'t>(
         &self,
         field: &IdentityField,
@@ -267,7 +269,7 @@ impl IdentityFields {
         value.filter(|value| !value.is_empty())
     }
 
-    /// The first group that `caller` is a member of. A request in doubt is in none.
+    /// The first group that `caller` is a member of. A request in doubt is a member of none.
     fn group(&self, caller: &Caller<'_>) -> Option<&Arc<Group>> {
         let (mut standing, mut room) = (Memberships::default(), Vec::new());
         let mut groups = self.groups.iter();
@@ -275,7 +277,7 @@ impl IdentityFields {
     }
 }
 
-/// Is `name` the same as `field`, a lower-case name, where all that are neither letters nor digits are one character?
+/// Is `name` the same as `field`, a lower-case name, if all characters other than letters and digits are equal?
 fn is_read_as(name: &str, field: &str) -> bool {
     let is_same = |(one, other): (u8, u8)| {
         one.eq_ignore_ascii_case(&other)
@@ -322,7 +324,7 @@ mod tests {
         }
     }
 
-    /// No two pairs of values yield one text, whatever stands between them.
+    /// No two pairs of values give one text, for any text between them.
     #[test]
     fn values_are_told_apart() {
         let letters = ["a", "2", "0", "C", "%", ",", ":", "-", "\"", "\\", "=", " "];

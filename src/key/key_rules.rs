@@ -1,5 +1,5 @@
-//! What keys of tokens must be, and what tokens that they sign must be: the rules of `[jwt]`, applied to keys from files and
-//! from URLs alike.
+//! The rules of `[jwt]` for token keys and for the tokens that they sign, applied to keys from files and from URLs
+//! alike.
 
 use jsonwebtoken::jwk::{JwkSet, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, Validation};
@@ -15,27 +15,27 @@ pub struct TokenKey {
     pub id: Option<String>,
     /// The key.
     pub key: DecodingKey,
-    /// Algorithms of the key's own family only: none can be taken for another.
+    /// Algorithms of the key's own family only, so that no algorithm can be confused with another.
     pub validation: Validation,
 }
 
-/// What `[jwt]` demands of keys and tokens.
+/// The requirements of `[jwt]` for keys and tokens.
 #[derive(Debug, Clone)]
 pub struct KeyRules {
     /// The algorithms that tokens may be signed with.
     pub algorithms: Vec<Algorithm>,
-    /// The difference that clocks may have.
+    /// The allowed difference between clocks.
     pub leeway: Duration,
-    /// Does a token need an end of its time?
+    /// Must a token state the end of its validity?
     pub require_exp: bool,
-    /// The audiences of which a token must name one; without any it may be for anybody.
+    /// The audiences of which a token must name one; `None` allows every audience.
     pub audience: Option<Vec<String>>,
-    /// The issuers of which a token must name one; without any it may be from anybody.
+    /// The issuers of which a token must name one; `None` allows every issuer.
     pub issuer: Option<Vec<String>>,
 }
 
 impl KeyRules {
-    /// A key for the algorithms that it fits; nothing where it fits none.
+    /// A key for the algorithms that it fits; `None` if it fits none.
     #[must_use]
     pub fn key(
         &self,
@@ -76,7 +76,7 @@ impl KeyRules {
     /// algorithm, are left out.
     ///
     /// # Errors
-    /// It is no JWKS. The words show no part of it.
+    /// If the content is not a JWKS. The words show no part of the content.
     pub fn set(&self, content: &[u8]) -> Result<Vec<TokenKey>, String> {
         // The error of serde may show a part of the key.
         let set: JwkSet = serde_json::from_slice(content)
@@ -102,14 +102,14 @@ impl KeyRules {
 
 /// Can this key verify signatures of `algorithm`? A key that is too short cannot.
 fn fits(algorithm: Algorithm, key: &DecodingKey) -> bool {
-    /// 2048 bits.
+    /// At least 2048 bits.
     const LEAST_RSA: usize = 256;
     let bytes = match key.kind() {
         DecodingKeyKind::SecretOrDer(bytes)
         | DecodingKeyKind::RsaModulusExponent { n: bytes, .. } => bytes.len(),
     };
     let right = match algorithm {
-        // A point of the curve, both coordinates behind one byte.
+        // A point of the curve: one byte, then both coordinates.
         Algorithm::ES256 => bytes == 65,
         Algorithm::ES384 => bytes == 97,
         _ if key.family() == AlgorithmFamily::Rsa => bytes >= LEAST_RSA,

@@ -1,5 +1,5 @@
-//! The keys that an issuer publishes at a URL (RFC 7517), as they were read last. They are read beside requests, by the
-//! application; a request takes what is there.
+//! The keys that an issuer publishes at a URL (RFC 7517), as last read. The application reads them independently of
+//! requests; a request uses the present ones.
 
 use super::key_rules::{KeyRules, MOST_KEYS, TokenKey};
 use arc_swap::ArcSwapOption;
@@ -12,11 +12,11 @@ use tokio::sync::Notify;
 pub struct KeySet {
     url: Arc<str>,
     rules: KeyRules,
-    /// Nothing before they are read for the first time.
+    /// `None` before they are read for the first time.
     keys: ArcSwapOption<Vec<TokenKey>>,
-    /// The document that they stand in, which another file may read by other rules.
+    /// The document with the keys, which another file may read by other rules.
     document: Mutex<Option<Arc<[u8]>>>,
-    /// A token names a key that is not among them.
+    /// Notified when a token names an unknown key.
     wanted: Notify,
 }
 
@@ -33,16 +33,16 @@ impl KeySet {
         }
     }
 
-    /// Where they are published.
+    /// The URL at which they are published.
     #[must_use]
     pub fn url(&self) -> &Arc<str> {
         &self.url
     }
 
-    /// Takes over the keys of a document. Returns whether they are others than before.
+    /// Takes over the keys of a document. Returns whether the keys have changed.
     ///
     /// # Errors
-    /// The document is of no use, and the keys stay as they are. The words show no part of it.
+    /// If the document is of no use; the keys stay unchanged. The words show no part of the document.
     pub fn install(&self, content: &[u8]) -> Result<bool, String> {
         let mut document = self.document.lock().unwrap_or_else(PoisonError::into_inner);
         if document.as_deref() == Some(content) && self.is_read() {
@@ -64,10 +64,10 @@ impl KeySet {
         Ok(true)
     }
 
-    /// Takes over what was read for an earlier file, by the rules of this one.
+    /// Takes over the document that was read for an earlier file, by the rules of this one.
     ///
     /// # Errors
-    /// By these rules it is of no use.
+    /// If the document is of no use by these rules.
     pub fn adopt(&self, before: &Self) -> Result<(), String> {
         let document = before.document.lock();
         let document = document.unwrap_or_else(PoisonError::into_inner).clone();
@@ -77,13 +77,13 @@ impl KeySet {
         }
     }
 
-    /// Were they ever read?
+    /// Were the keys ever read?
     #[must_use]
     pub fn is_read(&self) -> bool {
         self.keys.load().is_some()
     }
 
-    /// May a token that is signed so be believed at all?
+    /// May a token with this algorithm be trusted at all?
     pub(super) fn takes(&self, algorithm: Algorithm) -> bool {
         self.rules.algorithms.contains(&algorithm)
     }
@@ -103,12 +103,12 @@ impl KeySet {
         self.keys.load()
     }
 
-    /// Asks for another look at the URL: a token may be signed by a key that is new there.
+    /// Requests another reading of the URL: a token may be signed by a new key.
     pub(super) fn want(&self) {
         self.wanted.notify_one();
     }
 
-    /// Resolves when another look is asked for.
+    /// Resolves when another reading is requested.
     pub async fn wanted(&self) {
         self.wanted.notified().await;
     }

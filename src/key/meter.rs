@@ -4,16 +4,16 @@ use super::price::{PriceError, stated};
 use http::{HeaderMap, HeaderName};
 use std::sync::Arc;
 
-/// A cost in the response.
+/// The rule for a cost in the response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meter {
     /// The place of the cost.
     pub place: MeterPlace,
-    /// The most that it counts.
+    /// The highest cost that counts.
     pub max: u32,
-    /// The charge where the client leaves before the cost is known.
+    /// The charge if the client leaves before the cost is known.
     pub on_leave: OnLeave,
-    /// Does the log have a line where answers in a row do not state the cost? A file may ignore it.
+    /// Does the log get a line if several answers in a row do not state the cost? A file may ignore it.
     pub tells_silence: bool,
 }
 
@@ -33,12 +33,12 @@ pub enum OnLeave {
 pub enum MeterPlace {
     /// In a field.
     Header(HeaderName),
-    /// In a member of its JSON body. The names lead to the member, from the outermost object on.
+    /// In a member of its JSON body. The names lead to the member, starting at the outermost object.
     Json(Arc<[Box<str>]>),
 }
 
 impl Meter {
-    /// The cost in the field of a response with `fields`, if the field is there. A nonsensical value gives no cost.
+    /// The cost in the field of a response with `fields`, if the field is there. A malformed value gives no cost.
     ///
     /// # Errors
     /// The fault of the field.

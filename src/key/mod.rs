@@ -1,4 +1,4 @@
-//! The key: the name under which one counter is filed (the partition key of the IETF RateLimit draft).
+//! The key: the name of one counter (the partition key of the IETF RateLimit draft).
 //!
 //! In: a request's fields, target and connection. Out: a key for each limit, and the facts about the client.
 //!
@@ -72,21 +72,21 @@ pub use source::{InLog, KeyPart, MemberForm, SOURCES, SourceRow, field_name};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// The parts that a limit's key is made of, in order. Without any part it is `everyone`.
+/// The ordered parts of which a limit's key is made. A template without parts gives the key `everyone`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyTemplate {
     /// The parts, in the file's order.
     pub parts: Vec<KeyPart>,
-    /// The treatment of a request without one of the parts. The file must name it where a part can be absent.
+    /// The treatment of a request without one of the parts. Required in the file if a part can be absent.
     pub missing: MissingKey,
-    /// The known values, where unknown ones have a treatment of their own.
+    /// The known values, if unknown values have a treatment of their own.
     pub unknown: Option<KnownValues>,
 }
 
-/// Values that groups know, of the parts of a key.
+/// Values of the parts of a key that groups know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownValues {
-    /// As many entries as parts; an entry is empty where the part need not be known.
+    /// One entry for each part; an entry is empty if the part need not be known.
     pub groups: Vec<Vec<Arc<Group>>>,
     /// The treatment of unknown values.
     pub otherwise: UnknownKey,
@@ -114,7 +114,7 @@ pub enum MissingKey {
     Shared,
 }
 
-/// The number of leading bits by which addresses tell clients apart.
+/// The number of leading bits by which addresses distinguish clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Mask {
     /// For IPv4, 1 to 32.
@@ -124,7 +124,7 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// Whole IPv4 addresses; IPv6 by /64, since one subscriber holds at least that many.
+    /// Whole IPv4 addresses; IPv6 by /64, since one subscriber has at least that many addresses.
     pub const DEFAULT: Self = Self { v4: 32, v6: 64 };
 
     /// The network that `address` counts under. An IPv4 address that is mapped into IPv6 counts as an IPv4 address.
@@ -166,7 +166,7 @@ pub fn is_secret(name: &str) -> bool {
         "jwt",
         "assertion",
     ];
-    /// Too short to be searched for inside of other names.
+    /// Too short for a search inside of other names.
     const WORDS: [&str; 5] = ["sid", "sig", "otp", "pin", "pass"];
     let name = name.to_ascii_lowercase();
     let mut words = name.split(|letter: char| !letter.is_ascii_alphanumeric());

@@ -1,4 +1,4 @@
-//! One hop's name for the hop before it (RFC 7239, section 6): an address, or a word that hides it.
+//! A hop's name for the hop before it (RFC 7239, section 6): an address, or a word that hides it.
 
 use super::address::read_address;
 use std::net::IpAddr;
@@ -8,15 +8,15 @@ use std::net::IpAddr;
 pub enum Node {
     /// An address; its port, brackets and zone are dropped.
     Address(IpAddr),
-    /// `unknown`, or a name of its writer's own that begins with an underscore (RFC 7239, sections 6.2 and 6.3); or an
-    /// element without `for`.
+    /// `unknown`, or a name of the writer's choice that begins with an underscore (RFC 7239, sections 6.2 and 6.3); or
+    /// an element without `for`.
     Unnamed,
-    /// A text that is no node.
+    /// A text that is not a node.
     Malformed,
 }
 
 impl Node {
-    /// The address, where the node is one.
+    /// The address, if the node is one.
     #[must_use]
     pub fn address(self) -> Option<IpAddr> {
         match self {
@@ -26,8 +26,8 @@ impl Node {
     }
 }
 
-/// Reads a node, with blanks of HTTP around it or not. `X-Forwarded-For`, which has no grammar of its own, is read as
-/// its successor is.
+/// Reads a node, with or without HTTP blanks around it. `X-Forwarded-For`, which has no grammar of its own, is read in
+/// the same way.
 #[must_use]
 pub fn read_node(text: &[u8]) -> Node {
     let Ok(text) = str::from_utf8(text) else {
@@ -45,7 +45,7 @@ pub fn read_node(text: &[u8]) -> Node {
     }
 }
 
-/// The node's name; nothing where what follows it is no port.
+/// The node's name; `None` if the rest is not a port.
 fn without_port(text: &str) -> Option<&str> {
     let end = match text.find(']') {
         Some(bracket) if text.starts_with('[') => bracket + 1,

@@ -1,4 +1,4 @@
-//! Writes one part of a key, and reads the value that a written part stands for.
+//! Writes one part of a key, and reads the value from a written part.
 
 use super::address::AddressText;
 use super::{Caller, Digest, DigestText, KeyPart, Mask, credential, digest, percent, query};
@@ -17,14 +17,14 @@ pub(super) enum PartReading {
     Nothing,
     /// Several values.
     Several,
-    /// A value that is not believed.
+    /// An untrusted value.
     Unbelieved,
 }
 
 /// The beginning of a certificate's subject, before the digest of its authorities and `:`.
 const SUBJECT: &[u8] = b"%tls=";
 
-/// The digest of the value that a part of a key stands for; nothing where the part stands for none.
+/// The digest of the value in a written part of a key; `None` if the part has no value.
 pub(super) fn piece_digest(piece: &[u8]) -> Option<Digest> {
     if let Some(digest) = DigestText::read(piece) {
         return Some(digest);
@@ -48,7 +48,7 @@ pub(super) fn piece_digest(piece: &[u8]) -> Option<Digest> {
     (!value.is_empty()).then(|| digest::of(&value))
 }
 
-/// The beginning of a part that is counted by address instead.
+/// The prefix of a part that is counted by address instead.
 pub(super) const BY_ADDRESS: &[u8] = b"%ip=";
 
 pub(super) fn write_address(caller: &Caller<'_>, out: &mut Vec<u8>) {
@@ -89,8 +89,8 @@ pub(super) fn write_part(part: &KeyPart, caller: &Caller<'_>, out: &mut Vec<u8>)
     PartReading::One
 }
 
-/// Writes what `part` says of the client's certificate. A subject stands behind a digest of the authorities that may
-/// issue it: others could issue the same.
+/// Writes the value of `part` from the client's certificate. A subject follows a digest of the authorities that may
+/// issue it: other authorities could issue the same subject.
 #[cold]
 fn write_certificate(part: &KeyPart, caller: &Caller<'_>, out: &mut Vec<u8>) -> PartReading {
     let Some(shown) = &caller.certificate else {
@@ -115,7 +115,8 @@ fn write_certificate(part: &KeyPart, caller: &Caller<'_>, out: &mut Vec<u8>) -> 
     PartReading::One
 }
 
-/// The known methods. All others count as one, or a client that invents methods would have as many counters.
+/// The known methods. All others count as one, since a client that invents methods would otherwise have as many
+/// counters.
 fn write_method(method: &Method, out: &mut Vec<u8>) {
     match *method {
         Method::GET
@@ -131,7 +132,7 @@ fn write_method(method: &Method, out: &mut Vec<u8>) {
     }
 }
 
-/// Would the upstream find a value of the part where this gateway finds none?
+/// Would the upstream find a value of the part if this gateway finds none?
 pub(super) fn is_elsewhere(part: &KeyPart, caller: &Caller<'_>) -> bool {
     match part {
         KeyPart::Query { name, .. } => {
@@ -159,7 +160,7 @@ fn write_ip(mask: Mask, address: Option<IpAddr>, out: &mut Vec<u8>) {
     }
 }
 
-/// The value of a field, which may come in several lines.
+/// The value of a field, which may have several lines.
 fn write_field(
     fields: &HeaderMap,
     name: &HeaderName,
@@ -174,8 +175,8 @@ fn write_field(
     }
 }
 
-/// Joins equal values into one. Several different values could be read in as many ways as a client likes. Each reading
-/// would have a counter of its own, while the upstream believes one value all the time.
+/// Joins equal values into one. Several different values could be interpreted in as many ways as a client likes. Each
+/// interpretation would have a counter of its own, while the upstream always uses one value.
 fn write_several<V: AsRef<[u8]>>(
     mut values: impl Iterator<Item = V>,
     secret: bool,
@@ -195,7 +196,7 @@ fn write_several<V: AsRef<[u8]>>(
     PartReading::One
 }
 
-/// Writes a value unchanged where that is allowed, else its digest.
+/// Writes a value unchanged if that is allowed, else its digest.
 fn write_value(value: &[u8], secret: bool, out: &mut Vec<u8>) {
     let start = out.len();
     if !secret {

@@ -1,6 +1,6 @@
 //! Escapes of bytes: a percent sign and two hexadecimal digits.
 
-/// The byte that the two digits at the front of `text` stand for.
+/// The byte that the two digits at the start of `text` represent.
 pub(super) fn byte(text: &[u8]) -> Option<u8> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16);
     let (high, low) = (digit(text.first()?)?, digit(text.get(1)?)?);

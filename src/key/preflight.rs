@@ -1,8 +1,8 @@
-//! Preflights, and the counters that they count on.
+//! Preflights, and their counters.
 //!
-//! Preflights carry no credentials, so a limit that counts by credentials would refuse requests that it could never
-//! count rightly. Uncounted preflights would be a way around every limit. So they count beside all other requests, on
-//! counters of their own.
+//! Preflights carry no credentials, so that a limit that counts by credentials would refuse requests that it could
+//! never count correctly. Uncounted preflights would be a way around every limit. So they are counted separately from
+//! all other requests, on counters of their own.
 
 use super::part::{write_address, write_part};
 use super::{Caller, KeyTemplate};
@@ -20,8 +20,8 @@ pub(super) const PREFLIGHT: &[u8] = b"%preflight";
 
 impl Caller<'_> {
     /// Does a browser ask whether it may send another request (Fetch, section 4.8 "CORS-preflight fetch")? Browsers ask
-    /// without a body and without credentials. A request for another method is no preflight: the upstream may run that
-    /// method.
+    /// without a body and without credentials. A request that names another method is not a preflight: the upstream may
+    /// run that method.
     #[must_use]
     pub fn is_preflight(&self) -> bool {
         let has = |name| self.fields.contains_key(name);
@@ -38,9 +38,9 @@ impl Caller<'_> {
 }
 
 impl KeyTemplate {
-    /// Appends the key of a preflight, which counts beside all other requests. The client's address stands for values
-    /// that browsers never send with a preflight, or that any client may invent. So a flood of preflights is one
-    /// counter, whatever the values.
+    /// Appends the key of a preflight, which is counted separately from all other requests. The client's address
+    /// replaces values that browsers never send with a preflight, or that any client may invent. So a flood of
+    /// preflights counts on one counter, for any values.
     pub fn write_preflight(&self, caller: &Caller<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(PREFLIGHT);
         for part in &self.parts {

@@ -1,4 +1,4 @@
-//! A request's statement of its cost: a field read with bounds, so that no client can ask for less than it may.
+//! A request's statement of its cost: a field read with bounds, so that no client can state less than it may.
 
 use http::{HeaderMap, HeaderName};
 
@@ -11,18 +11,18 @@ pub struct Price {
     pub default: u32,
     /// The highest cost that counts, and the cost of an unreadable field.
     pub max: u32,
-    /// May the cost be 0, which asks without taking?
+    /// May the cost be 0, which checks without charging?
     pub may_peek: bool,
 }
 
-/// Causes for which a field is not believed.
+/// Causes for which a field is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PriceError {
-    /// The value is no whole number.
+    /// The value is not a whole number.
     Malformed,
-    /// The value is 0, where that is not allowed.
+    /// The value is 0, which is not allowed.
     Zero,
-    /// The field came more than once.
+    /// The field occurs more than once.
     Repeated,
 }
 

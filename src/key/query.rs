@@ -12,8 +12,8 @@ pub(super) fn values<'a>(query: &'a str, name: &'a str) -> impl Iterator<Item = 
     })
 }
 
-/// Would another reader find a value of this name, where this one finds none? Some readers split parameters at `;`,
-/// too, and some do not compare names byte for byte.
+/// Would another reader find a value of this name if this one finds none? Some readers also split parameters at `;`,
+/// and some do not compare names byte for byte.
 #[must_use]
 pub(super) fn is_read_elsewhere(query: &str, name: &str) -> bool {
     let mut pairs = query.as_bytes().split(|byte| matches!(byte, b'&' | b';'));
@@ -23,7 +23,7 @@ pub(super) fn is_read_elsewhere(query: &str, name: &str) -> bool {
     })
 }
 
-/// Does any common reader take `key` for `name`? Some ignore case. Some remove the blanks around a name, and the text
+/// Does any common reader treat `key` as `name`? Some ignore case. Some remove the blanks around a name, and the text
 /// behind its first NUL. Many read `k[]` and `k[x]` as entries of `k`. PHP writes `_` for characters that its variables
 /// cannot have.
 fn is_taken_for(key: &[u8], name: &[u8]) -> bool {
@@ -49,7 +49,7 @@ fn halves(pair: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Text that is no escape stays unchanged.
+/// Text that is not an escape stays unchanged.
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.iter().any(|byte| matches!(byte, b'+' | b'%')) {
         return Cow::Borrowed(text);

@@ -1,4 +1,5 @@
-//! The id under which a request is repeated: a field read with bounds, and known beyond this process as a digest only.
+//! The id that marks repeats of a request: a field read with bounds, and known outside of this process as a digest
+//! only.
 
 use http::{HeaderMap, HeaderName, header};
 use sha2::{Digest, Sha256};
@@ -13,7 +14,7 @@ pub struct IdField(pub HeaderName);
 /// Causes for which a field holds no id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdError {
-    /// The field came more than once, so the id is uncertain.
+    /// The field occurs more than once, so that the id is uncertain.
     Repeated,
     /// The value is longer than [`LONGEST_ID`] bytes.
     TooLong,
@@ -31,10 +32,10 @@ impl IdError {
 }
 
 impl IdField {
-    /// The id in `fields`. An empty field holds none.
+    /// The id in `fields`. An empty field holds no id.
     ///
     /// # Errors
-    /// The fault of a field that is there and holds no id.
+    /// The fault of a field that is present and holds no valid id.
     pub fn of<'f>(&self, fields: &'f HeaderMap) -> Result<Option<&'f [u8]>, IdError> {
         let mut values = fields.get_all(&self.0).iter();
         let Some(value) = values.next() else {
@@ -52,21 +53,21 @@ impl IdField {
     }
 }
 
-/// The properties that a repeat shares with its first request, beside id, method and cost.
+/// The properties that a repeat shares with its first request, besides id, method and cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sameness {
     /// The host, the path, the query and the beginning of the body.
     Request,
-    /// The path alone: an id belongs to one request, whatever its query and body.
+    /// The path alone: an id belongs to one request, with any query and body.
     Path,
 }
 
-/// The known facts about a request's body before its limits are asked.
+/// The known facts about a request's body before its limits are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// The request has none.
+    /// The request has no body.
     Absent,
-    /// Nothing of it has been read.
+    /// The body has not been read.
     Unread,
     /// The beginning of the body has been read.
     Known(ContentDigest),
@@ -113,7 +114,7 @@ impl ContentDigest {
 pub struct RepeatId([u8; 16]);
 
 impl RepeatId {
-    /// The identity of no request: no other has it.
+    /// A random identity, which no other request has.
     #[must_use]
     pub fn random() -> Self {
         Self(fastrand::u128(..).to_be_bytes())
@@ -134,8 +135,8 @@ impl RepeatId {
         Self::kept(digest)
     }
 
-    /// The identity of this request with that host, query and body alone. Nothing where the body should have been read
-    /// and was not.
+    /// The identity of this request with that host, query and body alone. `None` if the body should have been read and
+    /// was not.
     #[must_use]
     pub fn covering(self, host: &str, query: Option<&str>, content: &Content) -> Option<Self> {
         let content = match content {
@@ -143,8 +144,8 @@ impl RepeatId {
             Content::Unread => return None,
             Content::Known(digest) => *digest,
         };
-        // No method begins with a zero byte, so the digest differs from every identity without a body. No host has a
-        // zero byte.
+        // No method begins with a zero byte, so that the digest differs from every identity without a body. No host has
+        // a zero byte.
         let mut digest = Sha256::new();
         digest.update([0, u8::from(query.is_some())]);
         digest.update(self.0);
@@ -161,13 +162,13 @@ impl RepeatId {
         Self(kept)
     }
 
-    /// The bytes under which it is filed in this process.
+    /// The bytes that name it in this process.
     #[must_use]
     pub const fn bytes(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// The form under which it is filed elsewhere: 32 hexadecimal digits.
+    /// The form that names it elsewhere: 32 hexadecimal digits.
     #[must_use]
     pub fn digits(&self) -> [u8; 32] {
         const HEX: &[u8; 16] = b"0123456789abcdef";

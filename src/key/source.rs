@@ -1,5 +1,6 @@
-//! The sources of keys, a row each: where the value comes from, what it says of the client, when it is known, how a log
-//! and the file write it, and its words. How a request's value is read and written is in `key/part`.
+//! The sources of keys, one row each: the origin of the value, its relation to the client, the step at which it is
+//! known, its form in a log and in the file, and its words. The reading and writing of a request's value is in
+//! `key/part`.
 //!
 //! ```text
 //! name       reads the name that the file writes behind a source's word
@@ -37,14 +38,14 @@ macro_rules! sources {
     };
 }
 
-/// What holds for all parts of one source. In the words, `NAME` stands for the part's name.
+/// The properties of all parts of one source. In the words, `NAME` is a placeholder for the part's name.
 #[derive(Debug)]
 pub struct SourceRow {
-    /// As the file writes it: a word, or a kind and what is named behind the colon.
+    /// As the file writes it: a word, or a kind followed by a colon and a name.
     pub form: &'static str,
     /// Reads the name, which is not empty; a word has none.
     pub read: fn(&str) -> Option<KeyPart>,
-    /// What is wrong where no name is written; nothing for a word.
+    /// The fault if no name is written; empty for a word.
     pub unnamed: &'static str,
     /// Help for a name that cannot be read.
     pub example: &'static str,
@@ -52,30 +53,30 @@ pub struct SourceRow {
     known_at: KnownAt,
     in_log: InLog,
     members: MemberForm,
-    /// What a limit counts by.
+    /// The property that a limit counts by.
     counted: &'static str,
-    /// What a request may lack, in a message about the file.
+    /// The property that a request may lack, in a message about the file.
     lacked: &'static str,
-    /// What a client should have sent; without a text it is the part as the file writes it.
+    /// The property that a client should have sent; empty means the part as the file writes it.
     sent: &'static str,
     /// The challenge of a 401 (RFC 9110, section 11.6.1).
     challenge: &'static str,
 }
 
-/// Where a value comes from, and so what it says of the client.
+/// The origin of a value, and so its relation to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Provenance {
-    /// From what is asked for: every request has it, and it tells no client from another.
+    /// From the target: every request has it, and it does not distinguish clients.
     Target,
     /// From the connection, or from a trusted proxy.
     Address,
-    /// From the client, which may leave it out or choose any value.
+    /// From the client, which may omit it or choose any value.
     Statement,
-    /// From the client, which proves it; it may leave it out.
+    /// From the client, which proves it; the client may omit it.
     Proof,
 }
 
-/// The step by which the value is known. What comes behind the head has to be waited for.
+/// The step at which the value is known. A value that follows the head has to be waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KnownAt {
     Handshake,
@@ -84,7 +85,7 @@ enum KnownAt {
     Token,
 }
 
-/// The part of a logged request in which a replay finds the value.
+/// The place in a logged request at which a replay finds the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InLog {
     /// Every line has it.
@@ -97,32 +98,32 @@ pub enum InLog {
     Query,
     /// The host.
     Host,
-    /// No line has it, but for the key that the gateway's own log writes.
+    /// No line has it, except in the key that the gateway's own log writes.
     Never,
 }
 
-/// How a group that goes by the part writes its members.
+/// The form of a group's members for the part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberForm {
-    /// Not at all: no client is a member by such a part.
+    /// No form: no client is a member by such a part.
     None,
     /// As networks.
     Network,
     /// As the value, with its blanks.
     Exact,
-    /// As the value of a field, without the blanks around it; a credential has one spelling.
+    /// As the value of a field, without the blanks around it; a credential in its one spelling.
     Field,
     /// As the value of a cookie.
     Cookie,
-    /// In letters of any size.
+    /// As a host, in any case.
     Host,
     /// As the subject of a certificate.
     Subject,
-    /// As the SHA-256 of a certificate, which ends with the certificate.
+    /// As the SHA-256 of a certificate, which is of use only until the certificate ends.
     Fingerprint,
 }
 
-/// The row of a source that every line of a log has, and that no group goes by. Its words are its form.
+/// The row of a source that every line of a log has, and that no group uses. Its words equal its form.
 const fn row(
     form: &'static str,
     read: fn(&str) -> Option<KeyPart>,
@@ -146,25 +147,25 @@ const fn row(
 }
 
 impl SourceRow {
-    /// Of a source with names: what is wrong without one, and what to write instead.
+    /// For a source with names: the fault if the name is missing, and an example.
     const fn named(mut self, unnamed: &'static str, example: &'static str) -> Self {
         (self.unnamed, self.example) = (unnamed, example);
         self
     }
 
-    /// Where a log has the value, and how groups write it.
+    /// The place of the value in a log, and its form in groups.
     const fn found(mut self, in_log: InLog, members: MemberForm) -> Self {
         (self.in_log, self.members) = (in_log, members);
         self
     }
 
-    /// What a limit counts by.
+    /// The property that a limit counts by.
     const fn counted(mut self, counted: &'static str) -> Self {
         self.counted = counted;
         self
     }
 
-    /// What a request may lack, what the client should have sent, and the challenge of a 401.
+    /// The property that a request may lack, the one that the client should have sent, and the challenge of a 401.
     const fn absent(
         mut self,
         lacked: &'static str,
@@ -240,7 +241,7 @@ sources! {
         .counted("claim NAME of a verified token")
         .absent("claim `NAME`", "its jwt:NAME", "Bearer");
 
-    /// The subject of the client's certificate, with a digest of the authorities that vouch for it.
+    /// The subject of the client's certificate, with a digest of the authorities that issue it.
     TlsSubject = row("tls:subject", |_| Some(KeyPart::TlsSubject), Provenance::Proof, KnownAt::Handshake)
         .found(InLog::Never, MemberForm::Subject)
         .counted("subject of the client's certificate")
@@ -264,14 +265,14 @@ sources! {
 }
 
 impl SourceRow {
-    /// The row of this kind, if names stand behind it.
+    /// The row of this kind, if the kind has names.
     #[must_use]
     pub fn of_kind(kind: &str) -> Option<&'static Self> {
         let mut named = SOURCES.iter().filter(|row| row.has_name());
         named.find(|row| row.kind() == kind)
     }
 
-    /// The word in front of the colon.
+    /// The word before the colon.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         self.form
@@ -279,13 +280,13 @@ impl SourceRow {
             .map_or(self.form, |(kind, _)| kind)
     }
 
-    /// Does a name stand behind the colon?
+    /// Does a name follow the colon?
     #[must_use]
     pub fn has_name(&self) -> bool {
         !self.unnamed.is_empty()
     }
 
-    /// Are values of the source stated by clients, and not proved?
+    /// Are values of the source stated by clients, without proof?
     #[must_use]
     pub fn is_stated(&self) -> bool {
         self.provenance == Provenance::Statement

@@ -1,9 +1,10 @@
 //! Writes the key of a request: parts framed so that no value can imitate another.
 //!
 //! A value keeps the characters `A-Z a-z 0-9 . _ ~ : / @ -`; every other byte becomes `%XX`. Parts are separated by
-//! `|`, which no value can contain. Every part that is not a plain value starts with `%` and a small letter beyond the
-//! hexadecimal ones, which no escape does: `%ip=` (counted by address instead), `%none` (absent), `%other` (a rare
-//! method), `%preflight` (in front of the parts), `%sha=` (a digest), `%tls=` (the authorities of a subject). An absent field and an empty field are the same.
+//! `|`, which no value can contain. Every part that is not a plain value starts with `%` and a lower-case letter beyond
+//! the hexadecimal ones, which no escape does: `%ip=` (counted by address instead), `%none` (absent), `%other` (a rare
+//! method), `%preflight` (before the parts), `%sha=` (a digest), `%tls=` (the authorities of a subject). An absent
+//! field and an empty field are the same.
 
 use super::part::{BY_ADDRESS, PartReading, is_elsewhere, piece_digest, write_address, write_part};
 use super::preflight::PREFLIGHT;
@@ -63,7 +64,7 @@ impl KeyTemplate {
         Ok(())
     }
 
-    /// The treatment of a part's written value, where the limit demands known values and no group knows this one.
+    /// The treatment of a part's written value, if the limit requires known values and no group knows this one.
     fn unknown_value(&self, index: usize, piece: &[u8]) -> Option<UnknownKey> {
         let known = self.unknown.as_ref()?;
         (!known.has(index, piece)).then_some(known.otherwise)
@@ -80,20 +81,20 @@ impl KeyTemplate {
         let is_elsewhere = match reading {
             PartReading::Unbelieved => return Err(Doubt::Unbelieved(part)),
             PartReading::Several if !part.may_repeat() => return Err(Doubt::Several(part)),
-            // Cookies that differ turn no request away, and a limit that would hold for it is not skipped.
+            // Different cookies refuse no request, and a limit that would apply to it is not skipped.
             PartReading::Several => true,
             PartReading::One | PartReading::Nothing => is_skipped && is_elsewhere(part, caller),
         };
-        // The limit holds for a client that the upstream can name, even if this gateway finds no name.
+        // The limit applies to a client that the upstream can name, even if this gateway finds no name.
         if is_skipped && is_elsewhere {
             return Ok(MissingKey::Ip);
         }
         Ok(self.missing)
     }
 
-    /// Turns a key from elsewhere (a log, for instance), in `out` from `start` on, into the key that counts here. The
+    /// Turns a key from outside (a log, for instance), in `out` from `start` on, into the key that counts here. The
     /// client's address replaces values that no group knows, or they are refused. On any outcome but `Key` the key is
-    /// gone.
+    /// removed.
     pub fn recognise(
         &self,
         caller: &Caller<'_>,
@@ -113,8 +114,8 @@ impl KeyTemplate {
             }
             let is_known = match piece_digest(piece) {
                 Some(_) => known.has(index, piece),
-                // The part was counted by address: for want of a value, where `missing` demands that, else because of
-                // an unknown value.
+                // The part was counted by address: because the value was missing, if `missing` says so, else because
+                // the value was unknown.
                 None => !piece.starts_with(BY_ADDRESS) || self.missing == MissingKey::Ip,
             };
             match (is_known, known.otherwise, self.parts.get(index)) {
@@ -131,7 +132,7 @@ impl KeyTemplate {
 }
 
 impl KnownValues {
-    /// Does a group know this value of the part, or need the value not be known?
+    /// Does a group know this value of the part, or is no known value required?
     fn has(&self, part: usize, piece: &[u8]) -> bool {
         let groups = self.groups.get(part).map_or(&[][..], Vec::as_slice);
         let known = |digest| groups.iter().any(|group| group.has(&digest));

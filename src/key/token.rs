@@ -1,4 +1,4 @@
-//! JSON Web Tokens: the believed tokens, and the claims of a verified one. A claim without verification counts as none.
+//! JSON Web Tokens: the trusted tokens, and the claims of a verified one. A claim without verification counts as none.
 
 use super::key_rules::TokenKey;
 use super::key_set::KeySet;
@@ -14,13 +14,13 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Longest token; a longer one counts as none.
+/// Longest token; a longer one is not read.
 const LONGEST: usize = 16 * 1024;
 
 /// Most keys that one token is tried with: a forged token costs as many signature checks.
 pub const MOST_TRIED: usize = 4;
 
-/// The issuers and keys whose tokens are believed.
+/// The issuers and keys whose tokens are trusted.
 pub struct Verifier {
     header: HeaderName,
     keys: Vec<TokenKey>,
@@ -40,7 +40,7 @@ impl fmt::Debug for Verifier {
 }
 
 impl Verifier {
-    /// Believes tokens in this field that one of `keys` has signed, or one of the keys in `sets`.
+    /// Trusts tokens in this field that one of `keys` has signed, or one of the keys in `sets`.
     #[must_use]
     pub fn new(header: HeaderName, keys: Vec<TokenKey>, sets: Vec<Arc<KeySet>>) -> Self {
         Self { header, keys, sets }
@@ -49,7 +49,7 @@ impl Verifier {
     /// The claims of the token in `fields`.
     ///
     /// # Errors
-    /// The cause, when there is no believed token.
+    /// The reason, if there is no trusted token.
     pub fn claims(&self, fields: &HeaderMap) -> Result<Map<String, Value>, TokenDoubt> {
         let token = self.token(fields)?;
         let claims = self.verified(token);
@@ -66,7 +66,7 @@ impl Verifier {
     fn verified(&self, token: &[u8]) -> Result<Map<String, Value>, TokenDoubt> {
         let head = decode_header(token).map_err(|_| unread_head(token))?;
         if head.crit.is_some() {
-            // The token demands an extension that this verifier does not understand (RFC 7515, section 4.1.11).
+            // The token requires an extension that this verifier does not understand (RFC 7515, section 4.1.11).
             return Err(TokenDoubt::Malformed);
         }
         if self.sets.is_empty() {
@@ -102,14 +102,14 @@ impl Verifier {
         if unread.any(|(set, _)| set.takes(head.alg)) {
             return Err(TokenDoubt::KeysUnread);
         }
-        // A key may be new at its issuer.
+        // The issuer may have a new key.
         self.sets.iter().for_each(|set| set.want());
         Err(doubt)
     }
 
-    /// The token itself: behind `Bearer` in `Authorization`, with or without `Bearer` in other fields. A token under
-    /// another scheme is not read, and not absent: servers may read it. Where two tokens differ, the one that counts is
-    /// not known.
+    /// The token itself: after `Bearer` in `Authorization`, with or without `Bearer` in other fields. A token under
+    /// another scheme is not read, and does not count as absent: servers may read it. If two tokens differ, it is
+    /// unknown which one counts.
     fn token<'f>(&self, fields: &'f HeaderMap) -> Result<&'f [u8], TokenDoubt> {
         let mut values = fields.get_all(&self.header).iter();
         let Some(value) = values.next() else {
@@ -155,7 +155,8 @@ fn tried(
     Err(why)
 }
 
-/// The fault of a token whose head is not read: it names an algorithm that nobody verifies, as `none`, or is none.
+/// The fault of a token whose head is not accepted: it names an algorithm without a verifier, such as `none`, or is
+/// malformed.
 #[cold]
 fn unread_head(token: &[u8]) -> TokenDoubt {
     let mut parts = token.split(|byte| *byte == b'.');
@@ -169,8 +170,8 @@ fn unread_head(token: &[u8]) -> TokenDoubt {
     }
 }
 
-/// The keys that may have signed a token with this head: the keys of the name that it gives, or, where no key has that name,
-/// the nameless keys. A head without a name may mean any key. Nameless keys are then tried first.
+/// The keys that may have signed a token with this head: the keys with the name in the head, or, if no key has that
+/// name, the nameless keys. A head without a name may mean any key. Nameless keys are then tried first.
 fn candidates<'k>(
     keys: &'k [&'k [TokenKey]],
     head: &'k Header,
@@ -198,7 +199,7 @@ fn is_of_a_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
 }
 
-/// The fault of a token with a right signature; nothing where the signature is wrong.
+/// The fault of a token with a correct signature; `None` if the signature is wrong.
 fn wrong(error: &jsonwebtoken::errors::Error) -> Option<TokenDoubt> {
     use jsonwebtoken::errors::ErrorKind;
     Some(match error.kind() {
@@ -222,15 +223,14 @@ pub fn is_shared(algorithm: Algorithm) -> bool {
     )
 }
 
-/// The token of one request: verified when a claim of it is first asked for, and once.
+/// The token of one request, verified once, when one of its claims is first needed.
 pub struct Token<'a> {
     verifier: Option<&'a Verifier>,
     fields: &'a HeaderMap,
     claims: OnceCell<TokenReading>,
 }
 
-/// What the verification of a token has yielded: kept, so that a request's token is verified once. The output shows no
-/// claim.
+/// The result of a token's verification: kept, so that a request's token is verified once. The output shows no claim.
 #[derive(Clone)]
 pub struct TokenReading(Rc<Result<Map<String, Value>, TokenDoubt>>);
 
@@ -241,7 +241,7 @@ impl fmt::Debug for TokenReading {
 }
 
 impl<'a> Token<'a> {
-    /// The token in `fields`, if the gateway believes tokens at all.
+    /// The token in `fields`, if the gateway verifies tokens at all.
     #[must_use]
     pub fn new(verifier: Option<&'a Verifier>, fields: &'a HeaderMap) -> Self {
         Self {
@@ -257,7 +257,7 @@ impl<'a> Token<'a> {
         Self::new(None, self.fields)
     }
 
-    /// The same token, where it has been verified before.
+    /// The same token, with the result of an earlier verification.
     #[must_use]
     pub fn knowing(self, reading: Option<TokenReading>) -> Self {
         Self {
@@ -266,7 +266,7 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// What its verification has yielded, if a claim has been asked for.
+    /// The result of its verification, if a claim was needed.
     #[must_use]
     pub fn reading(&self) -> Option<TokenReading> {
         self.claims.get().cloned()
@@ -279,7 +279,7 @@ impl<'a> Token<'a> {
             .is_some_and(|verifier| verifier.token(self.fields).is_ok())
     }
 
-    /// The cause for which the token has no claims, if a claim has been asked for.
+    /// The reason why the token has no claims, if a claim was needed.
     pub fn why_not(&self) -> Option<TokenDoubt> {
         self.claims.get()?.0.as_ref().as_ref().err().copied()
     }
@@ -342,7 +342,7 @@ impl Identity for Token<'_> {
     }
 }
 
-/// A number as it is written. Nothing for a number so large that different texts become equal when they are read.
+/// A number as written. `None` for a number so large that different texts become equal when read.
 fn spelled(number: &Number) -> Option<String> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let whole = number.is_u64() || number.is_i64();
@@ -350,7 +350,8 @@ fn spelled(number: &Number) -> Option<String> {
     (whole || small()).then(|| number.to_string())
 }
 
-/// Claims that are words with blanks between them (RFC 8693, section 4.2; the second is some issuers' name for it).
+/// Claims that consist of words with blanks between them (RFC 8693, section 4.2; the second is some issuers' name for
+/// it).
 const SCOPES: [&str; 2] = ["scope", "scp"];
 
 /// The claim of this whole name, else the claim at the end of its dotted path.

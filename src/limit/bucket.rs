@@ -9,14 +9,14 @@ use super::verdict::{Measurement, Verdict, Wait};
 use super::{BucketState, Change, State};
 use crate::clock::Timestamp;
 
-/// The numbers by which either bucket admits, ready to compute with.
+/// The numbers of a bucket, ready to compute with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
     /// The time one unit takes.
     pub interval: Interval,
     /// The time of all units that fit: an admitted request's level stays within it.
     pub capacity: Span,
-    /// The highest level at which a request may still be admitted, where that is not the capacity.
+    /// The highest level at which a request may still be admitted, if that is not the capacity.
     pub latest: Option<Span>,
     /// The highest level of a state: above the capacity where a debt is possible.
     pub debt_ceiling: Span,
@@ -82,8 +82,8 @@ impl Bucket {
         (Measurement::admitted(next), Some(self.change(now, next)))
     }
 
-    /// The meaning of either store's reply. `charged` is false when another limit of the request refused. A request
-    /// waits while the level in front of it is above `free`, in a bucket with waits.
+    /// Interprets either store's reply. `charged` is false when another limit of the request refused. A request waits
+    /// while the level before its own units is above `free`, in a bucket with waits.
     pub(super) fn verdict(
         &self,
         measured: Measurement,
@@ -114,8 +114,8 @@ impl Bucket {
         self.interval.units_in(room)
     }
 
-    /// The requests of one unit that would be admitted now, one behind the other: within the capacity, and each with
-    /// not more in front of it than can be waited for.
+    /// The number of one-unit requests that would be admitted now in sequence: within the capacity, and each with a
+    /// wait that is allowed.
     fn left(&self, level: Span) -> u64 {
         let fitting = self.fitting(level);
         let Some(latest) = self.latest else {
@@ -138,8 +138,7 @@ impl Bucket {
 pub struct BucketLevel {
     /// The content as the time in which it drains.
     pub span: Span,
-    /// Was the stored state impossible under the present numbers or clock? It has then been brought to the debt
-    /// ceiling.
+    /// Was the stored state impossible under the present numbers or clock? If so, it was set to the debt ceiling.
     pub mended: bool,
 }
 
@@ -186,9 +185,9 @@ pub fn is_comparable(state: BucketState, interval: Interval) -> bool {
 
 /// Takes back the place in a queue that `ticket` was granted.
 ///
-/// A later request's wait counts on all places in front of it, so only the last place may go back. Otherwise a newcomer
-/// would be let go before that request or together with it (notes: `algorithms`, section 3.7). Returns the level that
-/// is left, or nothing when nothing may go back.
+/// A later request's wait depends on all places in front of it, so that only the last place may be given back.
+/// Otherwise a new request would be released before that request or together with it (notes: `algorithms`, section
+/// 3.7). Returns the remaining level, or `None` if no place may be given back.
 #[must_use]
 pub fn refund(
     state: BucketState,
@@ -205,7 +204,7 @@ pub fn refund(
         return None;
     }
     let passed = Span::micros(now.micros());
-    // A part of the charge that has drained already does not come back.
+    // A part of the charge that has already drained is not given back.
     let undrained = interval.sub(then, passed)?;
     let back = Some(charge.min(undrained)).filter(|back| *back > Span::default())?;
     let left = interval.sub(held, back)?;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// A day of 24 hours, in microseconds.
 const DAY: u64 = 86_400_000_000;
 
-/// Windows of so many days or months.
+/// Windows of this number of days or months.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Calendar {
     /// Days or months.
@@ -24,12 +24,12 @@ pub struct Calendar {
     pub zone: TimeZone,
     /// The zone's name as written.
     pub zone_name: Arc<str>,
-    /// The start of a window after midnight, or after the first's midnight, on those clocks; in microseconds.
+    /// The start of a window after midnight, or after midnight of the first, on those clocks; in microseconds.
     pub offset: u64,
 }
 
-/// The boundaries of windows around an instant: the starts of the window two back, one back, the present one, the next,
-/// and the one after, and the end of that one.
+/// The boundaries of windows around an instant: the starts of the window two back, one back, the present one, the next
+/// and the one after, and the end of the last.
 pub type Boundaries = [u64; 6];
 
 impl Calendar {
@@ -48,7 +48,7 @@ impl Calendar {
         end - start
     }
 
-    /// The length of the longest window, in microseconds, of days of 24 hours.
+    /// The length of the longest window, in microseconds, assuming days of 24 hours.
     #[must_use]
     pub fn longest(&self) -> u64 {
         let days = match self.unit {
@@ -64,8 +64,8 @@ impl Calendar {
         let civil = self.zone.to_datetime(instant);
         let shifted = civil.checked_sub(self.shift()).ok()?;
         let window = self.number(shifted.date());
-        // A boundary on the clock and the same boundary on the calendar may lie a few hours apart. Where a zone has
-        // skipped a whole day, two boundaries are one. So more are made than needed.
+        // A boundary on the clock and the same boundary on the calendar may lie a few hours apart. If a zone has
+        // skipped a whole day, two boundaries coincide. So the code computes more than needed.
         let mut starts: Vec<i64> = Vec::with_capacity(9);
         for number in window - 3..=window + 5 {
             starts.push(self.start(number)?);
@@ -95,8 +95,8 @@ impl Calendar {
         units.div_euclid(i64::from(self.many.max(1)))
     }
 
-    /// The start of a window, in microseconds since the epoch. A time that the clocks skip comes as much later as they
-    /// skip (half past two is half past three). Of a time that the clocks show twice, the first counts.
+    /// The start of a window, in microseconds since the epoch. A time that the clocks skip is moved by the skipped time
+    /// (half past two becomes half past three). If the clocks show a time twice, the first counts.
     fn start(&self, number: i64) -> Option<i64> {
         let units = number.checked_mul(i64::from(self.many.max(1)))?;
         let date = match self.unit {
@@ -121,7 +121,7 @@ impl Calendar {
     }
 }
 
-/// The days of the longest stretch of so many months: 31 of one month, 366 of twelve.
+/// The days of the longest stretch of this number of months: 31 for one month, 366 for twelve.
 fn most_days(months: u32) -> u64 {
     const YEAR: [u64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     const FOUR_YEARS: usize = 48;
@@ -137,7 +137,7 @@ fn most_days(months: u32) -> u64 {
     (whole as u64).saturating_mul(all).saturating_add(longest)
 }
 
-/// The number of days since the epoch's day.
+/// The number of days since 1970-01-01.
 fn days(date: Date) -> i64 {
     let midnight = date.to_datetime(jiff::civil::Time::midnight());
     let utc = TimeZone::UTC.to_ambiguous_timestamp(midnight).compatible();

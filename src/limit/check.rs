@@ -1,4 +1,4 @@
-//! A limit's decision about one request: its rule, the partial grant where a limit allows one, and the history that a
+//! A limit's decision about one request: its rule, a partial grant if the limit allows one, and the history that a
 //! settlement needs.
 
 use super::leaky_bucket::LeakyBucket;
@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::num::NonZeroU32;
 
 impl Limit {
-    /// Would `cost`, or a part of it where the limit allows that, be admitted at `now`? As [`Rule::check`].
+    /// Would `cost`, or a part of it if the limit allows that, be admitted at `now`? Like [`Rule::check`].
     #[inline]
     #[must_use]
     pub fn check(
@@ -23,8 +23,8 @@ impl Limit {
         self.check_as_one_of(state, now, cost, NonZeroU32::MIN)
     }
 
-    /// As [`Self::check`], for one of `gateways` that count for themselves, which charges [`Limit::share`]. The grant
-    /// is the request's own part of the charge.
+    /// Like [`Self::check`], for one of `gateways` that count separately, which charges [`Limit::share`]. The grant is
+    /// the request's own part of the charge.
     #[inline]
     #[must_use]
     pub fn check_as_one_of(
@@ -34,7 +34,7 @@ impl Limit {
         cost: Cost,
         gateways: NonZeroU32,
     ) -> (Measurement, Option<Change>) {
-        // Most limits need no addition: the rule's answer is then handed on without a copy.
+        // Most limits need no addition: the rule's answer is then returned without a copy.
         if self.partial || self.history || gateways > NonZeroU32::MIN {
             return self.check_beyond(state, now, cost, gateways);
         }
@@ -82,14 +82,14 @@ impl Limit {
             return (measured, change);
         }
         let left = match rule.bucket() {
-            // What can be waited for does not depend on a request's own units.
+            // The part that can be waited for does not depend on a request's own units.
             Some(bucket) => bucket.fitting(measured.span),
             None => rule.verdict(measured, now, Cost::new(all), false).remaining,
         };
         // Every granted unit is charged once for each gateway. A remainder smaller than that is not granted.
         let unit = self.share(Cost::ONE, gateways).units().max(1);
         let left = left / u64::from(unit);
-        // With nothing left, the wait is that for a single unit.
+        // If nothing is left, the wait is the one for a single unit.
         let less = u32::try_from(left).map_or(cost, |left| Cost::new(left.max(1)).min(cost));
         let (mut measured, change) = rule.check(state, now, self.share(less, gateways));
         measured.granted = (measured.wait == Wait::Micros(0)).then_some(less);

@@ -95,7 +95,7 @@ impl ClockWindow {
     }
 
     /// The start and the end of the window that counted at `at`, `left` before its end. It is the present window, or
-    /// the next one where the clock has stepped back.
+    /// the next one if the clock has stepped back.
     #[must_use]
     pub fn window_of(&self, at: Timestamp, left: u64) -> (u64, u64) {
         let bounds = self.bounds(at);
@@ -106,13 +106,13 @@ impl ClockWindow {
     #[must_use]
     pub fn counted(&self, state: Option<WindowState>, now: Timestamp) -> CountedWindow {
         let bounds = self.bounds(now);
-        // A stored window that reaches into this one counts in it: it was anchored elsewhere. A window further ahead
-        // than the next counts in it, too: the clock has stepped back. A window that began before the epoch is stored
-        // with the epoch as its start.
+        // A stored window that overlaps this one counts in it: it had another anchor. A window beyond the next one
+        // counts in it, too: the clock has stepped back. A window that began before the epoch is stored with the epoch
+        // as its start.
         let held = state.filter(|state| {
             state.start == bounds.start || signed(state.start) > bounds.before.max(0)
         });
-        // The clock has stepped back over one border: the next window, which has charges, goes on counting.
+        // The clock has stepped back over one boundary: the next window, which has charges, continues to count.
         let (start, end) = bounds.counting(held.is_some_and(|state| state.start == bounds.end));
         CountedWindow {
             start,
@@ -134,7 +134,7 @@ impl WindowBounds {
     }
 }
 
-/// An instant is far within the bounds.
+/// An instant is far below the bound of the type.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

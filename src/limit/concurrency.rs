@@ -1,4 +1,4 @@
-//! Concurrency: fewer than `max` requests at once. A slot is a lease that is renewed while its request lives, ends with
+//! Concurrency: at most `max` requests at once. A slot is a lease that is renewed while its request lives, ends with
 //! the request, and lapses without a renewal. Twin: `lua/concurrency.lua`.
 
 use super::rate::{Cost, Span};
@@ -9,7 +9,7 @@ use crate::clock::Timestamp;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-/// The wait of a refused request. A hint, since the instant at which a slot comes free is not known.
+/// The wait of a refused request. A hint, since the instant at which a slot becomes free is unknown.
 pub const HINT: u64 = 1_000_000;
 
 /// The numbers of a limit on requests in flight.
@@ -33,7 +33,7 @@ impl Concurrency {
         self.check_numbered(state, now, cost, now.micros())
     }
 
-    /// As [`Self::check`], with the slots numbered from `number` on, or with the next free numbers.
+    /// Like [`Self::check`], with the slots numbered from `number` on, or with the next free numbers.
     #[must_use]
     pub fn check_numbered(
         &self,
@@ -74,7 +74,7 @@ impl Concurrency {
         (Measurement::refused(wait, standing(0, held)), mended)
     }
 
-    /// The meaning of either store's reply. `charged` is false when another limit of the request refused.
+    /// Interprets either store's reply. `charged` is false when another limit of the request refused.
     #[must_use]
     pub fn verdict(&self, measured: Measurement, cost: Cost, charged: bool) -> Verdict {
         Verdict {
@@ -83,7 +83,7 @@ impl Concurrency {
         }
     }
 
-    /// Frees the slots from `first` on: the request that took them has ended.
+    /// Frees the slots from `first` on, after the end of their request.
     #[must_use]
     pub fn release(&self, state: &SlotsState, first: u64, cost: Cost, now: Timestamp) -> Refund {
         let mut left = state.clone();
@@ -95,8 +95,8 @@ impl Concurrency {
         kept(left, now)
     }
 
-    /// Renews the slots from `first` on: their request lives. Lapsed slots are taken anew, even without room, since the
-    /// request is in flight. No other request is admitted until enough have ended.
+    /// Renews the slots from `first` on, while their request lives. Lapsed slots are taken anew, even without room,
+    /// since the request is in flight. No other request is admitted until enough have ended.
     #[must_use]
     pub fn renew(
         &self,
@@ -122,7 +122,7 @@ impl Concurrency {
     }
 }
 
-/// The first of `cost` consecutive numbers that no slot has, from `number` on: no number is used twice.
+/// The first of `cost` consecutive numbers that no slot has, from `number` on, so that no number is used twice.
 fn free(leases: &BTreeMap<u64, u64>, number: u64, cost: Cost) -> u64 {
     let (mut first, mut found) = (number, 0);
     while found < u64::from(cost.units()) {

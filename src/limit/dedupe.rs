@@ -1,4 +1,4 @@
-//! The record of a charge with an id: within the record's time the id is charged once, and its repeats go free. Twin:
+//! The record of a charge with an id: during the record's life the id is charged once, and its repeats are free. Twin:
 //! `lua/dedupe.lua`.
 
 use super::rate::Cost;
@@ -9,14 +9,14 @@ use crate::clock::Timestamp;
 use crate::key::{IdField, Sameness};
 use std::num::NonZeroU32;
 
-/// A limit's treatment of requests that present themselves as repeats.
+/// A limit's treatment of requests with an id, which may be repeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dedupe {
     /// The field of the id.
     pub field: IdField,
-    /// Time for which an id is remembered, in microseconds, from its charge on.
+    /// Time for which an id is remembered after its charge, in microseconds.
     pub ttl: u64,
-    /// The number of repeats that go free in that time; later ones are charged.
+    /// The number of repeats that are free in that time; later ones are charged.
     pub repeats: u32,
     /// The properties that a repeat shares with the request that it repeats.
     pub of: Sameness,
@@ -34,8 +34,8 @@ pub struct DedupeCheck {
 }
 
 impl Dedupe {
-    /// The record as it counts at `now`, if it does. An end beyond the limit's time from now is brought forward: the
-    /// clock has stepped back, or the time was longer once.
+    /// The record at `now`, if it is valid. An end beyond the limit's time from now is moved forward: the clock has
+    /// stepped back, or the time was longer before.
     fn standing(&self, record: Option<RecordState>, now: Timestamp) -> Option<RecordState> {
         let record = record.filter(|record| record.ends > now.micros() && record.granted > 0)?;
         let ends = record.ends.min(now.plus(self.ttl).micros());
@@ -44,9 +44,9 @@ impl Dedupe {
 }
 
 impl Limit {
-    /// Would `cost` be admitted at `now`, given the record of its id? A repeat that goes free takes nothing, waits for
-    /// nothing, and is granted as much as the first request. One repeat too many is charged like any other request, and
-    /// leaves the record unchanged. Counts as one of `gateways`.
+    /// Would `cost` be admitted at `now`, given the record of its id? A free repeat takes no units, does not wait, and
+    /// is granted as much as the first request. One repeat too many is charged like any other request, and leaves the
+    /// record unchanged. Counts as one of `gateways`.
     #[must_use]
     pub fn check_with_id(
         &self,
@@ -94,8 +94,8 @@ impl Limit {
 }
 
 impl Ticket {
-    /// May the charge go back, by its record? The charge stays when a repeat has gone free on it, or when the record is
-    /// gone: the repeat relies on the charge, too.
+    /// May the charge be given back, by its record? The charge stays if a repeat was free because of it, or if the
+    /// record is gone: the repeat depends on the charge, too.
     #[must_use]
     pub fn is_unrepeated(&self, record: Option<RecordState>) -> bool {
         self.record.is_none_or(|mark| {
@@ -103,7 +103,7 @@ impl Ticket {
         })
     }
 
-    /// The record as it was before this repeat went free, while it lasts. A record with a later end belongs to a later
+    /// The record as it was before this free repeat, while it is valid. A record with a later end belongs to a later
     /// charge.
     #[must_use]
     pub fn without_repeat(

@@ -25,7 +25,7 @@ impl FixedWindow {
         }
     }
 
-    /// The window at `now`. A window from the future was left by a clock that has stepped back: the nearest possible
+    /// The window at `now`. A window in the future was left by a clock that has stepped back: the nearest possible
     /// window is the one that starts now.
     #[inline]
     #[must_use]
@@ -52,13 +52,13 @@ pub struct CountedWindow {
     pub end: u64,
     /// The units taken in it.
     pub count: u32,
-    /// Was the stored state impossible under the present numbers or clock? It has then been brought to the nearest
-    /// possible one.
+    /// Was the stored state impossible under the present numbers or clock? If so, it was set to the nearest possible
+    /// one.
     pub mended: bool,
 }
 
 impl CountedWindow {
-    /// Would `cost` be admitted at `now` beside the counted units, and which state would then be stored?
+    /// Would `cost` be admitted at `now` in addition to the counted units, and which state would then be stored?
     #[inline]
     #[must_use]
     pub fn check(self, limit: u32, now: Timestamp, cost: Cost) -> (Measurement, Option<Change>) {
@@ -87,7 +87,7 @@ impl CountedWindow {
     }
 }
 
-/// The meaning of a reply about a window of `limit`, with any anchor.
+/// Interprets a reply about a window of `limit`, with any anchor.
 pub(super) fn verdict(limit: u32, measured: Measurement, cost: Cost, charged: bool) -> Verdict {
     let verdict = measured.verdict(limit, cost, charged, measured.span.whole);
     let is_empty = verdict.remaining == u64::from(limit);
@@ -98,7 +98,7 @@ pub(super) fn verdict(limit: u32, measured: Measurement, cost: Cost, charged: bo
 }
 
 /// Takes `cost` back out of the window from `start` to `end`, if that is still the current one. A window without
-/// charges is no window: it never started.
+/// charges is removed, as if it had never started.
 pub(super) fn refund(
     state: WindowState,
     start: u64,

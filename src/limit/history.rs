@@ -1,7 +1,7 @@
-//! A bucket whose charges are settled later: its state tells how far the bucket has drained by itself since a charge.
+//! A bucket whose charges are settled later: its state shows how far the bucket has drained by itself since a charge.
 //!
-//! Surplus may come back as far as the bucket would not have been empty without it, at any time since the charge. Two
-//! lower bounds of the bucket's level since then are known:
+//! A surplus may be given back in so far as the bucket would not have been empty without it, at any time since the
+//! charge. Two lower bounds of the bucket's level since then are known:
 //!
 //! 1. The level was never lower than the rest of the charge itself.
 //! 2. As long as no request found the bucket empty, the level was never lower than the rest of the level right after
@@ -20,7 +20,7 @@ use super::{
 use crate::clock::Timestamp;
 
 impl History {
-    /// A history that begins at `now`: nothing is known of earlier charges.
+    /// A history that begins at `now`, without knowledge of earlier charges.
     #[must_use]
     pub fn begun(now: Timestamp) -> Self {
         Self {
@@ -29,7 +29,7 @@ impl History {
         }
     }
 
-    /// The history after so much more has been given back at `now`.
+    /// The history after `back` was given back at `now`.
     #[must_use]
     pub fn less(self, back: Span, now: Timestamp) -> Self {
         let sum = self.back.saturating_add(back.ceil());
@@ -41,7 +41,7 @@ impl History {
 }
 
 impl HistoryMark {
-    /// Gives back the cost of this charge, or its surplus, whichever requests were charged since.
+    /// Gives back the cost of this charge, or its surplus, regardless of later charges.
     pub(super) fn refund(
         &self,
         state: &State,
@@ -66,7 +66,7 @@ impl HistoryMark {
         Refund::of_level(left, history, now, interval)
     }
 
-    /// The part of the surplus `less` that comes back at `now`.
+    /// The part of the surplus `less` that is given back at `now`.
     fn back(
         &self,
         less: Span,
@@ -78,7 +78,7 @@ impl HistoryMark {
         let of_instant = |instant| interval.sub(instant, present).unwrap_or_default();
         let full = interval.times(u64::from(self.cost.units()));
         let own = of_instant(interval.add(Span::micros(self.at.micros()), full));
-        // At the instant of the charge the bucket cannot have been found empty after it: the bucket holds the charge.
+        // At the instant of the charge the bucket cannot have been found empty after it, since it holds the charge.
         let since =
             |history: &History| self.at.micros() >= history.found && history.back >= self.back;
         let beneath = history.filter(since).map(|history| {
@@ -91,7 +91,7 @@ impl HistoryMark {
 }
 
 impl State {
-    /// The history behind a bucket's state, if there is one.
+    /// The history after a bucket's state, if there is one.
     #[must_use]
     pub fn history(&self) -> Option<History> {
         match self {
@@ -100,7 +100,7 @@ impl State {
         }
     }
 
-    /// `bucket`, with `history` behind it if there is one.
+    /// `bucket`, followed by `history` if there is one.
     #[must_use]
     pub fn of_bucket(bucket: BucketState, history: Option<History>) -> Self {
         match history {
@@ -111,7 +111,7 @@ impl State {
 }
 
 impl Limit {
-    /// The answer of a limit whose charges are settled later, and the history that is then stored beside the bucket.
+    /// The answer of a limit whose charges are settled later, and the history that is then stored with the bucket.
     pub(super) fn note_history(
         &self,
         state: Option<&State>,
@@ -126,7 +126,7 @@ impl Limit {
         else {
             return (measured, change);
         };
-        // A bucket that was brought to the debt ceiling begins another history.
+        // A bucket that was set to the debt ceiling begins another history.
         let goes_on = |held: &BucketState| held.at > now.micros() && bucket.at >= held.at;
         let held = state.and_then(State::bucket).filter(goes_on);
         let history = held.and_then(|_| state?.history());

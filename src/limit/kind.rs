@@ -1,4 +1,4 @@
-//! The part of a counter's name beside its key: the limit's name, and the properties that its count depends on.
+//! The part of a counter's name besides its key: the limit's name, and the properties that its count depends on.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ impl LimitId {
         hasher.write(name.as_bytes());
         hasher.write_u8(0);
         hasher.write(kind.to_string().as_bytes());
-        // A gateway's own count is not its count while Redis is away.
+        // A gateway's own count differs from its count while Redis is unavailable.
         hasher.write_u8(u8::from(scope == Scope::Gateway));
         Self(hasher.finish())
     }
@@ -49,35 +49,36 @@ impl LimitId {
 pub enum Scope {
     /// All gateways that share a store.
     Cluster,
-    /// Each gateway by itself, in its memory.
+    /// Each gateway separately, in its memory.
     Gateway,
 }
 
-/// The properties, beside the limit's name, that a counter's meaning depends on. Another kind starts afresh.
+/// The properties, besides the limit's name, that a counter's meaning depends on. A change of the kind starts a new
+/// counter.
 ///
 /// Written into every key: `tb`, `lb`, and `fw`, `sw` and `sl` with the window in microseconds, or its calendar unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RuleKind {
-    /// Token bucket: the instant at which it is full again means the same under any numbers.
+    /// Token bucket: the instant at which it is full again has the same meaning under any numbers.
     TokenBucket,
-    /// Leaky bucket: the instant at which it is empty again means the same under any numbers.
+    /// Leaky bucket: the instant at which it is empty again has the same meaning under any numbers.
     LeakyBucket,
-    /// A token bucket among the rates of a list, which differ by their time.
+    /// A token bucket in a list of rates, which are distinguished by their period.
     TokenBucketOver {
         /// P in microseconds.
         period: u64,
     },
-    /// A leaky bucket among the rates of a list, which differ by their time.
+    /// A leaky bucket in a list of rates, which are distinguished by their period.
     LeakyBucketOver {
         /// P in microseconds.
         period: u64,
     },
-    /// Fixed window, with any anchor: a count means something only in its window.
+    /// Fixed window, with any anchor: a count has a meaning only in its window.
     FixedWindow {
         /// Length in microseconds.
         window: u64,
     },
-    /// Fixed window of so many days or months of the calendar.
+    /// Fixed window of this number of days or months of the calendar.
     Calendar {
         /// Days or months.
         unit: Unit,
@@ -99,7 +100,7 @@ pub enum RuleKind {
 }
 
 impl RuleKind {
-    /// The kind as one of a list of rates, whose buckets differ by their time.
+    /// The kind for one of a list of rates, whose buckets are distinguished by their period.
     #[must_use]
     pub const fn over(self, period: u64) -> Self {
         match self {
@@ -110,7 +111,7 @@ impl RuleKind {
     }
 }
 
-/// Units of time whose length the calendar knows.
+/// Units of time whose length depends on the calendar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Unit {
     /// A day, from midnight to midnight.

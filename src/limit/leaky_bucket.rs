@@ -1,5 +1,5 @@
-//! Leaky bucket: a queue that lets go at N per P. A request that finds no room, or would wait too long, is refused.
-//! With `over = "refuse"` no request waits, and the bucket is a meter of size B. Twin: `lua/leaky_bucket.lua`.
+//! Leaky bucket: a queue that releases N per P. A request that finds no room, or would wait too long, is refused. With
+//! `over = "refuse"` no request waits, and the bucket is a meter of size B. Twin: `lua/leaky_bucket.lua`.
 
 use super::Rule;
 use super::bucket::Bucket;
@@ -9,20 +9,20 @@ use std::num::NonZeroU32;
 /// A leaky bucket's numbers, ready to compute with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeakyBucket {
-    /// B: the number of requests that may go on at once.
+    /// B: the number of requests that may pass at once.
     pub burst: NonZeroU32,
-    /// The number of requests that may wait behind them.
+    /// The number of requests that may wait after them.
     pub queue: u32,
     /// Longest wait, in microseconds.
     pub max_wait: u64,
     /// The time of B - 1 units: below this level no request waits.
     pub free: Span,
-    /// Queue and B as time. A request behind the latest level waits no longer than `max_wait`.
+    /// Queue and B as time. A request below the latest level waits no longer than `max_wait`.
     pub bucket: Bucket,
 }
 
 impl LeakyBucket {
-    /// A queue. The caller has checked `queue + burst` against [`Rate::most_units`].
+    /// A bucket with a queue. The caller has checked `queue + burst` against [`Rate::most_units`].
     #[must_use]
     pub fn new(rate: Rate, burst: NonZeroU32, queue: u32, max_wait: u64) -> Self {
         let mut bucket = Bucket::new(rate, u64::from(queue) + u64::from(burst.get()));
@@ -46,15 +46,15 @@ impl LeakyBucket {
         Self::new(rate, burst, 0, 0)
     }
 
-    /// The longest wait of a request, in microseconds: `max_wait`, or the time of a full queue where that is less.
+    /// The longest wait of a request, in microseconds: the smaller of `max_wait` and the time of a full queue.
     #[must_use]
     pub fn longest_wait(&self) -> u64 {
         let queue = self.bucket.interval.times(u64::from(self.queue)).ceil();
         self.max_wait.min(queue)
     }
 
-    /// The number of requests that may wait at once: the queue, or the number that go on within `max_wait` where that
-    /// is less.
+    /// The number of requests that may wait at once: the smaller of the queue and the number that are released within
+    /// `max_wait`.
     #[must_use]
     pub fn most_waiting(&self) -> u64 {
         let patience = Span::micros(self.max_wait);
@@ -65,7 +65,7 @@ impl LeakyBucket {
 }
 
 impl Rule {
-    /// The leaky bucket, with a queue or without.
+    /// The leaky bucket, with or without a queue.
     #[must_use]
     pub fn leaky_bucket(&self) -> Option<&LeakyBucket> {
         match self {

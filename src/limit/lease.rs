@@ -1,26 +1,25 @@
-//! Leases: several permits taken in one call and spent by a gateway itself. This file holds the rules that make leases
-//! exact: the limits that lease, the number of permits, and their end.
+//! Leases: several permits taken in one call and spent by the gateway itself. This file has the rules that make leases
+//! exact: the limits that allow leases, the number of permits, and their end.
 //!
-//! A limit that leases admits no more than it would without leases:
+//! A limit with leases admits no more than it would without leases:
 //!
 //! 1. A permit is charged at the counter when it is taken. A request uses the permit later.
-//! 2. If the counter forgets nothing of the charge between those two instants, its later state is the same as if the
-//!    charge had been made when the permit is used. The request is then counted when it comes, as without leases.
-//! 3. A window forgets a charge at the end of the window, a sliding window at the end of the charge's part and later.
-//!    Permits of a window last no longer than that ([`LeaseTerms::permits`]).
-//! 4. A bucket forgets a charge only while the bucket is empty without it. Permits of a bucket last for as long as the
-//!    rest of the bucket takes to drain, unused permits not counted. Permits that others take raise the level, and make
-//!    that time no shorter.
-//! 5. Unused permits of a window go back while the window still has their charge. Permits of a bucket lapse.
-//! 6. A charge that comes back lowers a bucket's level. A bucket that leases gives back only charges of requests that
-//!    did not go on ([`Limit::abandoned`]). Other limits with refunds do not lease ([`Limit::why_unleased`]).
+//! 2. If the counter loses no part of the charge between those two instants, its later state is the same as if the
+//!    charge had been made when the permit is used. The request is then counted when it arrives, as without leases.
+//! 3. A window loses a charge at the end of the window, a sliding window at the end of the charge's part and later.
+//!    Permits of a window end before that ([`LeaseTerms::permits`]).
+//! 4. A bucket loses a charge only while the bucket would be empty without it. Permits of a bucket last for as long as
+//!    the rest of the bucket takes to drain, unused permits not counted. Permits of others raise the level, and do not
+//!    shorten that time.
+//! 5. Unused permits of a window are given back while the window still has their charge. Permits of a bucket expire.
+//! 6. A refund lowers a bucket's level. A bucket with leases refunds only charges of requests that were not forwarded
+//!    ([`Limit::abandoned`]). Other limits with refunds allow no leases ([`Limit::why_unleased`]).
 //! 7. The bucket without such a charge may have been empty since the charge was made. Permits that were taken while the
-//!    charge was there rely on it until they end, at most 100 ms after the charge has come back. So a part of the
-//!    charge stays: as much as drains from the instant of the charge until 100 ms after its return. Only the rest comes
-//!    back.
-//! 8. A call that takes permits leaves a state without history. Where the history of a bucket begins at least 100 ms
-//!    before the charge, no permit was in hand since the charge. Step 7 then does not apply, and all of the charge
-//!    comes back.
+//!    charge was present depend on it until they end, at most 100 ms after the refund. So a part of the charge stays:
+//!    as much as drains from the instant of the charge until 100 ms after the refund. Only the rest is refunded.
+//! 8. A call that takes permits leaves a state without history. If the history of a bucket begins at least 100 ms
+//!    before the charge, no permit has been valid since the charge. Step 7 then does not apply, and the whole charge is
+//!    refunded.
 
 use super::bucket::Bucket;
 use super::clock_window::Anchor;
@@ -34,42 +33,43 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// Longest that permits are held, in microseconds.
+/// Longest life of permits, in microseconds.
 pub(super) const LONGEST: u64 = 100_000;
-/// Least time that permits are held: a shorter hold is not worth a call.
+/// Least life of permits: a shorter one is not worth a call.
 const SHORTEST: u64 = 5_000;
-/// One worker may hold the quota divided by this number.
+/// One worker may have the quota divided by this number.
 const SHARE: u64 = 100;
-/// Least quota that is worth sharing.
+/// Least quota for which leases are worthwhile.
 const LEAST: u64 = 1000;
-/// A worker that found a bucket empty asks again when so many units have come back, for all its requests together.
+/// A worker that found a bucket empty calls again when this number of units have returned, for all its requests
+/// together.
 const WORTHWHILE: u64 = 100;
-/// Allowance for clocks: even disciplined ones run at slightly different speeds.
+/// Margin for clocks: even disciplined clocks run at slightly different speeds.
 const MARGIN: u64 = 1_000;
 
 /// The file's setting for leases of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum LeaseSetting {
-    /// Where a key is busy, as many permits as are used soon.
+    /// If a key is busy, as many permits as are used soon.
     #[default]
     Auto,
-    /// Never.
+    /// No leases.
     Off,
-    /// As `Auto`, at most so many permits.
+    /// Like `Auto`, at most this number of permits.
     Most(NonZeroU32),
 }
 
 /// The terms on which a limit gives leases.
 #[derive(Debug)]
 pub struct LeaseTerms {
-    /// The limit for questions about several permits: it grants as many as there are.
+    /// The limit for calls about several permits: it grants as many as are available.
     pub asks: Arc<Limit>,
-    /// The most that one worker holds.
+    /// The most permits that one worker has.
     pub most: u32,
-    /// The least time that permits last, in microseconds. Except for buckets, it is also the longest.
+    /// The least life of permits, in microseconds. Except for buckets, it is also the longest life.
     pub hold: u64,
-    /// The pause of a worker that was given less than it asked for: units that come back little by little are taken in
-    /// one call.
+    /// The pause of a worker that was given fewer permits than requested: units that return gradually are taken in one
+    /// call.
     pub pause: u64,
 }
 
@@ -111,12 +111,12 @@ impl Limit {
         })
     }
 
-    /// The units that the limit holds at once, or in its time where that is less.
+    /// The units that the limit has at once, or in its period if that is less.
     fn quota(&self) -> u64 {
         self.rule.most().min(u64::from(self.rate.count.get()))
     }
 
-    /// The cause for which the limit gives no leases even if the file asks for them; nothing where it can.
+    /// The cause for which the limit allows no leases even if the file requests them; `None` if it can.
     #[must_use]
     pub fn why_unleased(&self) -> Option<&'static str> {
         let least = match self.leasing {
@@ -143,8 +143,8 @@ impl Limit {
 }
 
 impl LeaseTerms {
-    /// The number of units to ask for beside the permits, so that these last. A bucket that holds at least `level` (in
-    /// microseconds) drains for that long in any case.
+    /// The number of units to take in addition to the permits, so that the permits last. A bucket with a level of at
+    /// least `level` (in microseconds) drains for that long in any case.
     #[must_use]
     pub fn padding(&self, level: u64) -> u32 {
         let lacks = self.hold.saturating_sub(level);
@@ -155,8 +155,8 @@ impl LeaseTerms {
         u32::try_from(units).unwrap_or(u32::MAX)
     }
 
-    /// The part of `units` that may be used later, and the microseconds from `at` on for which it may. The units were
-    /// charged at `at`, when the counter then held `measured`.
+    /// The part of `units` that may be used later, and the time for which it may be used, in microseconds from `at`.
+    /// The units were charged at `at`, when the counter then held `measured`.
     #[must_use]
     pub fn permits(&self, units: u32, measured: Measurement, at: Timestamp) -> (u32, u64) {
         let (permits, lasting) = match (&self.asks.rule, self.asks.rule.interval()) {
@@ -188,13 +188,13 @@ impl LeaseTerms {
         }
     }
 
-    /// Do unused permits go back? Permits of a bucket lapse.
+    /// Are unused permits given back? Permits of a bucket expire.
     #[must_use]
     pub fn give_back(&self) -> bool {
         self.asks.rule.interval().is_none()
     }
 
-    /// Does the remainder come back little by little, and not all at once?
+    /// Does the remainder return gradually, rather than all at once?
     #[must_use]
     pub fn trickles(&self) -> bool {
         self.pause > 0
@@ -202,7 +202,7 @@ impl LeaseTerms {
 }
 
 impl Rule {
-    /// The hold of permits and the pause when they are short, where leases are possible.
+    /// The life of permits and the pause after a shortage, if leases are possible.
     fn holding(&self) -> Option<(u64, u64)> {
         let (hold, pause) = match self {
             Self::TokenBucket(TokenBucket { bucket, .. })
@@ -231,7 +231,7 @@ impl Rule {
         (hold >= SHORTEST).then_some((hold.min(LONGEST), pause))
     }
 
-    /// One unit's time, where the rule is a bucket's.
+    /// One unit's time, if the rule is a bucket.
     fn interval(&self) -> Option<Interval> {
         self.bucket().map(|bucket| bucket.interval)
     }

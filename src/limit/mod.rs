@@ -1,4 +1,4 @@
-//! A limit is a named rule: the key to count by, the quota, and the treatment of requests beyond it.
+//! A limit is a named rule: the key to count by, the quota, and the treatment of requests beyond the quota.
 //!
 //! Every algorithm is a pure function of (state, now, cost) in integers. A store keeps the states. It decides all
 //! limits of a request at once, and a request that one limit refuses is charged by none.
@@ -104,22 +104,22 @@ pub struct Limit {
     client_name: Arc<str>,
     /// The properties that the counters depend on.
     pub kind: RuleKind,
-    /// Name and kind as a number: where the counters are filed in memory.
+    /// Name and kind as a number, which names the counters in memory.
     pub id: LimitId,
     /// The algorithm with its numbers.
     pub rule: Rule,
     /// The units that the limit holds ([`Rule::quota`]), for its clients.
     pub quota: u64,
-    /// The time in which the whole quota comes back, in microseconds: the window, or the time in which an empty bucket
-    /// is full.
+    /// The time in which the whole quota returns, in microseconds: the window, or the time in which an empty bucket
+    /// fills.
     pub refill: u64,
-    /// Is the remainder granted where not all units can be?
+    /// Is the remainder granted if not all units can be?
     pub partial: bool,
     /// The rule by which a repeated charge is recognised.
     pub dedupe: Option<Dedupe>,
-    /// Does a state hold the history by which charges come back or are settled (`history`)?
+    /// Does a state hold the history for refunds and settlements (`history`)?
     history: bool,
-    /// The scripts' parameters at the policy's cost, where they do not change with time.
+    /// The scripts' parameters at the policy's cost, if they do not change with time.
     pub block: wire::Block,
     variants: Variants,
 }
@@ -127,7 +127,7 @@ pub struct Limit {
 /// The subject of the counter's charges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChargeKind {
-    /// Requests, as the policy says.
+    /// Requests, as the policy describes.
     Request,
     /// Requests that other limits may refuse after this limit has charged them.
     Revocable,
@@ -137,7 +137,7 @@ enum ChargeKind {
     Permits,
 }
 
-/// The counter with its charges for something else. Each variant is made when it is first asked for.
+/// The counter with its charges for another subject. Each variant is created when first needed.
 #[derive(Debug, Default)]
 struct Variants {
     revocable: OnceLock<Option<Arc<Limit>>>,
@@ -171,7 +171,7 @@ impl Limit {
         Self::new(policy, self.rule.clone())
     }
 
-    /// The counter of this kind, charged by `rule` for something else.
+    /// The counter of this kind, charged by `rule` for another subject.
     fn variant(&self, charge: ChargeKind, rule: Rule) -> Arc<Self> {
         let policy = Arc::clone(&self.policy);
         Arc::new(Self::charged_for(charge, policy, self.kind, rule))
@@ -241,9 +241,9 @@ pub enum Rule {
     LeakyBucket(LeakyBucket),
     /// Counts in windows that start at a request.
     FixedWindow(FixedWindow),
-    /// Counts in windows that start where the clock or the calendar says.
+    /// Counts in windows that start at times of the clock or the calendar.
     ClockWindow(ClockWindow),
-    /// Counts in the parts of a window that moves on with time.
+    /// Counts in the parts of a window that moves with time.
     SlidingWindow(SlidingWindow),
     /// Remembers the instant of every grant.
     SlidingLog(SlidingLog),
@@ -252,7 +252,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// The counters that the rule can go on with.
+    /// The kind of counters that the rule can use.
     #[must_use]
     pub fn kind(&self) -> RuleKind {
         match self {
@@ -278,7 +278,7 @@ impl Rule {
         }
     }
 
-    /// The bucket, where the algorithm has one.
+    /// The bucket, if the algorithm has one.
     #[must_use]
     pub fn bucket(&self) -> Option<&Bucket> {
         match self {
@@ -296,19 +296,19 @@ impl Rule {
         }
     }
 
-    /// The bucket, where no request waits in it for a turn.
+    /// The bucket, if no request waits in it for a turn.
     #[must_use]
     pub fn open_bucket(&self) -> Option<&Bucket> {
         self.bucket().filter(|_| !self.queues())
     }
 
-    /// Does an admitted request have a place in a queue, which goes back when its client leaves?
+    /// Does an admitted request have a place in a queue, which is given back when its client leaves?
     #[must_use]
     pub fn queues(&self) -> bool {
         self.queue().is_some()
     }
 
-    /// The most units that one request could ever take: the units that the limit holds when nothing has been taken.
+    /// The most units that one request could ever take: the units of an unused limit.
     #[must_use]
     pub fn most(&self) -> u64 {
         match self {
@@ -322,7 +322,7 @@ impl Rule {
         }
     }
 
-    /// Do its windows begin at times of the clock or the calendar? They follow the wall clock, whatever it does.
+    /// Do its windows begin at times of the clock or the calendar? They follow the wall clock and all its steps.
     #[must_use]
     pub fn goes_by_the_wall_clock(&self) -> bool {
         matches!(self, Self::ClockWindow(_))
@@ -335,7 +335,7 @@ impl Rule {
     }
 
     /// Would `cost` be admitted at `now`? The change is to be stored when every limit of the request admits. A change
-    /// beside a refusal mends an impossible state and is stored at once.
+    /// that accompanies a refusal repairs an impossible state and is stored at once.
     #[inline]
     #[must_use]
     pub fn check(
@@ -363,8 +363,7 @@ impl Rule {
         }
     }
 
-    /// The meaning of a store's measurement, taken at `at`. `charged` is false when another limit of the request
-    /// refused.
+    /// Interprets a store's measurement, taken at `at`. `charged` is false when another limit of the request refused.
     #[must_use]
     pub fn verdict(
         &self,

@@ -1,4 +1,4 @@
-//! Modes: a limit decides, or is only counted beside the deciding limits.
+//! Modes: a limit decides, or is only counted together with the deciding limits.
 
 /// The weight of a limit's verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -6,9 +6,10 @@ pub enum Mode {
     /// The limit decides.
     #[default]
     Enforce,
-    /// The limit is counted and reported, and never refuses or delays. Its counters are those of the deciding limit.
+    /// The limit is counted and reported, and never refuses or delays. Its counters are the counters of the deciding
+    /// limit.
     Shadow,
-    /// Other numbers of a limit, counted beside it and reported, on counters of their own.
+    /// Other numbers of a limit, counted in addition to it and reported, on separate counters.
     Candidate,
 }
 

@@ -1,9 +1,9 @@
-//! A limit's behaviour while the store that all gateways share is away.
+//! A limit's behaviour while the store that all gateways share is unavailable.
 
-/// A limit's behaviour while the store is away.
+/// A limit's behaviour while the store is unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OnDown {
-    /// Counts in this process, as one of the gateways that were last counted.
+    /// Counts in this process, as one of the last known number of gateways.
     Local,
     /// Lets every request pass.
     Open,

@@ -15,15 +15,15 @@ pub struct Policy {
     /// The name: the limit's identity across reloads, and its name on the wire.
     pub name: Arc<str>,
     /// The limit's rate in a list, as written: `100/min`. Limits of one list share their name, differ in their
-    /// counters, and stand on the same requests.
+    /// counters, and apply to the same requests.
     pub window: Option<Arc<str>>,
-    /// The group for which the limit has other numbers, where it is a tier.
+    /// The group for which the limit has other numbers, if it is a tier.
     pub group: Option<Arc<str>>,
     /// Does the limit decide?
     pub mode: Mode,
     /// The gateways that count together.
     pub scope: Scope,
-    /// The tag of a cluster slot in which the counters live together with counters of other limits.
+    /// The tag of a cluster slot in which the counters are stored together with counters of other limits.
     pub with: Option<Arc<str>>,
     /// The key by which requests are counted.
     pub by: KeyTemplate,
@@ -35,29 +35,29 @@ pub struct Policy {
     pub price: Option<Price>,
     /// The place in a response for its request's cost, if responses may state one.
     pub meter: Option<Meter>,
-    /// Is the remainder granted to a request that asks for more?
+    /// Is the remainder granted to a request for more units?
     pub partial: bool,
     /// The rule by which a repeated request is charged once.
     pub dedupe: Option<Dedupe>,
     /// The requests that are not counted.
     pub exempt: Option<Arc<Exemption>>,
-    /// The condition under which a charge goes back.
+    /// The condition under which a charge is refunded.
     pub refund_on: RefundCondition,
-    /// The limit's own behaviour while the store is away, where it has one.
+    /// The limit's own behaviour while the store is unavailable, if set.
     pub on_down: Option<OnDown>,
     /// The setting for leases: may gateways take several permits at once?
     pub leasing: LeaseSetting,
     /// The limit's view for clients.
     pub answers: ResponsePolicy,
-    /// The limit with the numbers of groups, in the order of the file's groups. The first group that a request is in
-    /// counts.
+    /// The limit with the numbers of groups, in the order of the file's groups. The first group that contains the
+    /// request applies.
     pub tiers: Vec<Tier>,
-    /// The limit's first byte in the file. Of equally tight limits the first is named.
+    /// The position of the limit's first byte in the file. Of equally tight limits the first is named.
     pub place: usize,
 }
 
 impl Policy {
-    /// A limit of which only the name, the key and the rate are written.
+    /// A limit with only a name, a key and a rate.
     #[must_use]
     pub fn new(name: Arc<str>, by: KeyTemplate, rate: Rate) -> Self {
         Self {
@@ -90,13 +90,13 @@ impl Policy {
         self.answers.public_name.as_ref().unwrap_or(&self.name)
     }
 
-    /// Is `other` another rate of one list? Rates of one list are charged together or not at all.
+    /// Is `other` another rate of the same list? Rates of one list are charged together or not at all.
     #[must_use]
     pub fn is_rate_beside(&self, other: &Self) -> bool {
         self.window.is_some() && self.name == other.name && self.mode == other.mode
     }
 
-    /// May a charge come back, or be settled?
+    /// May a charge be refunded or settled?
     #[must_use]
     pub fn may_correct(&self) -> bool {
         self.refund_on.ever() || self.meter.is_some()
@@ -129,7 +129,7 @@ impl Policy {
         }
     }
 
-    /// The identity of the counters of this kind. A shadow has the counters of the limit that it is or will be.
+    /// The identity of the counters of this kind. A shadow uses the counters of the limit that it is or will be.
     pub(super) fn id(&self, kind: RuleKind) -> LimitId {
         let mut id = LimitId::of(&self.name, kind, self.scope);
         if let Some(tag) = &self.with {

@@ -1,5 +1,5 @@
-//! What a limit holds for its clients: the quota, the time in which the whole of it comes back, and whether another
-//! rate is always reached before.
+//! The quota of a limit for its clients, the time in which it returns, and whether another rate is always reached
+//! first.
 
 use super::Rule;
 use super::clock_window::{Anchor, ClockWindow};
@@ -8,10 +8,11 @@ use super::rate::Rate;
 use super::token_bucket::TokenBucket;
 
 impl Rule {
-    /// The units that the limit holds for its clients when nothing has been taken: a bucket's size; of a queue the units
-    /// that go on at once, and the places that can be waited for within `max_wait`; else N.
+    /// The units of an unused limit for its clients: a bucket's size; for a queue the units that pass at once, and the
+    /// places that can be waited for within `max_wait`; else N.
     ///
-    /// One request may take more of a queue ([`Rule::most`]): it waits for the units in front of it, and not for its own.
+    /// One request may take more from a queue ([`Rule::most`]): it waits for the units in front of it, and not for its
+    /// own.
     #[must_use]
     pub fn quota(&self) -> u64 {
         let Self::LeakyBucket(rule) = self else {
@@ -22,8 +23,8 @@ impl Rule {
         u64::from(rule.burst.get()) + places.min(u64::from(rule.queue))
     }
 
-    /// The time in which the whole quota comes back, in microseconds, rounded up. So the quota in this time is `rate`, or
-    /// less by what rounding adds. Of the windows of a calendar it is the longest: in none does more come back.
+    /// The time in which the whole quota returns, in microseconds, rounded up. So the quota in this time is `rate`, or
+    /// less because of rounding. For windows of a calendar it is the longest window: in no window does more return.
     #[must_use]
     pub(super) fn refill(&self, rate: Rate) -> u64 {
         match self {
@@ -66,7 +67,7 @@ impl Rule {
     }
 }
 
-/// Does every window of either lie inside a window of the other, or consist of several?
+/// Does every window of one rule lie inside a window of the other, or consist of several?
 fn is_nested(one: &ClockWindow, other: &ClockWindow) -> bool {
     let (
         Anchor::Clock { window, offset },

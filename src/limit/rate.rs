@@ -1,21 +1,21 @@
-//! Rates and exact spans of time: N per P without a fraction ever being lost.
+//! Rates and exact spans of time: N per P without loss of fractions.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
-/// The longest span any limit may reach over, in microseconds: 2^52 (142 years).
+/// The longest span of any limit, in microseconds: 2^52 (142 years).
 ///
 /// The scripts compute in doubles, where integers are exact below 2^53; an instant of this century plus this span
 /// stays below that (notes: `algorithms`, section 3.1).
 pub const MAX_SPAN: u64 = 1 << 52;
 
-/// The units that a request takes from a limit. 0 asks without taking.
+/// The units that a request takes from a limit. 0 checks without charging.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cost(u32);
 
 impl Cost {
     /// One unit: the cost of a request unless the file sets another.
     pub const ONE: Self = Self(1);
-    /// Takes nothing: a peek.
+    /// No unit: a peek.
     pub const ZERO: Self = Self(0);
 
     /// `units` units.
@@ -31,7 +31,7 @@ impl Cost {
     }
 }
 
-/// N per P: a count, and the microseconds in which it counts.
+/// N per P: a count, and the period in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rate {
     /// N, the quota.
@@ -67,12 +67,12 @@ impl Rate {
 
 /// A span of time as whole microseconds and a numerator over a denominator known from the [`Interval`].
 ///
-/// Ordered as the time it stands for, among spans of one interval.
+/// Ordered by length, among spans of one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Span {
     /// Whole microseconds.
     pub whole: u64,
-    /// The rest, in parts of one microsecond; below the denominator.
+    /// The rest, in parts of one microsecond; less than the denominator.
     pub part: u32,
 }
 
@@ -100,8 +100,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The time of `units` units, exact within [`Rate::most_units`] and far beyond. A product that no number holds
-    /// becomes the longest span: more than any capacity, so that a cost of that many units is never admitted.
+    /// The time of `units` units, exact within [`Rate::most_units`] and far beyond. A product beyond the bound of the
+    /// type becomes the longest span, which exceeds every capacity, so that such a cost is never admitted.
     #[must_use]
     pub fn times(self, units: u64) -> Span {
         // Nearly every request costs one unit; a division of 128 bits takes as long as the rest of a decision.
@@ -132,7 +132,7 @@ impl Interval {
         }
     }
 
-    /// `a + b`, or the longest span where the sum is longer.
+    /// `a + b`, or the longest span if the sum is longer.
     #[must_use]
     pub fn add(self, a: Span, b: Span) -> Span {
         let den = u64::from(self.den.get());
@@ -143,7 +143,7 @@ impl Interval {
         }
     }
 
-    /// `a - b`, or nothing when `b` is longer than `a`.
+    /// `a - b`, or `None` if `b` is longer than `a`.
     #[must_use]
     pub fn sub(self, a: Span, b: Span) -> Option<Span> {
         if a < b {

@@ -1,4 +1,4 @@
-//! Charges that come back to a limit: unused units, and slots whose request has ended.
+//! Charges that are given back to a limit: unused units, and slots whose request has ended.
 
 use super::bucket;
 use super::fixed_window;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 impl Limit {
     /// The variant of the limit for a request that others may refuse after this charge: its state holds the history
-    /// that a full return of the charge needs. Nothing where no history is needed: windows count units, and a place in
-    /// a queue comes back in its order.
+    /// that a full refund needs. `None` if no history is needed: windows count units, and a place in a queue is given
+    /// back in its order.
     #[must_use]
     pub fn with_history(&self) -> Option<&Arc<Self>> {
         let made = self.variants.revocable.get_or_init(|| {
@@ -30,20 +30,20 @@ impl Limit {
         self.variants.revocable.get()?.as_ref()
     }
 
-    /// Has this process asked about the limit beside limits of other slots?
+    /// Has this process checked the limit together with limits of other slots?
     #[must_use]
     pub fn is_asked_with_history(&self) -> bool {
         self.variants.revocable.get().is_some()
     }
 
-    /// Takes back all of `ticket`, charged at `at`, of a request that did not go on. Only the waits of requests behind
-    /// it in a queue count on it.
+    /// Takes back all of `ticket`, charged at `at`, of a request that was not forwarded. Only the waits of requests
+    /// after it in a queue depend on the charge.
     ///
-    /// Permits of a bucket hold for as long as the bucket is not empty without them, and this charge may be the one
-    /// that keeps it from being empty. A call that takes permits leaves a state without history. If the history begins
-    /// more than 100 ms before the charge, no permit was in hand since, and all of the charge comes back. Else the
-    /// charge is taken to be as much older as permits may last, and the part that drains until the last permit has
-    /// ended stays.
+    /// Permits of a bucket are valid for as long as the bucket is not empty without them, and this charge may be the
+    /// one that keeps it from being empty. A call that takes permits leaves a state without history. If the history
+    /// begins more than 100 ms before the charge, no permit has been valid since, and the whole charge is refunded.
+    /// Otherwise the charge is treated as older by the longest life of permits, and the part that drains until the last
+    /// permit has ended stays.
     #[must_use]
     pub fn abandoned(&self, ticket: Ticket, at: Timestamp) -> Ticket {
         if self.rule.queues() {
@@ -57,7 +57,7 @@ impl Limit {
                 ..mark
             },
             Mark::Bucket(_) => HistoryMark {
-                // Any other content of the bucket may be gone by now.
+                // All other content of the bucket may have drained by now.
                 was: BucketState {
                     at: 0,
                     part: 0,
@@ -88,8 +88,8 @@ impl Rule {
         }
     }
 
-    /// Gives back the cost of `ticket` at `now`: all of a charge, or its surplus. The part that other requests count on
-    /// stays. The record of an id is checked where both are held ([`Ticket::is_unrepeated`]).
+    /// Gives back the cost of `ticket` at `now`: the whole charge, or its surplus. The part that other requests depend
+    /// on stays. The record of an id is checked by the store ([`Ticket::is_unrepeated`]).
     #[must_use]
     pub fn refund(&self, state: Option<&State>, now: Timestamp, ticket: Ticket) -> Refund {
         let Some(state) = state else {
@@ -130,7 +130,7 @@ impl Rule {
 }
 
 impl Refund {
-    /// The remainder when a bucket comes down to `level`, with its history if it has one.
+    /// The remainder when a bucket is reduced to `level`, with its history if it has one.
     pub(super) fn of_level(
         level: Span,
         history: Option<History>,

@@ -1,11 +1,11 @@
-//! The events after which a limit gives its charges back.
+//! The events after which a limit refunds its charges.
 
-/// The condition under which a limit gives back the charge of a request.
+/// The condition under which a limit refunds the charge of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RefundCondition {
     /// When the upstream fails, or fails to answer.
     pub errors: bool,
-    /// When the request is given up before any part of it was forwarded.
+    /// If the request is abandoned before any part of it was forwarded.
     pub cancels: bool,
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// A limit's view for clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponsePolicy {
-    /// Its name on the wire, where that is not the one in the file.
+    /// Its name on the wire, if that is not the one in the file.
     pub public_name: Option<Arc<str>>,
     /// The HTTP status of a refusal, from 400 to 599.
     pub refusal: u16,
@@ -17,14 +17,14 @@ pub struct ResponsePolicy {
     pub preflights: Preflights,
 }
 
-/// Requests by which a browser asks for permission to send another. They carry no credentials, so a limit that counts
-/// by credentials would refuse requests that it could never count rightly.
+/// Requests by which a browser asks for permission to send another. They carry no credentials, so that a limit that
+/// counts by credentials would refuse requests that it could never count correctly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preflights {
-    /// Preflights count on counters of their own with the limit's numbers. Requests in flight are counted together with
-    /// all others.
+    /// Preflights count on separate counters with the limit's numbers. Requests in flight are counted together with all
+    /// others.
     Free,
-    /// Preflights count as any other request.
+    /// Preflights count like any other request.
     Counted,
 }
 
@@ -40,8 +40,8 @@ impl Default for ResponsePolicy {
 }
 
 impl Limit {
-    /// Appends the key of a preflight where the limit counts them apart: on a counter of its own, by the limit's
-    /// numbers. A limit on requests in flight counts a preflight with all other requests, where the preflight names its
+    /// Appends the key of a preflight if the limit counts preflights separately: on a separate counter, by the limit's
+    /// numbers. A limit on requests in flight counts a preflight with all other requests, if the preflight names its
     /// client.
     pub fn write_preflight(&self, caller: &Caller<'_>, out: &mut Vec<u8>) {
         let is_told = self.rule.holds().is_some() && self.by.write(caller, out) == KeyOutcome::Key;

@@ -1,8 +1,8 @@
 //! Costs that are known only afterwards: a request is charged an estimate, and the difference is settled.
 //!
-//! Surplus comes back ([`Rule::refund`]). A shortfall is charged without a question, so a counter may hold more than
-//! its limit: a debt, for which all later requests wait. Windows and logs hold any count; a bucket holds a debt up to
-//! its debt ceiling. The further charge is made by a limit of the same counters that has room for all of it.
+//! A surplus is given back ([`Rule::refund`]). A shortfall is charged without a check, so that a counter may hold more
+//! than its limit: a debt, for which all later requests wait. Windows and logs hold any count; a bucket holds a debt up
+//! to its debt ceiling. The further charge is made by a limit with the same counters that has room for all of it.
 
 use super::dedupe::Dedupe;
 use super::fixed_window::FixedWindow;
@@ -19,7 +19,8 @@ use std::sync::Arc;
 const REMEMBERED: u64 = 150_000_000;
 
 impl Limit {
-    /// The limit that charges the same counters beyond the quota: every cost that fits below the debt ceiling.
+    /// A variant of the limit that also charges the same counters beyond the quota: it admits every cost that stays
+    /// below the debt ceiling.
     #[must_use]
     pub fn overdraft(&self) -> Option<&Arc<Self>> {
         self.meter.as_ref()?;
@@ -42,7 +43,7 @@ pub(super) fn once() -> Dedupe {
     }
 }
 
-/// The most units of a debt: the costs of a full bucket's requests beyond their charges, when all of them are under way
+/// The most units of a debt: the costs of a full bucket's requests beyond their charges, if all of them are in flight
 /// at once.
 fn debt(whole: u64, estimate: Cost, max: u32) -> u64 {
     let estimate = u64::from(estimate.units()).max(1);
@@ -66,7 +67,7 @@ impl Rule {
         self
     }
 
-    /// The rule that lets every charge into the same counters, up to the debt ceiling.
+    /// The rule that admits every charge into the same counters, up to the debt ceiling.
     fn without_bound(&self) -> Option<Self> {
         let mut rule = self.clone();
         match &mut rule {
@@ -77,7 +78,7 @@ impl Rule {
             Self::FixedWindow(FixedWindow { limit, .. })
             | Self::ClockWindow(ClockWindow { limit, .. }) => *limit = u32::MAX,
             Self::SlidingWindow(SlidingWindow { limit, part, .. }) => {
-                // Units that are leaving stand beside the counted ones: both must be counted exactly.
+                // Units of the oldest part are added to the counted ones: both must be counted exactly.
                 let most = SlidingWindow::most(*part) / 4;
                 *limit = u32::try_from(most).unwrap_or(u32::MAX).max(*limit);
             }

@@ -1,11 +1,10 @@
-//! The share of one of several gateways that each count for themselves. All of them together admit as much as one
-//! would.
+//! The share of one of several gateways that count separately. All of them together admit as much as one gateway would.
 //!
-//! Each gateway multiplies the cost by the number of gateways. Where a bucket does not hold as much as one request then
-//! takes, its size gives way and not its rate. All gateways together let through no more than a burst and then the
-//! rate. The burst is the limit's own, or the cost of one request in every gateway where that is greater. Windows, logs
-//! and slots have no rate beside their size, so a cost above their size is cut to their size. A limit smaller than the
-//! number of gateways therefore admits one request in each.
+//! Each gateway multiplies the cost by the number of gateways. If a bucket is smaller than the cost of one request
+//! then, its size is increased, and its rate is kept. All gateways together admit no more than a burst and then the
+//! rate. The burst is the limit's own, or the cost of one request in every gateway if that is greater. Windows, logs
+//! and slots have no rate besides their size, so that a cost above their size is cut to their size. A limit smaller
+//! than the number of gateways therefore admits one request in each.
 
 use super::bucket::Bucket;
 use super::concurrency::Concurrency;
@@ -17,13 +16,13 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 impl Limit {
-    /// The charge for a request of `cost` where each of `gateways` counts for itself.
+    /// The charge for a request of `cost` if each of `gateways` counts separately.
     #[must_use]
     pub fn share(&self, cost: Cost, gateways: NonZeroU32) -> Cost {
         let all = cost.units().saturating_mul(gateways.get());
         let most = u32::try_from(self.rule.most()).unwrap_or(u32::MAX);
         match self.rule {
-            // A cost that is never admitted stays one.
+            // A cost that is never admitted stays such a cost.
             _ if cost.units() > most => cost,
             Rule::TokenBucket(_) | Rule::LeakyBucket(_) => Cost::new(all),
             _ => Cost::new(all.min(most)),
@@ -54,8 +53,7 @@ impl Limit {
         }
     }
 
-    /// The overdraft where one of several gateways counts for itself: charges are so many times as large, and so are
-    /// debts.
+    /// The overdraft if one of several gateways counts separately: charges and debts are multiplied by their number.
     #[must_use]
     pub fn overdraft_as_one_of(self: &Arc<Self>, gateways: NonZeroU32) -> Arc<Self> {
         let mut rule = self.rule.clone();
@@ -69,7 +67,7 @@ impl Limit {
         }
     }
 
-    /// The limit on what is in flight without its bound, for slots of requests that are in flight in any case.
+    /// The limit on requests in flight without its bound, for slots of requests that are in flight in any case.
     #[must_use]
     pub fn of_any_number(&self) -> Option<&Arc<Self>> {
         let variant = || {
@@ -84,7 +82,7 @@ impl Limit {
 }
 
 impl Rule {
-    /// The rule for a request of `cost` that is charged so many times as much; nothing where the numbers stay.
+    /// The rule for a request of `cost` that is charged a multiple; `None` if the numbers stay.
     pub(super) fn as_one_of(&self, cost: Cost, gateways: NonZeroU32) -> Option<Self> {
         if gateways == NonZeroU32::MIN {
             return None;
@@ -101,7 +99,7 @@ impl Rule {
 }
 
 impl Bucket {
-    /// Lets the remainder count requests that take so many units each: the last of them begins at the latest level.
+    /// Makes the remainder count requests that take several units each: the last of them begins at the latest level.
     fn admit_behind_latest(&mut self, gateways: NonZeroU32) {
         let others = self.interval.times(u64::from(gateways.get()) - 1);
         self.latest = self.latest.map(|latest| self.interval.add(latest, others));

@@ -7,7 +7,7 @@ use super::verdict::{Measurement, Verdict, Wait};
 use super::{Change, LogState, LogUpdate, Refund, State};
 use crate::clock::Timestamp;
 
-/// The largest quota a log may have: eight bytes are kept for each unit.
+/// The largest quota that a log may have: eight bytes are stored for each unit.
 pub const MOST: u32 = 10_000;
 
 /// A sliding log's numbers, ready to compute with.
@@ -83,13 +83,13 @@ impl SlidingLog {
         }
     }
 
-    /// The meaning of either store's reply. `charged` is false when another limit of the request refused.
+    /// Interprets either store's reply. `charged` is false when another limit of the request refused.
     #[must_use]
     pub fn verdict(&self, measured: Measurement, cost: Cost, charged: bool) -> Verdict {
         measured.verdict(self.limit, cost, charged, self.window)
     }
 
-    /// Takes `cost` back out of the entries at `instant`, as far as they are still there.
+    /// Takes `cost` back out of the entries at `instant`, if they are still present.
     #[must_use]
     pub fn refund(&self, state: &LogState, instant: u64, cost: Cost, now: Timestamp) -> Refund {
         let log = &state.0;
@@ -113,7 +113,7 @@ impl SlidingLog {
         Refund::Left(Change::put(State::Log(LogState(left)), ends))
     }
 
-    /// After a growth and after a mend, the newest instant is now.
+    /// After a grant and after a repair, the newest instant is now.
     fn change(&self, growth: LogUpdate, now: Timestamp) -> Change {
         Change {
             update: Update::Log(growth),

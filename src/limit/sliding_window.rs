@@ -1,8 +1,8 @@
-//! Sliding window: the last P, seen in k parts; the part that is half gone counts in proportion, or whole when strict.
+//! Sliding window: the last P, in k parts; a part that is partly outside counts in proportion, or whole if strict.
 //! Twin: `lua/sliding_window.lua`.
 //!
 //! Parts start at whole multiples of P/k since the epoch, and time inside a part is counted in milliseconds, so that
-//! the arithmetic stays in whole numbers whatever the weights.
+//! the arithmetic stays in whole numbers for all weights.
 
 use super::rate::{Cost, Rate, Span};
 use super::state::Counts;
@@ -12,7 +12,8 @@ use crate::clock::Timestamp;
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
 
-/// The largest product of a count and a part's milliseconds: sums of two such stay exact in the scripts' doubles.
+/// The largest product of a count and a part's milliseconds: sums of two such products stay exact in the scripts'
+/// doubles.
 pub const MAX_PRODUCT: u64 = 1 << 52;
 
 /// The most parts a window may have: a decision reads each of them.
@@ -21,11 +22,11 @@ pub const MAX_PARTS: u32 = 100;
 /// A sliding window's numbers, ready to compute with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlidingWindow {
-    /// N: the quota of any stretch of P, apart from the surplus that the weights let through.
+    /// N: the quota of any stretch of P, apart from the surplus that the weights admit.
     pub limit: u32,
     /// P/k: the length of a part, in milliseconds.
     pub part: u64,
-    /// k: how many parts make a window.
+    /// k: the number of parts in a window.
     pub parts: u32,
     /// Does the oldest part count whole? Then never more than N are admitted in any stretch of P.
     pub strict: bool,
@@ -36,8 +37,8 @@ struct PartCounts {
     /// Start of the present part in milliseconds.
     start: u64,
     counts: Counts,
-    /// Was the stored state impossible under the present numbers or clock? It has then been brought to the nearest
-    /// possible one.
+    /// Was the stored state impossible under the present numbers or clock? If so, it was set to the nearest possible
+    /// one.
     mended: bool,
 }
 
@@ -61,7 +62,7 @@ impl SlidingWindow {
         self.part * u64::from(self.parts) * 1000
     }
 
-    /// The largest quota that can be computed exactly where a part is `part` milliseconds long.
+    /// The largest quota that can be computed exactly if a part is `part` milliseconds long.
     #[must_use]
     pub fn most(part: u64) -> u64 {
         MAX_PRODUCT / part.max(1)
@@ -102,8 +103,7 @@ impl SlidingWindow {
         }
     }
 
-    /// The meaning of either store's reply, given at `at`. `charged` is false when another limit of the request
-    /// refused.
+    /// Interprets either store's reply, given at `at`. `charged` is false when another limit of the request refused.
     #[must_use]
     pub fn verdict(
         &self,
@@ -151,11 +151,11 @@ impl SlidingWindow {
         }
     }
 
-    /// The counts as they stand at `now`.
+    /// The counts at `now`.
     ///
-    /// Each stored part counts in the part that its last millisecond lies in, or in the present part where that is
-    /// earlier. Parts of another length are fitted in against the client. Parts that lie ahead of a clock that has
-    /// stepped back count as if they came now.
+    /// Each stored part counts in the part that contains its last millisecond, or in the present part if that is
+    /// earlier. Parts of another length are converted to the client's disadvantage. Parts that are in the future after
+    /// the clock has stepped back count as present.
     fn counts_at(&self, state: Option<&PartsState>, now: Timestamp) -> PartCounts {
         let ms = now.micros() / 1000;
         let start = ms - ms % self.part;
@@ -235,7 +235,7 @@ impl SlidingWindow {
             at = if self.strict {
                 at + self.part
             } else if first {
-                // The present part began to lose weight before now.
+                // The present part has been losing weight since before now.
                 now.micros() / 1000 + need.div_ceil(count.max(1))
             } else {
                 at + need.div_ceil(count.max(1))
@@ -264,7 +264,7 @@ impl SlidingWindow {
         ms - ms % self.part
     }
 
-    /// The state to be stored. Empty parts in front are left out, so that the state ends when it is useless.
+    /// The state to be stored. Empty parts at the front are left out, so that the state ends when it is useless.
     fn change(&self, seen: PartCounts) -> Option<Change> {
         let ends = self.ends(&seen)?;
         let empty = seen.counts.iter().take_while(|count| **count == 0).count();
@@ -276,7 +276,7 @@ impl SlidingWindow {
     }
 }
 
-/// A number of milliseconds since the epoch is far within the bounds.
+/// A number of milliseconds since the epoch is far below the bound of the type.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

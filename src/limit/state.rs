@@ -1,4 +1,4 @@
-//! The states of counters, the changes of states, and the tickets that refunds present.
+//! The states of counters, the changes of states, and the tickets for refunds.
 
 use super::rate::{Cost, Interval, Span};
 use crate::clock::Timestamp;
@@ -9,35 +9,36 @@ use std::collections::{BTreeMap, VecDeque};
 /// The state of one counter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// Of either bucket.
+    /// The state of either bucket.
     Bucket(BucketState),
-    /// Of either bucket, with the history that settlements need.
+    /// The state of either bucket, with the history that settlements need.
     History(HistoryState),
-    /// Of a window, with any anchor.
+    /// The state of a window, with any anchor.
     Window(WindowState),
-    /// Of a sliding window.
+    /// The state of a sliding window.
     Parts(PartsState),
-    /// Of a sliding log.
+    /// The state of a sliding log.
     Log(LogState),
-    /// Of a limit on requests in flight.
+    /// The state of a limit on requests in flight.
     Slots(SlotsState),
-    /// Of an id that has been charged.
+    /// The state of an id that has been charged.
     Record(RecordState),
 }
 
-/// The state of either bucket: empty at `at + part/den` microseconds. Absent or past is the same as empty.
+/// The state of either bucket: empty at `at + part/den` microseconds. An absent state, or an instant in the past, means
+/// empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BucketState {
     /// Whole microseconds since the epoch.
     pub at: u64,
     /// Fraction of a microsecond over `den`; 0 for most rates, and then `den` is 1.
     pub part: u32,
-    /// Denominator of `part`: another rate's fraction is recognised, never misread.
+    /// Denominator of `part`, by which a fraction of another rate is recognised.
     pub den: u32,
 }
 
 impl BucketState {
-    /// The state of a bucket that drains `level` after `now`.
+    /// The state of a bucket that has drained `level` after `now`.
     #[must_use]
     pub fn at_level(now: Timestamp, level: Span, interval: Interval) -> Self {
         let den = if level.part == 0 {
@@ -67,7 +68,7 @@ impl BucketState {
     }
 }
 
-/// A window's state. It has a start of its own, so that expiry is never the window's boundary.
+/// A window's state. Its start is stored, so that expiry is never the window's boundary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowState {
     /// Start of the window, microseconds since the epoch.
@@ -97,9 +98,9 @@ pub struct LogState(pub VecDeque<u64>);
 pub struct LogUpdate {
     /// The present instant, microseconds since the epoch.
     pub now: u64,
-    /// Instants from this position on lie ahead of a clock that has stepped back, and become the present.
+    /// Instants from this position on are in the future, since the clock has stepped back, and become the present.
     pub ahead: usize,
-    /// The number of entries under the present instant.
+    /// The number of entries to add at the present instant.
     pub enter: u32,
     /// The number of oldest entries that have left, and are removed.
     pub drop: usize,
@@ -117,7 +118,7 @@ impl LogUpdate {
     }
 }
 
-/// A lease that does not lapse: in this process a request and its counter end together.
+/// A lease that does not expire: in this process a request and its counter end together.
 pub const FOREVER: u64 = u64::MAX;
 
 /// For each slot's number, the instant until which the slot is taken, in microseconds since the epoch.
@@ -129,7 +130,7 @@ pub struct SlotsState(pub BTreeMap<u64, u64>);
 pub struct SlotUpdate {
     /// The present instant, microseconds since the epoch.
     pub now: u64,
-    /// The end of leases that begin now. A lease that ends later is brought back to this instant: the clock has stepped
+    /// The end of leases that begin now. A lease that ends later is reduced to this instant: the clock has stepped
     /// back, or leases have become shorter.
     pub until: u64,
     /// The first slot that is taken.
@@ -139,7 +140,7 @@ pub struct SlotUpdate {
 }
 
 impl SlotUpdate {
-    /// Changes the leases. Lapsed leases are removed where others are taken.
+    /// Changes the leases. Lapsed leases are removed when others are taken.
     pub fn apply(self, leases: &mut SlotsState) {
         for until in leases.0.values_mut() {
             if *until != FOREVER {
@@ -157,11 +158,12 @@ impl SlotUpdate {
 /// The record of a charge with an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordState {
-    /// The end of the record, in microseconds since the epoch. The end is the record's own: expiry only frees memory.
+    /// The end of the record, in microseconds since the epoch. The record stores its end, since expiry only frees
+    /// memory.
     pub ends: u64,
     /// The granted units, at least 1.
     pub granted: u32,
-    /// The number of repeats that have gone free.
+    /// The number of repeats that were free.
     pub free: u32,
 }
 
@@ -178,7 +180,7 @@ impl RecordState {
 pub struct History {
     /// The last instant at which the bucket was found empty, in microseconds since the epoch.
     pub found: u64,
-    /// The microseconds given back since, rounded up.
+    /// The microseconds given back since then, rounded up.
     pub back: u64,
 }
 
@@ -256,9 +258,9 @@ impl State {
 pub enum Update {
     /// The state is replaced by this one.
     Put(State),
-    /// A log grows at one end and is pruned at the other, so it is not copied for one instant.
+    /// A log grows at one end and is pruned at the other, so that it is not copied for one instant.
     Log(LogUpdate),
-    /// Slots are taken beside others.
+    /// Slots are taken in addition to others.
     Slots(SlotUpdate),
 }
 
@@ -322,7 +324,7 @@ pub struct Ticket {
 /// The record that a charge has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordMark {
-    /// The id under which it is filed, beside the key.
+    /// The id of the record, which together with the key names it.
     pub id: RepeatId,
     /// Its end, in microseconds since the epoch. Another record of the same id has another end.
     pub ends: u64,
@@ -346,12 +348,12 @@ pub enum Mark {
     Instant(u64),
     /// The number of the first slot that the charge took.
     Slot(u64),
-    /// Only in the record of its id: the request went free, as a repeat.
+    /// Only in the record of its id: the request was free, as a repeat.
     Repeat,
 }
 
 impl Mark {
-    /// The order of charges of one bucket. All others, which stand in no queue, compare alike.
+    /// The order of charges of one bucket. All others, which are in no queue, compare as equal.
     #[must_use]
     pub fn order(self) -> (u64, u32) {
         match self {
@@ -364,10 +366,10 @@ impl Mark {
 /// The outcome of a refund.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refund {
-    /// Nothing may go back.
+    /// No charge may be given back.
     Nothing,
-    /// Something went back, and this state remains.
+    /// A charge was given back, and this state remains.
     Left(Change),
-    /// Something went back, and no state remains.
+    /// A charge was given back, and no state remains.
     Gone,
 }

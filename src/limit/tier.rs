@@ -1,6 +1,6 @@
-//! Other numbers of a limit for the members of a group. A tier is the limit itself, under its name, on counters of its
-//! own. One key may stand for members and others in turn (an address, for instance), and a state that is possible under
-//! one set of numbers would be impossible under the other.
+//! Other numbers of a limit for the members of a group. A tier is the limit itself, under its name, on separate
+//! counters. One key may belong to members and others in turn (an address, for instance), and a state that is possible
+//! under one set of numbers would be impossible under the other.
 
 use super::Limit;
 use crate::key::{Caller, Doubt, Group, Memberships};
@@ -23,10 +23,10 @@ impl Limit {
         Arc::ptr_eq(self, other) || tiers.any(|tier| Arc::ptr_eq(&tier.limit, other))
     }
 
-    /// The position of the tier that holds for `caller`, whose key stands in `keys` from `start` to the end.
+    /// The position of the tier that applies to `caller`, whose key is in `keys` from `start` to the end.
     ///
     /// # Errors
-    /// The error, when an upstream may read the value that a tier's group goes by otherwise.
+    /// If an upstream may read the value that a tier's group depends on differently.
     pub fn tier_of<'a>(
         &'a self,
         standing: &mut Memberships<'a>,
@@ -43,7 +43,7 @@ impl Limit {
         Ok(None)
     }
 
-    /// Does a group of the limit or of its exemption look at a token's claims?
+    /// Does a group of the limit or of its exemption depend on a token's claims?
     #[must_use]
     pub fn asks_token(&self) -> bool {
         let tiers = self.tiers.iter().map(|tier| &tier.group.by);

@@ -24,9 +24,9 @@ impl Wait {
     }
 }
 
-/// A store's measurement for one limit: the reply's three numbers, before they are given meaning.
+/// A store's measurement for one limit: the three numbers of the reply, before their interpretation.
 ///
-/// Both stores answer in this form, so the arithmetic behind it exists once.
+/// Both stores answer in this form, so that the arithmetic after it exists once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measurement {
     /// Zero admits.
@@ -34,7 +34,7 @@ pub struct Measurement {
     /// Buckets: the level, after the charge when admitted, else before it. Windows: microseconds left, and the count
     /// as `part`.
     pub span: Span,
-    /// The granted units, where they are fewer than the cost, or where the request had an id that counts.
+    /// The granted units, if they are fewer than the cost, or if the request had an id that counts.
     pub granted: Option<Cost>,
     /// The meaning of the request's id.
     pub repeat: Repeat,
@@ -53,7 +53,7 @@ pub enum Repeat {
     No,
     /// The id was charged, and is remembered.
     First,
-    /// The id has been charged before, and the request went free.
+    /// The id has been charged before, and the request was free.
     Free,
 }
 
@@ -61,7 +61,7 @@ impl Measurement {
     /// The measurement of a limit that was not counted.
     pub const UNKNOWN: Self = Self::admitted(Span { whole: 0, part: 0 });
 
-    /// The measurement of a counter that cannot be read. Nothing is charged there.
+    /// The measurement of a counter that cannot be read. No charge is made there.
     pub const SPOILT: Self = Self {
         spoilt: true,
         ..Self::refused(Wait::Never, Span { whole: 0, part: 0 })
@@ -73,7 +73,7 @@ impl Measurement {
         Self::refused(Wait::Micros(0), span)
     }
 
-    /// The measurement of a request that needs no count: a peek, or a cost that a limit never holds.
+    /// The measurement of a request that needs no count: a peek, or a cost above the limit.
     pub(super) fn uncounted(limit: u32, cost: Cost, span: Span) -> Option<Self> {
         match cost.units() {
             0 => Some(Self::admitted(span)),
@@ -104,8 +104,8 @@ impl Measurement {
         }
     }
 
-    /// The verdict of a limit whose `part` counts units. The reset is `taken` where units were charged, else the
-    /// measured one. Without `charged`, another limit of the request refused.
+    /// The verdict of a limit whose `part` counts units. The reset is `taken` if units were charged, else the measured
+    /// one. Without `charged`, another limit of the request refused.
     pub(super) fn verdict(&self, limit: u32, cost: Cost, charged: bool, taken: u64) -> Verdict {
         let admitted = self.wait == Wait::Micros(0);
         let uncharged = if admitted && !charged {
@@ -126,7 +126,7 @@ impl Measurement {
 /// One limit's outcome for one request. A greater outcome is worse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum VerdictOutcome {
-    /// The request goes on after `delay` microseconds (0 except for leaky buckets).
+    /// The request proceeds after `delay` microseconds (0 except for leaky buckets).
     Admit {
         /// Microseconds to hold the request.
         delay: u64,
@@ -164,7 +164,7 @@ pub enum Ruling {
 }
 
 impl Ruling {
-    /// The fate by `verdicts`: any refusal refuses, the longest wait is named, the longest delay is waited.
+    /// The fate by `verdicts`: any refusal refuses, the longest wait is named, the longest delay applies.
     #[must_use]
     pub fn by(verdicts: &[Verdict]) -> Self {
         let badness = |(_, verdict): &(usize, &Verdict)| Reverse(verdict.outcome);

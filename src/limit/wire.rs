@@ -1,6 +1,6 @@
 //! States and parameters as bytes: the values that Redis stores, and the arguments of the scripts.
 //!
-//! Big-endian, integers as doubles below 2^53, no number ever as text (notes: `algorithms`, sections 3.1 and 4.4).
+//! Big-endian, integers as doubles below 2^53, no number as text (notes: `algorithms`, sections 3.1 and 4.4).
 //!
 //! | state | bytes |
 //! |---|---|
@@ -46,17 +46,17 @@ const REFUSED: u8 = 11;
 const SHADOW: u8 = 12;
 const WITH_HISTORY: u8 = 13;
 
-/// Number of bytes in front of a block that may be granted in part.
+/// Number of bytes before a block that may be granted in part.
 const PARTIAL_HEAD: usize = 65;
 
-/// Can the short script decide this block? It knows the three algorithms that most limits have, and costs less.
+/// Can the short script decide this block? It handles the three algorithms that most limits use, and costs less.
 #[must_use]
 pub fn is_plain(block: &[u8]) -> bool {
     matches!(block.first(), Some(&(TOKEN_BUCKET..=FIXED_WINDOW)))
 }
 
-/// Can the scripts be asked with this block about several equal requests at once? Slots have numbers of their own, and
-/// grants, ids and histories are of one request.
+/// Can this block be used in one call to the scripts for several equal requests? Slots have individual numbers, and
+/// grants, ids and histories belong to one request.
 #[must_use]
 pub fn is_countable(block: &[u8]) -> bool {
     matches!(block.first(), Some(&(TOKEN_BUCKET..=SLIDING_LOG)))
@@ -107,7 +107,7 @@ impl State {
         bytes
     }
 
-    /// Reads a state that `rule` could have stored. Any other value is no state: it is overwritten, not trusted.
+    /// Reads a state that `rule` could have stored. Any other value is invalid: it is overwritten, not trusted.
     #[must_use]
     pub fn decode(rule: &Rule, bytes: &[u8]) -> Option<Self> {
         match (rule, bytes.len()) {
@@ -141,7 +141,7 @@ impl State {
     }
 }
 
-/// A bucket's state, with the history behind it. Without a history, the state is one of which nothing else is known.
+/// A bucket's state, followed by the history. Without a history, earlier charges are unknown.
 fn bucket(bytes: &[u8]) -> Option<State> {
     let (at, behind) = (whole(bytes, 0)?, if bytes.len() % 16 == 8 { 8 } else { 16 });
     let (part, den) = match behind {
@@ -166,13 +166,13 @@ fn put_bucket_state(bytes: &mut StateBytes, state: BucketState) {
     }
 }
 
-/// The parameter block of `rule` for a request of `cost`, where it is the same at all times.
+/// The parameter block of `rule` for a request of `cost`, if it is the same at all times.
 #[must_use]
 pub fn block(rule: &Rule, cost: Cost) -> Block {
     block_around(rule, cost, Timestamp::default())
 }
 
-/// The parameter block of `rule` for a request of `cost` at about `now`: scripts know no calendar.
+/// The parameter block of `rule` for a request of `cost` at about `now`, since scripts know no calendar.
 #[must_use]
 pub fn block_around(rule: &Rule, cost: Cost, now: Timestamp) -> Block {
     let mut bytes = Block::new();
@@ -216,8 +216,8 @@ pub fn block_around(rule: &Rule, cost: Cost, now: Timestamp) -> Block {
     bytes
 }
 
-/// A bucket with a possible debt is a queue up to its debt ceiling. No charge is let in while the level leaves no room
-/// for it below the capacity.
+/// A bucket with a possible debt is a queue up to its debt ceiling. No charge is admitted while the level leaves no
+/// room for it below the capacity.
 fn put_bucket(bytes: &mut Block, bucket: &Bucket, units: u64) {
     let (interval, charge) = (bucket.interval, bucket.interval.times(units));
     let has_debt = bucket.debt_ceiling > bucket.capacity;
@@ -238,7 +238,7 @@ fn put_bucket(bytes: &mut Block, bucket: &Bucket, units: u64) {
     }
 }
 
-/// `own`, the block of `rule` at `cost`, for a limit that may grant a part.
+/// `own`, the block of `rule` at `cost`, changed for a limit that may grant a part.
 #[must_use]
 pub fn partial(rule: &Rule, cost: Cost, own: &[u8]) -> Block {
     // The position of the cost in the limit's own block.
@@ -283,13 +283,13 @@ pub fn refused() -> Block {
     Block::from_slice(&[REFUSED])
 }
 
-/// The bytes in front of the block of a limit that does not decide. The limit is charged with the others of its group.
+/// The bytes before the block of a limit that does not decide. The limit is charged with the others of its group.
 #[must_use]
 pub fn shadow(group: u8) -> [u8; 2] {
     [SHADOW, group]
 }
 
-/// `own`, the block of a limit whose charges are settled later.
+/// `own`, the block of a limit, changed for charges that are settled later.
 #[must_use]
 pub fn with_history(own: &[u8]) -> Block {
     let mut bytes = Block::new();
@@ -298,8 +298,8 @@ pub fn with_history(own: &[u8]) -> Block {
     bytes
 }
 
-/// `own`, the block of a limit at `cost`, for a request whose id may have been charged. `none` is the same block at no
-/// cost.
+/// `own`, the block of a limit at `cost`, changed for a request whose id may have been charged. `none` is the same
+/// block at no cost.
 #[must_use]
 pub fn deduped(dedupe: &Dedupe, cost: Cost, own: &[u8], none: &[u8]) -> Block {
     let mut bytes = Block::new();
@@ -316,7 +316,7 @@ pub fn deduped(dedupe: &Dedupe, cost: Cost, own: &[u8], none: &[u8]) -> Block {
 }
 
 impl RecordState {
-    /// Reads a record. Any other value is none.
+    /// Reads a record. Any other value is invalid.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         (bytes.len() == 16).then_some(Self {
@@ -354,7 +354,7 @@ pub fn double(value: u64) -> [u8; 8] {
     (value as f64).to_be_bytes()
 }
 
-/// A double that is a whole number below 2^53, or nothing.
+/// A double that is a whole number below 2^53, or `None`.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,7 +1,6 @@
 //! Listeners: bound sockets, the connections on them, and the clients on the far end.
 //!
-//! In: the listening sockets of the file. Out: requests for the service that the room is given, and its answers to
-//! clients.
+//! In: the listening sockets of the file. Out: requests for the service that is passed in, and its answers to clients.
 //!
 //! ```text
 //! accept      a connection is accepted on a listener, and goes to a worker; sockets are bound and taken over
@@ -42,41 +41,41 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// What a connection has from its listener.
+/// The facts about a connection from its listener.
 #[derive(Debug, Clone, Default)]
 pub struct ConnectionFacts {
-    /// The offer of the listener; without one it speaks clear text.
+    /// The offer of the listener; `None` means clear text.
     pub offer: Option<OfferInForce>,
-    /// The listener sends all requests on to `https`.
+    /// The listener redirects all requests to `https`.
     pub redirects: bool,
 }
 
 /// The far end of a client's connection.
 #[derive(Debug)]
 pub struct Peer {
-    /// The client's address, which the peer of a Unix socket has not; an IPv4 address is never mapped to IPv6.
+    /// The client's address; `None` for the peer of a Unix socket; an IPv4 address is never mapped to IPv6.
     pub address: Option<SocketAddr>,
-    /// Its proxy names no client: nothing is believed that comes on the connection, whatever its address.
+    /// Its proxy names no client: nothing on the connection is trusted, at any address.
     pub is_stranger: bool,
     /// The scheme of the requests on the peer's connection.
     pub scheme: Scheme,
-    /// Notices that the peer leaves.
+    /// Detects that the peer leaves.
     pub watch: SocketWatch,
-    /// The fields that announce the peer upstream, kept from one request to the next.
+    /// The fields that announce the peer to upstreams, kept between requests.
     pub forwarded_fields: RefCell<Option<Rc<ForwardedFields>>>,
-    /// The listener sends all requests on to `https`.
+    /// The listener redirects all requests to `https`.
     pub redirects: bool,
-    /// The offer of the connection's listener; without one it speaks clear text.
+    /// The offer of the connection's listener; `None` means clear text.
     offer: Option<OfferInForce>,
     /// The outcome of the handshake.
     tls: OnceCell<Rc<TlsSession>>,
-    /// The connection among those with TLS, once the handshake is over.
+    /// The connection's place among those with TLS, after the handshake.
     place: OnceCell<PeerPlace>,
     /// The peer's connection in the worker's register.
     registration: Registration,
     /// A request of the peer has had an idle time of its own.
     has_own_idle: Cell<bool>,
-    /// The peer's timer, kept from one request to the next: moving a deadline on costs a fraction of setting a new one.
+    /// The peer's timer, kept between requests: moving a deadline costs a fraction of setting a new one.
     timer: RefCell<Option<Pin<Box<Sleep>>>>,
     /// Counts the peer's connection as open, for dispatch and for draining.
     open: OpenGuard,
@@ -85,8 +84,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// The peer of a connection of the client at `address` that goes by `stream`, on a listener with these `facts`. The
-    /// connection is counted as long as the peer lives.
+    /// The peer of a connection of the client at `address` on `stream`, on a listener with these `facts`. The
+    /// connection is counted for the life of the peer.
     #[must_use]
     pub fn new(
         address: Option<SocketAddr>,
@@ -118,15 +117,15 @@ impl Peer {
         }
     }
 
-    /// What the handshake has settled; nothing on a connection in clear text.
+    /// The result of the handshake; `None` in clear text.
     #[must_use]
     pub fn tls(&self) -> Option<&Rc<TlsSession>> {
         self.tls.get()
     }
 
-    /// May a request for a host be served on this connection? Where it may not, the client finds the host on another
-    /// one ([`crate::tls::Offer::may_serve`]), if what it has shown is enough still. `host` is asked only where the answer
-    /// depends on it.
+    /// May a request for a host be served on this connection? If not, the client finds the host on another connection
+    /// ([`crate::tls::Offer::may_serve`]), provided that its handshake still meets the requirements. `host` is called
+    /// only if the answer depends on the host.
     #[must_use]
     pub fn may_serve<'h>(&self, host: impl FnOnce() -> Cow<'h, str>) -> bool {
         let (Some(offer), Some(session)) = (&self.offer, self.tls.get()) else {
@@ -149,8 +148,8 @@ impl Peer {
         self.address.map(|address| address.ip())
     }
 
-    /// A request of the peer has the idle time of its route, where that has one of its own. Over HTTP/2 (`is_shared`) the
-    /// longest of its requests holds for what the socket does not take.
+    /// Sets the idle time of the current request's route, if the route has its own. Over HTTP/2 (`is_shared`) the
+    /// longest of all current requests' times applies to bytes that the socket does not accept.
     #[inline]
     pub fn has_idle(&self, own: Option<Duration>, is_shared: bool) {
         if own.is_some() || self.has_own_idle.get() {
@@ -159,7 +158,7 @@ impl Peer {
         }
     }
 
-    /// Lets go of all that is kept from one request to the next.
+    /// Frees everything that is kept between requests.
     fn rest(&self) {
         self.forwarded_fields.take();
         self.timer.take();
@@ -185,7 +184,7 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// A timer that goes back to its peer even when the wait is cancelled.
+/// A timer that is returned to its peer even if the wait is cancelled.
 struct BorrowedTimer<'a> {
     timer: Option<Pin<Box<Sleep>>>,
     peer: &'a Peer,
@@ -197,21 +196,21 @@ impl Drop for BorrowedTimer<'_> {
     }
 }
 
-/// The fields that announce a peer upstream, as long as the peer asks for one host in one version.
+/// The fields that announce a peer to upstreams, valid while the peer requests one host in one version.
 #[derive(Debug)]
 pub struct ForwardedFields {
-    /// The host that the peer asked for.
+    /// The host that the peer requested.
     pub host: Option<HeaderValue>,
     /// The version of the peer's requests.
     pub version: Version,
-    /// The requests name the host in their targets, and `Host` is absent or another.
+    /// The requests name the host in their targets, and `Host` is absent or different.
     pub is_host_own: bool,
     /// The peer's address.
     pub address: HeaderValue,
     /// The peer's element of `Forwarded` (RFC 7239).
     pub element: HeaderValue,
-    /// All of the gateway's fields in the request as bytes: whole lines, then the name of the last field, whose value is
-    /// the request's id. Empty where the peer has asked for no host.
+    /// All of the gateway's fields in the request as bytes: complete lines, then the name of the last field, whose
+    /// value is the request's id. Empty if the peer has requested no host.
     pub lines: Vec<u8>,
 }
 
@@ -220,27 +219,26 @@ pub struct ForwardedFields {
 pub struct ListenSettings {
     /// The listeners, at least one, in the order of the file.
     pub listeners: Vec<Listener>,
-    /// Longest time from accepting a connection to the end of all that comes before its protocol: the header of a proxy,
-    /// and the handshake of TLS.
+    /// The longest time from accepting a connection to the end of the PROXY header and the TLS handshake.
     pub handshake: Duration,
-    /// Longest time in which a fresh connection may show its protocol.
+    /// The longest time for a fresh connection until its protocol is known.
     pub first_byte: Duration,
     /// Longest time for a head, from its first byte.
     pub head: Duration,
-    /// Longest silence inside a request: between two chunks of a body in either direction.
+    /// The longest silence inside a request: between two chunks of a body in either direction.
     pub idle: Duration,
     /// Longest time without a request, which a reload may change.
     pub keep_alive: KeepAlive,
-    /// Least bytes a second of a body in either direction, while the client alone is waited for; 0 demands none.
+    /// The least bytes a second of a body in either direction, while only the client causes a wait; 0 sets no bound.
     pub min_rate: u64,
-    /// Connections held at once; beyond this number a connection that waits for its client is closed for a new one.
+    /// The most connections at once; beyond this number a connection that waits for its client is closed for a new one.
     pub max_connections: usize,
-    /// Connections that one client may have; without a number, a tenth of all while more than half are taken.
+    /// The most connections of one client; without a number, a tenth of all while more than half of all are open.
     pub max_connections_per_client: Option<usize>,
 }
 
 impl ListenSettings {
-    /// The bound on a client's slowness while the client alone is waited for.
+    /// The bound on a client's slowness while only the client causes a wait.
     #[must_use]
     pub fn rate_bound(&self) -> RateBound {
         RateBound::new(self.idle, self.min_rate)

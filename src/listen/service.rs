@@ -1,5 +1,5 @@
-//! The way of each socket at its worker: from the dispatcher's task through what comes before its protocol, if anything
-//! does, to the protocol.
+//! The life of each socket at its worker: from the dispatcher's command through the arrival, if there is one, to the
+//! protocol.
 
 use super::accept::dispatch::{NewConnection, WorkerTask};
 use super::arrival::{Arrivals, PeerKind};
@@ -16,11 +16,11 @@ use tokio::time::Instant;
 pub struct ConnectionService<A> {
     /// Answers the requests.
     pub handler: Rc<A>,
-    /// The parts by which connections arrive.
+    /// The parts that the arrival of connections needs.
     pub arrivals: Arrivals,
     /// The bounds on connections and on their slowness.
     pub settings: ListenSettings,
-    /// The worker's share of the descriptors that are not its clients'.
+    /// The worker's share of the descriptors that are not used for clients.
     pub descriptors: DescriptorShare,
     /// The worker's cells of the metrics.
     pub metrics: WorkerMetrics,
@@ -29,7 +29,7 @@ pub struct ConnectionService<A> {
 }
 
 impl<A: Handler> ConnectionService<A> {
-    /// Does what the dispatcher has for the worker.
+    /// Executes the dispatcher's command.
     pub fn obey(self: &Rc<Self>, task: WorkerTask) {
         let Arrivals {
             dispatcher,
@@ -46,7 +46,7 @@ impl<A: Handler> ConnectionService<A> {
         }
     }
 
-    /// Has a task serve the connection: at once in clear text, else after its arrival.
+    /// Starts a task that serves the connection: at once in clear text, else after its arrival.
     fn take(self: &Rc<Self>, new: NewConnection) {
         let (bound, share) = (self.settings.rate_bound(), self.descriptors.clone());
         let Ok(stream) = Stream::new(new.tcp, new.from.is_some(), bound, share) else {
@@ -69,12 +69,12 @@ impl<A: Handler> ConnectionService<A> {
             let kind = PeerKind::of(new.is_trusted);
             tokio::task::spawn_local(service.arrive(stream, peer, proxied, kind, new.since));
         } else {
-            // The future is spawned by itself: the many connections that arrive at once need no room for more.
+            // The future is spawned separately: the many connections that arrive at once need no room for it.
             tokio::task::spawn_local(service.serve(stream, peer));
         }
     }
 
-    /// Has a proxy name the client of a connection that is `proxied`, shakes hands where the listener has TLS, and serves
+    /// Reads the client's name from a `proxied` connection, makes the TLS handshake if the listener has TLS, and serves
     /// the connection. The futures of both steps are boxed, so that the connection needs no room for them afterwards.
     async fn arrive(
         self: Rc<Self>,

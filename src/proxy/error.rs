@@ -1,4 +1,4 @@
-//! Every reason for which the gateway answers itself, and the one place that turns causes into status codes.
+//! Every cause for which the gateway answers itself, and the one place that maps causes to status codes.
 
 use crate::admission::RefusalCause;
 use crate::intake::IntakeError;
@@ -12,7 +12,7 @@ use crate::upstream::failure::UpstreamError;
 use http::StatusCode;
 use std::sync::Arc;
 
-/// The time after which a client may come back where no limit names one, in microseconds.
+/// The time after which a client may retry if no limit names one, in microseconds.
 pub const LATER: u64 = 1_000_000;
 
 /// Causes for which a request is not forwarded, or its answer not relayed.
@@ -21,25 +21,25 @@ pub enum ProxyError {
     /// The request is malformed, or of a kind that is not forwarded.
     #[error("{0}")]
     BadRequest(#[from] BadRequest),
-    /// The request leads to itself: it has come through this gateway too often.
+    /// The request is in a loop: it has come through this gateway too often.
     #[error("the request has passed this gateway too often")]
     Loop,
     /// The request's host belongs on another connection (RFC 9110 section 15.5.20).
     #[error("the host belongs on a connection of its own")]
     Misdirected,
-    /// The route asks for a client's certificate, and the handshake showed none that is believed.
+    /// The route requires a client's certificate, and the handshake showed no trusted one.
     #[error("the route asks for a client certificate")]
     CertificateRequired,
     /// The certificate that the connection's client has shown is not believed any more.
     #[error("the certificate of the connection is no longer trusted")]
     Dismissed,
-    /// No route recognises the request.
+    /// No route matches the request.
     #[error("no route matches")]
     NoRoute,
-    /// Limits turn the request away.
+    /// Limits refuse the request.
     #[error(transparent)]
     Refused(#[from] RefusalCause),
-    /// More requests are held than the gateway's caps allow.
+    /// More requests are held than the gateway's bounds allow.
     #[error("too many requests are held back")]
     TooManyHeld,
     /// No descriptor is left for a connection to the upstream.
@@ -51,19 +51,19 @@ pub enum ProxyError {
     /// The client has left: this answer has no reader.
     #[error("the client is gone")]
     ClientGone,
-    /// The client's body stopped coming.
+    /// The client's body stopped arriving.
     #[error("the request's body stopped coming")]
     BodyStopped,
-    /// The client's body came too slowly.
+    /// The client's body arrived too slowly.
     #[error("the request's body came slower than `min_rate` asks")]
     BodyTooSlow,
-    /// The client's head did not come in time.
+    /// The client's head did not arrive in time.
     #[error("the request's head did not come in time")]
     HeadLate,
-    /// The client's body is not framed as HTTP frames bodies (RFC 9112, section 7.1).
+    /// The framing of the client's body is invalid (RFC 9112, section 7.1).
     #[error("the request's body is malformed")]
     BodyMalformed,
-    /// The time that the client gives its call of gRPC is over, or would be before the call is forwarded.
+    /// The timeout of the gRPC call is over, or would be before the call is forwarded.
     #[error("the deadline of the call passes before it is answered")]
     DeadlineExceeded,
     /// The upstream fails the request.
@@ -74,11 +74,11 @@ pub enum ProxyError {
 /// The answer to a cause.
 pub(in crate::proxy) struct CauseRow {
     pub(in crate::proxy) status: StatusCode,
-    /// The status of gRPC.
+    /// The gRPC status.
     grpc: u16,
     /// The word in the access log.
     pub(in crate::proxy) reason: Reason,
-    /// The time after which the client may come back, in microseconds, where it is known.
+    /// The time after which the client may retry, in microseconds, if known.
     pub(in crate::proxy) retry_after: Option<u64>,
 }
 
@@ -95,7 +95,7 @@ impl ProxyError {
             Self::TooManyHeld => unavailable(Reason::TooManyHeld),
             Self::Busy => unavailable(Reason::Busy),
             Self::Draining => unavailable(Reason::Draining),
-            // The log alone has it; the number is nginx's, which logs are searched for.
+            // Only the log has it; the number is nginx's, for which people search logs.
             Self::ClientGone => row(499, 1, Reason::ClientGone),
             Self::BodyStopped | Self::BodyTooSlow | Self::HeadLate => {
                 row(408, 13, Reason::ClientTimeout)
@@ -112,8 +112,8 @@ impl ProxyError {
         self.row().status
     }
 
-    /// The error as its client reads it. A client that has left may have closed its half alone, in the middle of its body,
-    /// and reads on: its request is incomplete then (RFC 9112 section 8).
+    /// The error in the form that its client gets. A client that has left may have closed only its sending half, during
+    /// its body, and still reads: its request is then incomplete (RFC 9112 section 8).
     #[must_use]
     pub fn shown(&self) -> &Self {
         match self {
@@ -122,7 +122,7 @@ impl ProxyError {
         }
     }
 
-    /// The status in the log and the metrics of an answer with this status.
+    /// The status in the log and the metrics for an answer with this status.
     #[must_use]
     pub fn logged_as(&self, answered: StatusCode) -> StatusCode {
         match self {
@@ -131,20 +131,20 @@ impl ProxyError {
         }
     }
 
-    /// The status of gRPC for the error.
+    /// The gRPC status for the error.
     #[must_use]
     pub fn grpc_status(&self) -> u16 {
         self.row().grpc
     }
 
-    /// `limit` refuses for `wait`.
+    /// The error for `limit`, which refuses for `wait`.
     #[must_use]
     pub fn limited(limit: &Arc<Limit>, wait: Wait) -> Self {
         let limit = Arc::clone(limit);
         Self::Refused(RefusalCause::Limited { limit, wait })
     }
 
-    /// The limit that turned the request away, if one did.
+    /// The limit that refused the request, if one did.
     #[must_use]
     pub fn limit(&self) -> Option<&Arc<Limit>> {
         match self {
@@ -159,7 +159,7 @@ impl ProxyError {
         self.row().reason
     }
 
-    /// The time after which the client may come back, in microseconds, where it is known.
+    /// The time after which the client may retry, in microseconds, if known.
     #[must_use]
     pub fn retry_after(&self) -> Option<u64> {
         self.row().retry_after

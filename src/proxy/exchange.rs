@@ -1,4 +1,4 @@
-//! The exchange: the facts gathered about one request on its way, which become metrics and a log line at its end.
+//! The exchange: the facts gathered about one request, which become metrics and a log line at its end.
 
 mod account;
 mod answer;
@@ -41,12 +41,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The end of an exchange, as its body has seen it.
+/// The end of an exchange, as its body reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExchangeEnd {
     /// The last byte was handed on.
     Complete,
-    /// The upstream failed in the middle.
+    /// The upstream failed during the answer.
     Upstream(Failure),
     /// The client left before the end.
     ClientGone,
@@ -58,25 +58,25 @@ pub enum ExchangeEnd {
 #[derive(Debug)]
 pub struct Exchange {
     worker: Rc<Worker>,
-    /// The generation of the snapshot that the request lives under.
+    /// The snapshot that the request uses.
     pub local: Rc<WorkerSnapshot>,
-    /// What came.
+    /// The request as it arrived.
     pub arrived: Arrived,
-    /// What route and limits made of it.
+    /// The results of route and limits.
     pub(super) decided: Decided,
-    /// Its way to a server.
+    /// The request's call to a server.
     pub call: ServerCall,
     outcome: Outcome,
     _in_flight: InFlight,
 }
 
-/// The request as it arrived. But for the host, which is known a little later, nothing here changes.
+/// The request as it arrived. Except for the host, which is known a little later, nothing here changes.
 #[derive(Debug)]
 pub struct Arrived {
     began: Timestamp,
     started: Instant,
     method: Method,
-    /// The target as it was sent, for the log.
+    /// The target as received, for the log.
     target: Option<PathAndQuery>,
     version: Version,
     user_agent: Option<HeaderValue>,
@@ -88,7 +88,7 @@ pub struct Arrived {
     pub host: Option<HeaderValue>,
     /// The far end of the request's connection.
     pub peer: ConnectionPeer,
-    /// The handshake of the request's connection; nothing in clear text.
+    /// The handshake of the request's connection; `None` in clear text.
     pub tls: Option<Rc<TlsSession>>,
     /// The client's address, after trusted hops.
     pub client: Option<IpAddr>,
@@ -97,46 +97,46 @@ pub struct Arrived {
 /// The decisions about a request.
 #[derive(Debug)]
 pub(super) struct Decided {
-    /// The latest time that was read on the request's way.
+    /// The latest time that was read for the request.
     pub(super) seen: Instant,
     pub(super) route: Option<usize>,
-    /// What the verification of its token has yielded, where it is needed again.
+    /// The result of the verification of its token, if it is needed again.
     pub(super) token: Option<TokenReading>,
-    /// The limits that apply, with their keys: written here, because a plan is large.
+    /// The limits that apply, with their keys: written in place, because a plan is large.
     pub(super) plan: Plan,
-    /// The plan's limits have been asked, or none of them decides.
+    /// The plan's limits have been checked, or none of them decides.
     is_planned: bool,
     /// The store's answer.
     admission: Option<Admission>,
     /// The hold, in microseconds.
     delayed: u64,
-    /// The charges of its limits that may go back.
+    /// The charges of its limits that may be refunded.
     pub(super) reservation: Option<Rc<Reservations>>,
 }
 
-/// The way of a request and its body to a server.
+/// The call of a request and its body to a server.
 #[derive(Debug)]
 pub struct ServerCall {
-    /// The request speaks gRPC: refusals have the form of gRPC, and either side may be silent by its nature.
+    /// The request is a gRPC call: refusals have the gRPC form, and either side may be silent by its nature.
     pub grpc: Option<Box<GrpcCall>>,
     /// The facts known of the request's body before it is forwarded.
     pub content: Content,
-    /// What becomes of the rest of the request's body behind an answer of the gateway's own.
+    /// The treatment of the rest of the request's body after the gateway's own answer.
     rest: BodyRest,
-    /// The frames of the request's body that have been read before it is forwarded.
+    /// The frames of the request's body that were read before forwarding.
     pub(super) prefix: Option<Box<BodyPrefix>>,
-    /// The state of the request's body on the way up, if it has one.
+    /// The progress of the request's body, if it has one.
     pub upload: Option<Rc<Upload>>,
-    /// The way to a server, noted while it is gone: the client may leave at any time.
+    /// The notes of the call, taken while it proceeds: the client may leave at any time.
     pub(super) notes: CallNotes,
     /// The time that this server took to answer.
     upstream_time: Option<Duration>,
 }
 
-/// What the client got, and how it ended.
+/// The answer for the client, and its end.
 #[derive(Debug)]
 struct Outcome {
-    /// The gateway's own answer ends the connection, since the body is not heard out. In HTTP/2 it ends the stream alone.
+    /// The gateway's own answer ends the connection, since the body is not drained. In HTTP/2 only the stream ends.
     closes: bool,
     status: u16,
     source: AnswerSource,
@@ -148,14 +148,14 @@ struct Outcome {
     /// The cause of the end of its WebSocket.
     tunnel_end: Option<EndedBy>,
     stalled: StallFlag,
-    /// The client's connection, where it speaks HTTP/1.0.
+    /// The client's connection, if it uses HTTP/1.0.
     old_client: Option<SocketWatch>,
-    /// The request's fields, whose room the fields of the answer may use.
+    /// The request's fields, whose memory the fields of the answer may use.
     spare: Option<HeaderMap>,
 }
 
 impl Exchange {
-    /// A request has arrived.
+    /// Begins the exchange of an arrived request.
     pub fn begin<B: http_body::Body>(
         worker: &Rc<Worker>,
         local: Rc<WorkerSnapshot>,
@@ -266,12 +266,12 @@ impl Exchange {
         self.arrived.version
     }
 
-    /// A route recognised the request.
+    /// Notes that a route matched the request.
     pub fn matched(&mut self, route: usize) {
         self.decided.route = Some(route);
     }
 
-    /// Keeps what the verification of its token has yielded, where the client is read once more behind its limits.
+    /// Keeps the result of the token's verification, if the client is read once more after its limits.
     #[cold]
     pub(super) fn keep_token(&mut self, reading: TokenReading) {
         let Some(service) = self.service() else {
@@ -286,19 +286,19 @@ impl Exchange {
         self.decided.token = Some(reading).filter(|_| is_read_again);
     }
 
-    /// The arrival of its head, where it is a call of gRPC.
+    /// The arrival time of its head, if it is a gRPC call.
     #[inline]
     pub(super) fn call_began(&self) -> Option<Instant> {
         self.call.grpc.as_ref().map(|_| self.arrived.started)
     }
 
-    /// Fields were dropped for their names, on this number of lines.
+    /// Notes that fields were dropped because of their names, on this number of lines.
     pub(super) fn count_misread(&self, lines: u64) {
         self.worker.metrics.dropped_fields(lines);
     }
 
-    /// No limit is asked, since none that decides applies. Limits in shadow may apply, and would refuse the request for
-    /// want of their key.
+    /// Notes that no limit is checked, since none that decides applies. Shadow limits may apply, and would refuse the
+    /// request because it lacks their key.
     pub(super) fn unasked(&mut self) {
         self.decided.is_planned = true;
         if !self.decided.plan.keyless().is_empty() {
@@ -306,7 +306,7 @@ impl Exchange {
         }
     }
 
-    /// The limits have been asked.
+    /// Notes that the limits have been checked.
     pub(super) fn decided(&mut self, admission: Admission, reservation: Option<Rc<Reservations>>) {
         if admission.has_repeat() {
             self.outcome.reason = Reason::Repeat;
@@ -317,20 +317,20 @@ impl Exchange {
         self.count_decisions();
     }
 
-    /// The request is held back for `micros`, by the limit that delays it.
+    /// Notes that the request is held for `micros`, by the limit that delays it.
     pub fn delayed(&mut self, micros: u64) {
         self.decided.delayed = micros;
         self.outcome.reason = Reason::LimitDelayed;
         self.outcome.limit = self.delaying().map(|(_, name)| Arc::clone(name));
     }
 
-    /// The request was held for `time`: less than its delay where requests in front left, or the hold was cut.
+    /// Notes that the request was held for `time`: less than its delay if requests in front left, or the hold was cut.
     pub fn held_for(&mut self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.decided.delayed = self.decided.delayed.min(micros);
     }
 
-    /// The upstream has just answered, so long `after` it was asked.
+    /// Notes that the upstream has just answered, at the time `after` its call.
     pub fn answered(&mut self, status: StatusCode, fields: &HeaderMap, after: Duration) {
         self.call.upstream_time = Some(after);
         if let Some(upload) = &self.call.upload {
@@ -361,28 +361,28 @@ impl Exchange {
         self.worker.metrics.overhead(ours);
     }
 
-    /// The exchange has become a tunnel, which hears of the gateway's end.
+    /// Notes that the exchange has become a tunnel, and returns the drain token for it.
     pub fn upgraded(&mut self) -> Drain {
         self.outcome.reason = Reason::Upgraded;
         self.worker.drain.clone()
     }
 
-    /// The listener sends the request on to `https`.
+    /// Notes that the listener redirects the request to `https`.
     pub fn redirected(&mut self) {
         self.outcome.reason = Reason::ToHttps;
     }
 
-    /// A certification authority looks whether the host is ours.
+    /// Notes that a certification authority checks whether we control the host.
     pub(super) fn challenged(&mut self) {
         self.outcome.reason = Reason::AcmeChallenge;
     }
 
-    /// Bytes of the response have been handed on.
+    /// Notes that bytes of the response have been handed on.
     pub fn sent(&mut self, bytes: u64) {
         self.outcome.sent += bytes;
     }
 
-    /// A piece of the upstream's body is handed on.
+    /// Notes that a piece of the upstream's body is handed on.
     pub fn passes(&mut self, piece: &[u8]) {
         self.sent(piece.len() as u64);
         if let Some(reservation) = &self.decided.reservation {
@@ -390,30 +390,30 @@ impl Exchange {
         }
     }
 
-    /// Bytes came from the client in a tunnel.
+    /// Notes that bytes arrived from the client in a tunnel.
     pub fn received(&mut self, bytes: u64) {
         let upload = self.call.upload.get_or_insert_default();
         upload.bytes.set(upload.bytes.get() + bytes);
     }
 
-    /// The service that the route leads to.
+    /// The service of the route.
     #[must_use]
     pub fn service(&self) -> Option<&Service> {
         self.decided.route.map(|route| self.local.service(route))
     }
 
-    /// The fields by which the route's servers know its client.
+    /// The fields that identify the client to the route's servers.
     #[inline]
     pub(super) fn identity(&self) -> Option<Arc<IdentityFields>> {
         self.service()?.identity.clone()
     }
 
-    /// Leaves the request's fields, which are not read again: the answer's fields use their room.
+    /// Hands over the request's fields, which are not read again: the answer's fields use their memory.
     pub fn leave(&mut self, fields: HeaderMap) {
         self.outcome.spare = Some(fields);
     }
 
-    /// A response is on its way, and its body is still to come.
+    /// Notes that the head of a response is sent, and its body is still to come.
     pub fn replied(&mut self, status: StatusCode) {
         self.outcome.status = status.as_u16();
         if let Some(reservation) = &self.decided.reservation {
@@ -421,25 +421,25 @@ impl Exchange {
         }
     }
 
-    /// Has the request limits to be held to?
+    /// Do limits apply to the request?
     pub(super) fn has_limits(&self) -> bool {
         let service = self.service();
         service.is_some_and(|service| !service.limits.is_empty())
     }
 
-    /// The body breaks before it is forwarded.
+    /// Notes that the body broke before forwarding.
     pub(super) fn broken(&mut self, failure: UploadFailure) -> ProxyError {
         let upload = self.call.upload.get_or_insert_default();
         upload.broken.set(Some(failure));
         ProxyError::from(failure)
     }
 
-    /// The exchange is over.
+    /// Ends the exchange.
     pub fn end(mut self: Box<Self>, ending: ExchangeEnd) {
         self.outcome.ending = ending;
     }
 
-    /// The status of a request that has no answer, because no client was there to read it or no gateway to write it.
+    /// The status of a request without an answer, because no client was there to read it or no gateway to write it.
     #[cold]
     #[inline(never)]
     fn status_of_nobody(&self) -> u16 {
@@ -471,7 +471,8 @@ impl Drop for Exchange {
         }
         if self.worker.access.is_on() {
             if !self.decided.is_planned {
-                // The store was away, or the client left before it had answered: no limit has counted the request.
+                // The store was unavailable, or the client left before the store had answered: no limit has counted the
+                // request.
                 self.decided.plan = Plan::default();
             }
             self.log(took, &costs);
@@ -485,7 +486,7 @@ mod tests {
 
     #[test]
     fn an_exchange_is_small_enough_to_be_allocated_quickly() {
-        // Beyond this size every allocation takes the allocator's slow way.
+        // Beyond this size every allocation takes the allocator's slow path.
         const QUICK: usize = 1024;
         assert!(size_of::<Exchange>() <= QUICK, "{}", size_of::<Exchange>());
     }

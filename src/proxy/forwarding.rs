@@ -1,4 +1,4 @@
-//! A request on its way to a server, and the server's answer on its way to the client.
+//! The forwarding of a request to a server, and of the server's answer to the client.
 
 use crate::client::Client;
 use crate::clock;
@@ -58,7 +58,7 @@ impl Worker {
         let local = Rc::clone(&exchange.local);
         let service = exchange.decided.route.map(|route| local.service(route));
         let Some((service, upstream)) = service.and_then(|one| Some((one, one.upstream?))) else {
-            // The request has been held to the limits that hold everywhere.
+            // The request was checked against the limits for every request.
             return Err(ProxyError::NoRoute);
         };
         first_frame::look(parts, incoming, exchange).await?;
@@ -106,7 +106,7 @@ impl Worker {
         Ok(self.relay(answer, turn, came.took, peer, exchange))
     }
 
-    /// The request's body towards its server; the exchange learns how much of it goes.
+    /// The request's body towards its server; the exchange counts its progress.
     #[inline]
     fn body(
         &self,
@@ -145,18 +145,18 @@ impl Worker {
     }
 }
 
-/// What an answer turns into on its way to the client.
+/// The kind of an answer towards the client.
 enum Turn {
     /// A WebSocket, with the client's half of it.
     Tunnel(OnUpgrade),
-    /// A body that begins so.
+    /// A body with this beginning.
     Body(BodyStart),
 }
 
-/// What `answer` turns into, where the client has asked for a tunnel or not.
+/// The kind of `answer`, depending on whether the client has requested a tunnel.
 ///
 /// # Errors
-/// 502 where the answer is none behind its head.
+/// With 502, if the answer after its head is invalid.
 #[inline]
 fn turn(answer: &mut UpstreamAnswer, down: Option<OnUpgrade>) -> Result<Turn, ProxyError> {
     let (status, fields) = (answer.response.status(), answer.response.headers());
@@ -174,7 +174,7 @@ fn turn(answer: &mut UpstreamAnswer, down: Option<OnUpgrade>) -> Result<Turn, Pr
     }
 }
 
-/// The answer of a server, as the client gets it: its body may be silent for `idle`.
+/// The answer of a server in the form for the client: its body may be silent for `idle`.
 fn turn_round(
     answer: UpstreamAnswer,
     start: BodyStart,
@@ -197,15 +197,15 @@ fn turn_round(
         }
         (Carrier::Connection(connection), _) => BodyBringer::Connection((connection, pool)),
     };
-    // Each hop writes its own version (RFC 9110 section 2.5). Otherwise a client would be held to the limits of an
-    // older upstream: no kept connection, and no chunks that mark the end of a body.
+    // Each hop writes its own version (RFC 9110 section 2.5). Otherwise the limitations of an older upstream would
+    // apply to a client: no kept connection, and no chunks that mark the end of a body.
     parts.version = Version::HTTP_11;
     hop::strip_response(parts.status, &mut parts.headers);
     let download = UpstreamBody::new(source, start, left, idle, &peer.watch);
     Response::from_parts(parts, Body::upstream(download))
 }
 
-/// The client's half of the tunnel that it asks for.
+/// The client's half of the tunnel that it requests.
 #[inline]
 fn wanted_upgrade(parts: &mut Parts) -> Option<OnUpgrade> {
     hop::wants_websocket(&parts.method, parts.version, &parts.headers)
@@ -213,7 +213,7 @@ fn wanted_upgrade(parts: &mut Parts) -> Option<OnUpgrade> {
         .flatten()
 }
 
-/// The way from addresses in the answer back to the client's, where the servers are asked for another host.
+/// The mapping from addresses in the answer to the client's addresses, if the servers receive another `Host`.
 #[inline]
 fn way_back<'l>(
     local: &'l WorkerSnapshot,
@@ -228,7 +228,7 @@ fn way_back<'l>(
     Some(WayBack::of(change, target, fields, exchange))
 }
 
-/// What is written into the request for the server that it is sent to.
+/// The parts of the request that depend on the server that it is sent to.
 #[inline]
 fn server_part<'e>(way_back: Option<&WayBack<'_>>, exchange: &'e Exchange) -> ServerPart<'e> {
     ServerPart {
@@ -237,17 +237,17 @@ fn server_part<'e>(way_back: Option<&WayBack<'_>>, exchange: &'e Exchange) -> Se
     }
 }
 
-/// The head of an answer that has come.
+/// The head of an answer that has arrived.
 struct Came {
-    /// The time since the request set out.
+    /// The time since forwarding began.
     took: Duration,
     status: u16,
-    /// Says a call of gRPC that its service is unavailable? Nothing where that is not known yet.
+    /// Does a gRPC call report that its service is unavailable? `None` if that is not known yet.
     is_unavailable: Option<bool>,
 }
 
 impl Came {
-    /// Counts for its server an answer that is passed on.
+    /// Counts an answer that is passed on, for its server.
     #[inline]
     fn counts(&self, balancer: &Balancer<RequestBody>, exchange: &Exchange) {
         if let Some(is_unavailable) = self.is_unavailable {
@@ -260,13 +260,13 @@ impl Came {
         }
     }
 
-    /// Is the answer the end of the server's patience with a slow client?
+    /// Does the answer mean the end of the server's patience with a slow client?
     #[cold]
     fn is_end_of_patience(&self, exchange: &Exchange) -> bool {
         exchange.is_end_of_patience(StatusCode::from_u16(self.status).ok())
     }
 
-    /// Notes that the answer is none behind its head, which counts against its server where it is not the client's doing.
+    /// Notes that the answer after its head is invalid, which counts against its server unless the client is the cause.
     #[cold]
     #[inline(never)]
     fn note_invalid(
@@ -294,7 +294,7 @@ impl Came {
     }
 }
 
-/// The head of an answer has come: counts it, and what it says.
+/// Notes that the head of an answer has arrived, and counts its content.
 #[inline]
 fn came(
     answer: &mut UpstreamAnswer,
@@ -319,7 +319,7 @@ fn came(
     }
 }
 
-/// No server has answered: the cause is found, and counted against the upstream and the server where it is theirs.
+/// No server has answered: finds the cause, and counts it against the upstream and the server if it is theirs.
 #[cold]
 #[inline(never)]
 fn unanswered(
@@ -331,7 +331,7 @@ fn unanswered(
     let upload = exchange.call.upload.as_deref();
     let mut error = upstream_call::blame(error, upload);
     if let ProxyError::Upstream(UpstreamError::Timeout(after)) = error {
-        // How long a call may take is the client's choice, and nothing that a server has failed.
+        // The timeout of a call is the client's choice, and its end is no failure of a server.
         if exchange.is_past_deadline(exchange.decided.seen) {
             return ProxyError::DeadlineExceeded;
         }

@@ -81,35 +81,35 @@ pub struct Worker {
     drain: Drain,
     pace: RateBound,
     descriptors: DescriptorShare,
-    /// The beginnings of bodies, as far as they are kept.
+    /// The kept beginnings of bodies.
     prefixes: Rc<PrefixBudget>,
-    /// The bytes that are kept of bodies on their way, for servers that may not have begun with their requests.
+    /// The kept bytes of bodies in transfer, for servers that may not have begun with their requests.
     kept: Rc<KeptBytes>,
     challenges: AuthorityChallenges,
     metrics: WorkerMetrics,
     access: AccessWriter,
 }
 
-/// The parts that a worker is made of.
+/// The parts that a worker needs.
 #[derive(Debug)]
 pub struct Equipment {
-    /// The snapshot in force.
+    /// The current snapshot.
     pub snapshots: Arc<ArcSwap<Snapshot>>,
-    /// The way to the counters.
+    /// The handle to the counters.
     pub store: Store,
     /// Requests held by all workers.
     pub holds: Arc<Holds>,
     /// Reports that the gateway stops.
     pub drain: Drain,
-    /// The longest pause inside a body, and the least rate of a client's body.
+    /// The longest pause inside a body, and the minimum rate of a client's body.
     pub pace: RateBound,
     /// The worker's share of the open files that are not its clients' connections.
     pub descriptors: DescriptorShare,
-    /// What certification authorities find when they look whether a host is ours.
+    /// The answers that certification authorities find when they check whether we control a host.
     pub challenges: AuthorityChallenges,
     /// The worker's metrics.
     pub metrics: WorkerMetrics,
-    /// The worker's way to the access log.
+    /// The worker's writer of the access log.
     pub access: AccessWriter,
 }
 
@@ -118,10 +118,10 @@ impl Handler for Worker {
 
     async fn answer(self: Rc<Self>, request: Request<Incoming>, peer: Rc<Peer>) -> Response<Body> {
         let mut exchange = Exchange::begin(&self, self.current(), &request, &peer);
-        // The parts stay here and are lent to all that read them: they are large to move.
+        // The parts stay here and are borrowed by all readers: they are large to move.
         let (mut parts, incoming) = request.into_parts();
         let mut incoming = Some(incoming);
-        // A future that is named before it is awaited is moved.
+        // A future that is bound to a name before it is awaited would be moved.
         let outcome = self
             .carry(&mut parts, &mut incoming, &peer, &mut exchange)
             .await;
@@ -173,7 +173,7 @@ enum Reply {
 }
 
 impl Worker {
-    /// Equips a worker, on the worker's own thread.
+    /// Creates a worker, on the worker's own thread.
     #[must_use]
     pub fn new(equipment: Equipment) -> Self {
         let Equipment {
@@ -210,25 +210,26 @@ impl Worker {
         }
     }
 
-    /// Housekeeping, about once a second.
+    /// Periodic maintenance, about once a second.
     pub fn sweep(&self) {
         self.pools.sweep();
         self.queues.sweep();
         self.store.report();
     }
 
-    /// Lets everything on its way to the store arrive: the last act of a worker. The store's timeout bounds it.
+    /// Waits until all pending calls to the store have arrived: the last step of a worker. The store's timeout bounds
+    /// it.
     pub async fn settle(&self) {
         self.queues.settle().await;
         self.store.settle().await;
     }
 
-    /// Writes out log queues that wait for more lines. The future is spawned once.
+    /// Flushes log queues that wait for more lines. The future is spawned once.
     pub fn flushing(&self) -> impl Future<Output = ()> + 'static {
         self.access.flushing()
     }
 
-    /// The snapshot in force, as this worker holds it.
+    /// The current snapshot in this worker's form.
     fn current(&self) -> Rc<WorkerSnapshot> {
         let newest = self.snapshots.load();
         let mut local = self.local.borrow_mut();
@@ -238,7 +239,7 @@ impl Worker {
         Rc::clone(&local)
     }
 
-    /// A request's way, stage by stage.
+    /// The stages of a request.
     async fn carry(
         &self,
         parts: &mut Parts,
@@ -265,13 +266,13 @@ impl Worker {
             .await
     }
 
-    /// Holds a request to its limits, and waits where they make it.
+    /// Checks a request against its limits, and waits if they require it.
     async fn hold_to_limits(&self, peer: &Peer, exchange: &mut Exchange) -> Result<(), ProxyError> {
         if let Some((places, permit)) = self.admit(exchange).await? {
             // The future is boxed: no other request needs room for it.
             Box::pin(self.hold(places, permit, peer, exchange)).await?;
         }
-        // This check comes last: the request counts on the limits that can be asked, and waits where they make it.
+        // This check comes last: the request counts on the limits that can be checked, and waits if they require it.
         exchange.lacks_nothing()
     }
 }

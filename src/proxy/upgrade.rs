@@ -1,5 +1,5 @@
-//! WebSocket: after a 101 the two connections are joined, and bytes pass both ways until one side ends, both idle, or the
-//! gateway stops.
+//! WebSocket: after a 101 the two connections are joined, and bytes pass both ways until one side ends, both are idle,
+//! or the gateway stops.
 
 mod direction;
 mod frame_tracker;
@@ -30,10 +30,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{sleep_until, timeout};
 use tunnel::{Passed, TunnelSide};
 
-/// Longest time for both sides to hand over their connections after the 101.
+/// The longest time for both sides to hand over their connections after the 101.
 const HAND_OVER: Duration = Duration::from_secs(10);
-/// The time before the end of draining at which both sides learn that the gateway goes away, at most a quarter of what
-/// is left when draining begins.
+/// The time before the end of draining at which both sides are notified that the gateway goes away; at most a quarter
+/// of the remaining time when draining begins.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Both sides of a tunnel about to be joined, and the 101 that announces it.
@@ -60,7 +60,7 @@ pub fn prepare(mut answer: UpstreamAnswer, down: OnUpgrade) -> Tunnel {
 }
 
 impl Tunnel {
-    /// Sends the 101 and joins both sides once it is out.
+    /// Sends the 101 and joins both sides after it.
     #[cold]
     #[inline(never)]
     #[must_use]
@@ -77,8 +77,8 @@ impl Tunnel {
     }
 }
 
-/// Joins both sides, the client's (`down`) and the server's, in a task of its own. The exchange ends with the tunnel, and the peer's
-/// connection counts as open until then.
+/// Joins both sides, the client's (`down`) and the server's, in a separate task. The exchange ends with the tunnel, and
+/// the peer's connection counts as open until then.
 fn join(
     down: OnUpgrade,
     up: OnUpgrade,
@@ -129,7 +129,7 @@ async fn nearly_drained(drain: Drain) {
     sleep_until(deadline - FAREWELL.min(left / 4)).await;
 }
 
-/// A tunnel's exchange, and what has passed, which reaches it even when the tunnel is cut from outside.
+/// A tunnel's exchange, and the number of bytes, which reaches it even if the tunnel is cut from outside.
 struct OpenTunnel {
     exchange: Option<Box<Exchange>>,
     passed: Passed,

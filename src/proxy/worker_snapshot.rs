@@ -1,4 +1,4 @@
-//! A worker's half of a snapshot: handles and pools resolved once, so that a request looks nothing up.
+//! A worker's part of a snapshot: handles and pools resolved once, so that a request needs no lookup.
 
 use crate::limit::{Limit, Mode};
 use crate::proxy::answer::fields;
@@ -13,13 +13,13 @@ use http::HeaderValue;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-/// The snapshot as one worker holds it. Replaced whole when a newer one is seen.
+/// The snapshot in one worker's form. Replaced whole when a newer one is seen.
 #[derive(Debug)]
 pub struct WorkerSnapshot {
     /// The snapshot that all workers share.
     pub snapshot: Arc<Snapshot>,
-    /// Handles of routes, each made when its route is first used. A reload of ten thousand routes thus costs a worker
-    /// nothing at once.
+    /// Handles of routes, each created when its route is first used. A reload of ten thousand routes thus costs a
+    /// worker nothing at first.
     routes: Vec<OnceCell<RouteHandles>>,
     upstreams: Vec<OnceCell<Balancer<RequestBody>>>,
     /// Counts the requests that no route matched.
@@ -34,19 +34,19 @@ pub struct RouteHandles {
     pub metrics: RouteMetrics,
     /// Counts the decisions of the route's limits, in the service's order.
     pub limits: Vec<LimitMetrics>,
-    /// What each limit's refusals have in common, in the service's order.
+    /// The shared parts of each limit's refusals, in the service's order.
     pub refusals: Vec<UsualRefusal>,
-    /// The `RateLimit-Policy` for the case that all limits apply.
+    /// The `RateLimit-Policy` for requests to which all limits apply.
     pub policy: Option<HeaderValue>,
 }
 
-/// What the refusals of one limit have in common, where it refuses alone. Each part is made at the first refusal that has
+/// The shared parts of one limit's refusals, if it refuses alone. Each part is created at the first refusal that needs
 /// it.
 #[derive(Debug, Default)]
 pub struct UsualRefusal {
     /// The body.
     pub text: OnceCell<RefusalText>,
-    /// The fields of a refusal of HTTP, where all limits of the route apply.
+    /// The fields of an HTTP refusal, if all limits of the route apply.
     pub fields: OnceCell<RefusalFields>,
 }
 
@@ -65,7 +65,7 @@ fn deciding(limits: &[Arc<Limit>]) -> impl Iterator<Item = &Arc<Limit>> {
 }
 
 impl WorkerSnapshot {
-    /// A worker's half of `snapshot`, with nothing resolved yet.
+    /// A worker's part of `snapshot`, with nothing resolved yet.
     #[must_use]
     pub fn new(snapshot: Arc<Snapshot>, metrics: &WorkerMetrics) -> Self {
         let routes = snapshot.services.iter().map(|_| OnceCell::new()).collect();

@@ -1,5 +1,5 @@
-//! Watches the folders that paths lead through, never a file itself: a watch on a file is dead after the first rename,
-//! and does not notice a link that is swapped in front of it.
+//! Watches the folders on the way of paths, never a file itself: a watch on a file is dead after the first rename, and
+//! does not notice a changed link in the path.
 
 use crate::config::Files;
 use crate::config::files::glob;
@@ -19,7 +19,7 @@ const MOST_LINKS: usize = 40;
 /// The watched folders.
 pub(super) struct Folders {
     watcher: Option<RecommendedWatcher>,
-    /// The watched folders, each with its identity at the start of its watch: another folder may have taken its name
+    /// The watched folders, each with its identity at the start of its watch: another folder may have got its name
     /// since.
     watched: BTreeMap<PathBuf, Option<FolderIdentity>>,
     /// Names in these folders whose change matters; other changes in a busy folder wake no task.
@@ -27,7 +27,7 @@ pub(super) struct Folders {
     changed: Arc<Notify>,
 }
 
-/// The identity of a folder under any name: its device and its number there.
+/// The identity of a folder under any name: its device and its inode number.
 type FolderIdentity = (u64, u64);
 
 /// Folders on the way to the files.
@@ -35,7 +35,7 @@ type FolderIdentity = (u64, u64);
 struct FolderSet {
     /// The folders that hold the files, and the links to them.
     holds: BTreeSet<PathBuf>,
-    /// The folders that hold these folders: one of them may be renamed, and another take its place.
+    /// The parents of these folders: a folder may be renamed, and another put in its place.
     above: BTreeSet<PathBuf>,
 }
 
@@ -72,9 +72,9 @@ impl Folders {
         }
     }
 
-    /// Watches the folders that the paths of `files` lead through at present, and no others.
+    /// Watches the folders on the present way of the paths in `files`, and no others.
     ///
-    /// Folders that are watched already are watched again: one that was deleted and made anew has lost its watch.
+    /// Watched folders are watched again: a folder that was deleted and created anew has lost its watch.
     pub(super) fn follow(&mut self, files: &Files) -> notify::Result<()> {
         let (mut folders, mut names) = (FolderSet::default(), WatchedNames::default());
         for path in files.paths() {
@@ -101,7 +101,7 @@ impl Folders {
         for (folder, was) in &before {
             let goes_on = folders.holds.contains(folder) || folders.above.contains(folder);
             if !goes_on || identity(folder) != *was {
-                // The folder may be gone for good, and its watch with it.
+                // The folder may be deleted, and its watch with it.
                 let _ = watcher.unwatch(folder);
             }
         }
@@ -133,7 +133,7 @@ impl Folders {
     }
 }
 
-/// Does the event matter? Access does not: our own reading causes it, and a reading in answer would repeat for ever.
+/// Does the event matter? Access does not: our own reading causes it, and a reading in response would repeat for ever.
 fn matters(event: &Event, names: &WatchedNames) -> bool {
     let named = |path: &PathBuf| path.file_name().is_none_or(|name| names.contains(name));
     !matches!(event.kind, EventKind::Access(_))
@@ -148,11 +148,11 @@ fn identity(folder: &Path) -> Option<FolderIdentity> {
     Some((found.dev(), found.ino()))
 }
 
-/// The file that the path leads to, through all links. Adds the folders on the way to it, and the names in them that
-/// matter.
+/// The file that the path leads to, through all links. Adds the folders on the way to it, and the relevant names in
+/// these folders.
 ///
-/// Any step of the path may be a link that is swapped, or a folder that another one replaces: the file, its folder, or
-/// a release three levels up.
+/// Any step of the path may be a link that is changed, or a folder that is replaced: the file, its folder, or a release
+/// three levels up.
 fn steps(path: &Path, folders: &mut FolderSet, names: &mut BTreeSet<OsString>) -> PathBuf {
     let mut at = PathBuf::new();
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
@@ -176,7 +176,7 @@ fn steps(path: &Path, folders: &mut FolderSet, names: &mut BTreeSet<OsString>) -
         links += 1;
         folders.holds.insert(at.clone());
         names.insert(step);
-        // An absolute target replaces the steps walked so far: joining the root does that.
+        // An absolute target replaces the previous steps: joining the root does that.
         ahead.extend(reversed(&target));
     }
     at

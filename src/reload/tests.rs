@@ -1,4 +1,4 @@
-//! Real files in a real folder, changed in every way that editors and orchestrators know.
+//! Real files in a real folder, changed in all the ways that editors and orchestrators use.
 
 mod settling;
 
@@ -8,7 +8,7 @@ use std::path::Path;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// The outcome of a change: the rate now in force, or nothing taken.
+/// The outcome of a change: the installed rate, or `None` if the change was refused.
 type Taken = Option<String>;
 
 struct Record {
@@ -95,7 +95,7 @@ pub(super) fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, file)
 }
 
-/// Replaces a file as editors save it: written beside, then renamed over.
+/// Replaces a file as editors save it: written under another name, then renamed over the file.
 pub(super) fn replace(file: &Path, content: &str) {
     let beside = file.with_extension("swp");
     fs::write(&beside, content).unwrap();
@@ -136,7 +136,7 @@ async fn a_file_is_taken_when_it_has_stopped_growing() {
         sleep(SETTLE / 4).await;
     }
     drop(open);
-    // A reading may fall between two pieces on a slow machine; the whole file is in force at the end.
+    // A reading may fall between two pieces on a slow machine; the whole file is installed at the end.
     loop {
         if let Some(rate) = watched.next().await {
             assert_eq!(rate, "5/s");
@@ -223,7 +223,7 @@ async fn the_target_of_a_link_is_watched_where_it_is() {
 async fn a_file_that_goes_away_is_reported_and_taken_when_it_is_back() {
     let (_folder, file) = folder();
     let mut watched = Watched::start(&file);
-    // The first change shows that the watch is active before the file goes.
+    // The first change shows that the watch is active before the file is removed.
     replace(&file, &text("2/s"));
     watched.becomes("2/s").await;
     fs::remove_file(&file).unwrap();

@@ -34,8 +34,8 @@ pub(super) fn read<'a>(request: &mut LoggedRequest<'a>, line: &'a str) -> Result
     Ok(())
 }
 
-/// Reads the words behind a combined line. nginx's `main` has the addresses that the request came through there,
-/// Traefik has the request's duration.
+/// Reads the words after a combined line. nginx's `main` has the addresses of the request's hops there, Traefik has the
+/// request's duration.
 #[cold]
 fn more<'a>(request: &mut LoggedRequest<'a>, line: &'a str) {
     let (mut rest, mut list) = (line, None);
@@ -86,13 +86,13 @@ fn asked(line: &str) -> Result<(Method, Cow<'_, str>), Fault> {
     Ok((read_method(&plain(method))?, plain(target)))
 }
 
-/// The texts before and behind the first `mark`, which is ASCII.
+/// The texts before and after the first `mark`, which is ASCII.
 pub(super) fn split(text: &str, mark: u8) -> Option<(&str, &str)> {
     let at = memchr::memchr(mark, text.as_bytes())?;
     Some((&text[..at], &text[at + 1..]))
 }
 
-/// The inside of the next quotes; a quote behind a backslash is part of it.
+/// The inside of the next quotes; a quote after a backslash is part of it.
 pub(super) fn quoted<'a>(rest: &mut &'a str) -> Option<&'a str> {
     let (_, behind) = split(rest, b'"')?;
     let bytes = behind.as_bytes();
@@ -105,12 +105,12 @@ pub(super) fn quoted<'a>(rest: &mut &'a str) -> Option<&'a str> {
     Some(&behind[..end])
 }
 
-/// The value of a field in the next quotes; nothing for `-`.
+/// The value of a field in the next quotes; `None` for `-`.
 pub(super) fn said<'a>(rest: &mut &'a str) -> Option<Cow<'a, str>> {
     quoted(rest).filter(|text| *text != "-").map(worded)
 }
 
-/// The value of a field, in which an escaped byte, `\xHH`, becomes the byte itself. A value that is then no text is
+/// The value of a field, in which an escaped byte, `\xHH`, becomes the byte itself. A value that is then not UTF-8 is
 /// spelled like a path, with `%HH`.
 pub(super) fn worded(text: &str) -> Cow<'_, str> {
     let byte = |out: &mut Vec<u8>, hex: &str| out.extend(u8::from_str_radix(hex, 16));
@@ -126,8 +126,8 @@ fn plain(text: &str) -> Cow<'_, str> {
     unescaped(text, percents).unwrap_or_default()
 }
 
-/// The text without backslash escapes; `byte` writes a byte that is escaped as two hexadecimal digits. None if the
-/// result is no text.
+/// The text without backslash escapes; `byte` writes a byte that is escaped as two hexadecimal digits. `None` if the
+/// result is not UTF-8.
 fn unescaped(text: &str, byte: impl Fn(&mut Vec<u8>, &str)) -> Option<Cow<'_, str>> {
     if !text.contains('\\') {
         return Some(Cow::Borrowed(text));
@@ -156,7 +156,7 @@ fn unescaped(text: &str, byte: impl Fn(&mut Vec<u8>, &str)) -> Option<Cow<'_, st
     String::from_utf8(out).ok().map(Cow::Owned)
 }
 
-/// The character that an escape of backslash and `mark` stands for: a control character, or `mark` itself.
+/// The character that an escape of backslash and `mark` represents: a control character, or `mark` itself.
 fn control(mark: char) -> char {
     match mark {
         't' => '\t',
@@ -216,7 +216,7 @@ mod tests {
             ("plain", "plain"),
             (r"caf\xc3\xa9", "caf\u{e9}"),
             (r"a\tb\\c", "a\tb\\c"),
-            // The byte is no text, and is spelled as in a path.
+            // The byte is not UTF-8, and is spelled as in a path.
             (r"a\xff", "a%ff"),
             (r"\x4", "x4"),
         ] {

@@ -16,7 +16,7 @@ pub(super) const SIDES: usize = 2;
 #[derive(Debug)]
 pub(super) struct Clients {
     table: HashTable<ClientRow>,
-    /// Counts of refused clients, apart from the table: most clients are never refused, and the table, which is read
+    /// Counts of refused clients, separate from the table: most clients are never refused, and the table, which is read
     /// for every request, stays small.
     refusals: Vec<RefusalCounts>,
     most: usize,
@@ -55,7 +55,7 @@ impl ClientRow {
     }
 
     fn count(&mut self) {
-        // An overflow takes 2^46 requests, and no trace has so many.
+        // An overflow needs 2^46 requests, and no trace is that long.
         self.counted = self.counted.wrapping_add(1 << PLACE);
     }
 
@@ -78,7 +78,7 @@ struct RefusalCounts {
 /// A client that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HardestClient {
-    /// The client's address, or the key that it counts under.
+    /// The client's address, or the key under which it counts.
     pub client: Box<str>,
     /// Requests that the client made.
     pub requests: u64,
@@ -120,8 +120,8 @@ impl Clients {
         }
     }
 
-    /// The place of the client with this `hash`. The lookup comes before the decision of the request, during which the
-    /// processor fetches the row.
+    /// The place of the client with this `hash`. The lookup comes before the decision of the request, so that the
+    /// processor fetches the row meanwhile.
     pub(super) fn seek(&self, hash: u64) -> ClientPosition {
         let at = self
             .table

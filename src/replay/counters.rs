@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Up to this number, counters are not swept.
 const FEW: usize = 4_096;
 
-/// The part of a decision that the caller wants.
+/// The part of a decision that the caller needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
     /// The outcome of the request.
@@ -62,8 +62,8 @@ pub(super) struct ReplayRedis {
 }
 
 impl Counters {
-    /// Empty counters in this process. Their number is bounded by the number of live counters: no `max_keys` changes an
-    /// answer.
+    /// Empty counters in this process. Their number is bounded by the number of live counters: `max_keys` has no effect
+    /// on an answer.
     pub(super) fn memory() -> Self {
         Self::Memory(MemoryCounters {
             store: MemoryStore::for_one_thread(Clock::manual(Timestamp::default())),
@@ -71,8 +71,8 @@ impl Counters {
         })
     }
 
-    /// Decides a request at the instant `now`, which is never before that of the request before. Nothing is put into
-    /// `decided`, which is empty, when the request goes on at once and `detail` asks for no more.
+    /// Decides a request at the instant `now`, which is never before the previous one. `decided`, which is empty, stays
+    /// empty if the request proceeds at once and `detail` requires no more.
     pub(super) fn decide(
         &mut self,
         checks: &[Check<'_>],
@@ -169,7 +169,7 @@ impl ReplayRedis {
     /// Connects to the Redis.
     ///
     /// # Errors
-    /// The Redis cannot be reached.
+    /// If Redis cannot be reached.
     pub(super) fn connect(target: &RedisTarget) -> io::Result<Rc<Self>> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -199,7 +199,7 @@ impl ReplayRedis {
     /// Empty counters in the Redis, under a prefix with `name` in it.
     ///
     /// # Errors
-    /// The Redis cannot be reached.
+    /// If Redis cannot be reached.
     pub(super) fn counters(self: &Rc<Self>, name: &str) -> Result<Counters, StoreError> {
         let settings = StoreSettings {
             source: Backend::Redis(self.target.clone()),
@@ -218,7 +218,7 @@ impl ReplayRedis {
         }))
     }
 
-    /// Did a signal ask the program to end? The counters in Redis are removed before it does.
+    /// Has a signal requested the end of the program? The counters in Redis are removed before the end.
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.get()
     }

@@ -18,13 +18,13 @@ struct DecisionLine<'a> {
     decision: &'static str,
     wait_us: u64,
     limit: Option<&'a str>,
-    /// The rate that refuses; a limit without a list of rates has no such member.
+    /// The rate that refuses; absent for a limit without a list of rates.
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<&'a str>,
     retry_after_us: Option<u64>,
     granted: u32,
     verdicts: Vec<AnswerLine<'a>>,
-    /// The answers of limits that do not decide; a request without such limits has no such member.
+    /// The answers of limits that do not decide; absent for a request without such limits.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shadow: Vec<AnswerLine<'a>>,
 }
@@ -33,7 +33,7 @@ struct DecisionLine<'a> {
 #[derive(Serialize)]
 struct AnswerLine<'a> {
     limit: &'a str,
-    /// The rate and the group that the numbers belong to; a limit without them has no such members.
+    /// The rate and the group that the numbers belong to; absent for a limit without them.
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -9,8 +9,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 /// Writes the fields of one line.
 struct FieldWriter<'a> {
     fields: &'a mut HeaderMap,
-    /// Is the line one of the gateway's own log? An invalid field makes such a line unreadable. In another server's log
-    /// an invalid field is passed over, and so is the placeholder of a secret.
+    /// Is the line from the gateway's own log? An invalid field makes such a line unreadable. In another server's log
+    /// an invalid field is skipped, and so is the placeholder of a secret.
     is_own: bool,
 }
 

@@ -49,10 +49,10 @@ impl std::fmt::Debug for TraceLines {
 }
 
 impl TraceLines {
-    /// Opens `path`; `-` is standard input. A file that begins like gzip is read as gzip, whatever its name.
+    /// Opens `path`; `-` is standard input. A file that begins like gzip is read as gzip, independent of its name.
     ///
     /// # Errors
-    /// The file cannot be opened, or its beginning cannot be read.
+    /// If the file cannot be opened, or its beginning cannot be read.
     pub fn open(path: &Path) -> io::Result<Self> {
         if path == Path::new("-") {
             return Self::new(io::stdin().lock(), None);
@@ -70,7 +70,7 @@ impl TraceLines {
     /// The lines of any reader; `size` is the number of bytes that it will give, if that is known.
     ///
     /// # Errors
-    /// The beginning cannot be read.
+    /// If the beginning cannot be read.
     pub fn new(source: impl Read + 'static, size: Option<u64>) -> io::Result<Self> {
         let read = Rc::new(Cell::new(0));
         let counted = Counted {
@@ -101,7 +101,7 @@ impl TraceLines {
     /// The next line.
     ///
     /// # Errors
-    /// Reading fails, for a broken disk or a gzip file that is cut off.
+    /// If reading fails, for a broken disk or a truncated gzip file.
     pub fn read(&mut self) -> io::Result<Option<TraceLine<'_>>> {
         self.reader.consume(std::mem::take(&mut self.shown));
         let end = match self.reader.fill_buf() {
@@ -112,7 +112,7 @@ impl TraceLines {
         let Some(end) = end else {
             return self.read_across();
         };
-        // The whole line lies in the buffer, and is lent from there.
+        // The whole line is in the buffer, and is borrowed from there.
         self.number += 1;
         self.shown = end + 1;
         let text = Ok(&self.reader.fill_buf()?[..self.shown]);

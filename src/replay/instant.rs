@@ -1,7 +1,7 @@
-//! The instant of a line: decimal digits, RFC 3339, or Apache's and HAProxy's bracketed times. Never a float.
+//! The instant of a line: decimal digits, RFC 3339, or Apache's and HAProxy's bracketed times. No float is used.
 //!
-//! RFC 3339 and the calendar are jiff's. The digits of a bracketed time are read here: 24 ns a line, where jiff's
-//! `strtime` takes 100.
+//! jiff parses RFC 3339 and computes the calendar. The digits of a bracketed time are parsed here: 24 ns a line,
+//! compared with 100 for jiff's `strtime`.
 
 use super::Fault;
 use super::json::Value;
@@ -39,8 +39,8 @@ pub(super) fn read(text: &str) -> Option<Timestamp> {
 }
 
 /// Reads instants of other servers' logs: Apache's time, or milli-, micro- and nanoseconds, which the number of digits
-/// tells apart. No number is a plausible instant in two units: read in a wrong unit, an instant lies in years without
-/// logs of HTTP.
+/// tells apart. No number is a plausible instant in two units: read in a wrong unit, an instant is in years without
+/// HTTP logs.
 #[cold]
 fn other(text: &str) -> Option<Timestamp> {
     let whole = text.bytes().take_while(|byte| *byte != b'.').count();
@@ -71,7 +71,7 @@ pub(super) fn decimal(text: &str, places: u32) -> Option<u64> {
     Some(value * [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000].get(places - fraction.len())?)
 }
 
-/// `sum` with the digits of `text` behind its own.
+/// `sum` with the digits of `text` appended.
 fn digits(text: &[u8], sum: u64) -> Option<u64> {
     text.iter().try_fold(sum, |sum, byte| {
         let digit = byte.wrapping_sub(b'0');
@@ -135,7 +135,7 @@ pub(super) fn apache(text: &str) -> Option<Timestamp> {
     of_epoch(offset.ok()?.to_timestamp(date.to_datetime(time)).ok()?)
 }
 
-/// `20/Nov/2026:17:48:50.123`, as HAProxy writes it: with milliseconds, and without a zone, for which it is taken as UTC.
+/// `20/Nov/2026:17:48:50.123`, as HAProxy writes it: with milliseconds, and without a zone, so that it is read as UTC.
 pub(super) fn haproxy(text: &str) -> Option<Timestamp> {
     let (date, behind) = text.split_at_checked(20)?;
     let millis = match behind.strip_prefix('.') {

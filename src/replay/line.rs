@@ -10,7 +10,7 @@ use super::{Fault, apache_format, proxy_formats};
 use layout::LineLayout;
 use std::borrow::Cow;
 
-/// The most prefixes that are removed from one line: that of compose, its time, that of syslog.
+/// The most prefixes that are removed from one line: compose's, a time, and syslog's.
 const DEEPEST: usize = 3;
 
 /// The reader of one trace's lines.
@@ -22,8 +22,8 @@ pub(super) struct LineReader {
     servers: [Mapping; 2],
 }
 
-/// The text of a line. A member that is not read need not be UTF-8: in JSON, invalid bytes become an escape that stands
-/// for no text.
+/// The text of a line. A member that is not read need not be UTF-8: in JSON, invalid bytes become an escape that
+/// represents no text.
 pub(super) fn text(line: &[u8]) -> Result<Cow<'_, str>, Fault> {
     let line = trimmed(line);
     match str::from_utf8(line) {
@@ -33,7 +33,8 @@ pub(super) fn text(line: &[u8]) -> Result<Cow<'_, str>, Fault> {
     }
 }
 
-/// The line without the blanks of JSON around it (RFC 8259, section 2). A form feed, which is a blank in ASCII, is none there.
+/// The line without the blanks of JSON around it (RFC 8259, section 2). A form feed, which is a blank in ASCII, is not
+/// one in JSON.
 fn trimmed(line: &[u8]) -> &[u8] {
     let is_text = |byte: &u8| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
     let start = line.iter().position(is_text).unwrap_or(line.len());

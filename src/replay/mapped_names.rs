@@ -8,11 +8,11 @@ use http::HeaderName;
 #[derive(Debug, Clone, Default)]
 pub(super) struct MappedLevel {
     names: Vec<MappedName>,
-    /// The beginnings of names that are fields, each in a member of its own.
+    /// The prefixes of names that are fields, each in a member of its own.
     prefixes: Vec<Box<str>>,
 }
 
-/// A name that is mapped, or that an object with mapped names has.
+/// A name that is mapped, or whose object has mapped names.
 #[derive(Debug, Clone)]
 struct MappedName {
     name: Box<str>,
@@ -30,7 +30,7 @@ pub(super) struct MappedValues<'a> {
 }
 
 impl MappedLevel {
-    /// Adds the member that stands at `path` from this level on. A name with dots may be one name, or names of objects.
+    /// Adds the member at `path` below this level. A name with dots may be one name, or names of objects.
     pub(super) fn add(&mut self, path: &str, member: usize, by_prefix: bool) {
         if by_prefix {
             self.prefixes.push(path.into());
@@ -56,8 +56,8 @@ impl MappedLevel {
         &mut self.names[at]
     }
 
-    /// Collects the mapped members of an object of `line` in `said`, and returns the position behind the object. `at` is
-    /// the position behind its brace. An object that only has mapped members inside is read once, on the way to its end.
+    /// Collects the mapped members of an object of `line` in `said`, and returns the position after the object. `at` is
+    /// the position after its brace. An object that only has mapped members inside is read once, on the way to its end.
     pub(super) fn find<'a>(
         &self,
         line: &'a str,

@@ -1,5 +1,5 @@
-//! The mapping from members of a JSON log to parts of a request. `--fields` gives the mapping of any log; those of
-//! Caddy's and Traefik's logs are built in.
+//! The mapping from members of a JSON log to parts of a request. `--fields` gives the mapping of any log; the mappings
+//! of Caddy's and Traefik's logs are built in.
 
 use super::json::{self, JsonText, Value};
 use super::mapped_names::{MappedLevel, MappedValues};
@@ -10,7 +10,7 @@ use http::{HeaderName, header};
 use std::borrow::Cow;
 use std::cell::Cell;
 
-/// The names of `--fields`, but for `header:NAME`.
+/// The names of `--fields`, except `header:NAME`.
 const NAMES: [(&str, Part); 14] = [
     ("ts", Part::Beginning),
     ("client", Part::Client),
@@ -28,7 +28,7 @@ const NAMES: [(&str, Part); 14] = [
     ("referer", Part::Field(header::REFERER)),
 ];
 
-/// Members for the parts that `--fields` does not name: those of our own log, and usual names of times.
+/// Members for the parts that `--fields` does not name: those of our own log, and common names of times.
 const UNMAPPED: [(&str, Part); 14] = [
     ("client", Part::Client),
     ("method", Part::Method),
@@ -46,7 +46,7 @@ const UNMAPPED: [(&str, Part); 14] = [
     ("msec", Part::Beginning),
 ];
 
-/// Caddy's access log. `client_ip` is the client as Caddy itself finds it; older Caddys log only the peer, with its port.
+/// Caddy's access log. `client_ip` is the client as Caddy determines it; older Caddys log only the peer, with its port.
 const CADDY: [(&str, Part); 11] = [
     ("duration", Part::Duration(SECONDS)),
     ("ts", Part::End),
@@ -61,7 +61,7 @@ const CADDY: [(&str, Part); 11] = [
     ("request.tls", Part::Https),
 ];
 
-/// Traefik's access log. `ClientHost` is the value of `X-Forwarded-For` if Traefik believes that field.
+/// Traefik's access log. `ClientHost` is the value of `X-Forwarded-For` if Traefik trusts that field.
 const TRAEFIK: [(&str, Part); 12] = [
     ("StartUTC", Part::Beginning),
     ("StartLocal", Part::Beginning),
@@ -80,7 +80,7 @@ const TRAEFIK: [(&str, Part); 12] = [
 /// A function that finds the name that a misspelt word probably means.
 pub type NearestName = fn(&str, &[&'static str]) -> Option<&'static str>;
 
-/// The members of a log, with the part of a request that each has.
+/// The members of a log, with the part of a request that each contains.
 #[derive(Debug, Clone)]
 pub struct Mapping {
     format: LogFormat,
@@ -95,9 +95,9 @@ struct MappedMember {
     path: Box<str>,
     /// The member's part of a request. Of several members with the same part, the first that a line has counts.
     part: Part,
-    /// The part's name in `--fields`; none for a member that the option does not name.
+    /// The part's name in `--fields`; `None` for a member that the option does not name.
     name: Option<Box<str>>,
-    /// Has some line had the member?
+    /// Has any line had the member?
     was_seen: Cell<bool>,
 }
 
@@ -118,13 +118,13 @@ enum Part {
     Field(HeaderName),
     /// An object of fields.
     Fields,
-    /// Fields, each in a member of its own; the mapped name is the beginning of the members' names.
+    /// Fields, each in a separate member; the mapped name is the prefix of the members' names.
     FieldsByPrefix,
     /// `https`, or anything about TLS.
     Https,
 }
 
-/// The unit that a duration is written in.
+/// The unit of a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TimeUnit {
     /// The decimal places from the unit down to a microsecond.
@@ -145,7 +145,7 @@ const fn unit(places: u32, per_micro: u64) -> TimeUnit {
 impl Mapping {
     /// Reads `client=remote_addr,path=request_uri`, several times.
     ///
-    /// `meant` finds the name that a misspelt one means.
+    /// `meant` finds the probable name for a misspelt one.
     ///
     /// # Errors
     /// The mistake, as a sentence.
@@ -178,7 +178,7 @@ impl Mapping {
         Ok(Self::new(LogFormat::Fields, members))
     }
 
-    /// The mappings of servers whose logs are known by their members.
+    /// The mappings of servers whose logs are recognised by their members.
     pub(super) fn of_servers() -> [Self; 2] {
         [
             Self::of(LogFormat::Caddy, &CADDY),
@@ -214,8 +214,8 @@ impl Mapping {
         unseen.filter_map(|member| Some((member.name.as_deref()?, &*member.path)))
     }
 
-    /// Reads a line that begins like an object. False if the line is not of this log: every line of a known log has a
-    /// path.
+    /// Reads a line that begins like an object. Returns false if the line is not of this log: every line of a known log
+    /// has a path.
     pub(super) fn read<'a>(
         &self,
         request: &mut LoggedRequest<'a>,
@@ -278,7 +278,7 @@ impl Part {
         ))
     }
 
-    /// Are the two the same part of a request, in whichever unit?
+    /// Are the two the same part of a request, in any unit?
     fn is_like(&self, other: &Self) -> bool {
         self == other || matches!((self, other), (Self::Duration(_), Self::Duration(_)))
     }
@@ -372,7 +372,7 @@ fn span(value: Value<'_>, unit: TimeUnit) -> Option<u64> {
     if let Some(number) = instant::decimal(number, places) {
         return Some(number / per_micro);
     }
-    // Some servers write `1e-05`. A float is exact enough: no decision depends on the last digit of a duration.
+    // Some servers write `1e-05`. A float is accurate enough: no decision depends on the last digit of a duration.
     let number: f64 = number.parse().ok()?;
     let number = number * 10_f64.powi(i32::try_from(places).ok()?);
     #[allow(
@@ -385,7 +385,7 @@ fn span(value: Value<'_>, unit: TimeUnit) -> Option<u64> {
         .then_some(number as u64 / per_micro)
 }
 
-/// A text or a number, or the first of a list; none if the value is empty.
+/// A text or a number, or the first of a list; `None` if the value is empty.
 fn text<'a>(value: Value<'a>, name: &'static str) -> Result<Option<Cow<'a, str>>, Fault> {
     let read =
         |text: JsonText<'a>| Ok(Some(text.read()?).filter(|text| !matches!(&**text, "" | "-")));

@@ -18,7 +18,7 @@ pub(super) struct MissingFields {
     expected: Vec<ExpectedField>,
     clients: ClientSpread,
     has_nameless_fields: bool,
-    /// A private peer with a list of addresses that `trust` does not believe.
+    /// A private peer with a list of addresses that `trust` does not trust.
     untrusted: Option<IpAddr>,
 }
 
@@ -26,14 +26,14 @@ pub(super) struct MissingFields {
 enum ExpectedField {
     /// A part of a key that a limit counts by.
     Part { limit: Arc<str>, part: KeyPart },
-    /// The host, which a route asks for.
+    /// The host, if a route has a condition about it.
     Host,
 }
 
 /// The spread of the clients' addresses.
 #[derive(Debug, Default)]
 struct ClientSpread {
-    /// The first address, and the number of lines with a client; none before the first.
+    /// The first address, and the number of lines with a client; `None` before the first.
     first: Option<(IpAddr, u64)>,
     /// Has a later line another address?
     differ: bool,
@@ -140,7 +140,7 @@ impl MissingFields {
         notes
     }
 
-    /// A note if the trace seems to be the log of a server behind a proxy: such a log has the proxy in the place of all
+    /// A note if the trace seems to be the log of a server behind a proxy: such a log has the proxy's address for all
     /// clients.
     fn proxy_note(&self) -> Option<String> {
         const INSTEAD: &str = "log the list that it gets in X-Forwarded-For, too, as nginx's main format does with \

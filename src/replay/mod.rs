@@ -1,5 +1,5 @@
-//! A replay: the effect that the limits of a file would have had on logged traffic. Routes, keys, questions and
-//! algorithms are the gateway's own; the trace moves the clock.
+//! A replay: the effect that the limits of a file would have had on logged traffic. Routes, keys, checks and algorithms
+//! are the gateway's own; the trace moves the clock.
 //!
 //! In: the lines of a log, and two files. Out: numbers, in text, JSON or SVG.
 //!
@@ -49,7 +49,7 @@
 //! fuzz                   the entry of the fuzzer
 //! ```
 //!
-//! Time never runs back: a line with an earlier `ts` than a line before it counts at the latest `ts` so far. Memory
+//! Time never decreases: a line with an earlier `ts` than a previous line counts at the latest `ts` so far. Memory
 //! grows with the live counters, never with the trace.
 
 mod address;
@@ -108,13 +108,13 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::rc::Rc;
 
-/// Clients that a report lists as the hardest hit.
+/// The number of clients in a report's list of the hardest hit.
 const HARDEST: usize = 5;
 
 /// Lines between two reports of progress.
 const LOOK: u64 = 256;
 
-/// A replay under way.
+/// A running replay.
 #[derive(Debug)]
 pub struct Replay {
     sides: Vec<PolicySide>,
@@ -123,7 +123,7 @@ pub struct Replay {
     /// The field map of the last request, kept for its memory.
     fields: Option<HeaderMap>,
     missing_fields: MissingFields,
-    /// The estimates need a hash whose every bit is well mixed.
+    /// The estimates need a hash with well mixed bits.
     hasher: foldhash::quality::FixedState,
     clients: Clients,
     /// The counts so far.
@@ -154,11 +154,11 @@ pub enum ReplayError {
 }
 
 impl Replay {
-    /// A replay of the limits of `file`, and beside them of those of `changed`, if there is such a file. The counters
-    /// are in memory, or in `redis`.
+    /// A replay of the limits of `file`, and in parallel of the limits of `changed`, if there is such a file. The
+    /// counters are in memory, or in `redis`.
     ///
     /// # Errors
-    /// The Redis cannot be reached.
+    /// If Redis cannot be reached.
     pub fn new(
         file: Snapshot,
         changed: Option<Snapshot>,
@@ -195,18 +195,18 @@ impl Replay {
         })
     }
 
-    /// The same replay, with JSON read by `mapping`, if there is one.
+    /// The same replay, which reads JSON by `mapping`, if there is one.
     #[must_use]
     pub fn reading(self, mapping: Option<Mapping>) -> Self {
         let reader = LineReader::new(mapping);
         Self { reader, ..self }
     }
 
-    /// Replays `lines` to their end. Each decision goes to `decisions`: that of the changed file, if there is one.
+    /// Replays `lines` to their end. Each decision is written to `decisions`: the changed file's, if there is one.
     /// `watch` is called every few lines with the progress.
     ///
     /// # Errors
-    /// The replay ends before its trace.
+    /// If the replay ends before its trace.
     pub fn run(
         &mut self,
         lines: &mut TraceLines,
@@ -248,7 +248,7 @@ impl Replay {
     /// Removes the counters of the replay from Redis, and returns how many there were.
     ///
     /// # Errors
-    /// Redis did not remove them.
+    /// If Redis did not remove the counters.
     pub fn clear(&self) -> Result<u64, StoreError> {
         self.sides.iter().map(|side| side.counters().clear()).sum()
     }
@@ -276,7 +276,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Replays the request of one line, once for each request that the line stands for.
+    /// Replays the request of one line, once for each request that the line represents.
     fn request(
         &mut self,
         number: u64,
@@ -335,7 +335,7 @@ impl Replay {
                 let mut line = Vec::with_capacity(512);
                 decisions::write(&mut line, number, self.now, side, &outcome)
                     .and_then(|()| {
-                        // The decisions may go to a terminal, which would obey control characters.
+                        // The decisions may go to a terminal, which would interpret control characters.
                         let line = String::from_utf8_lossy(&line);
                         out.write_all(printable_json(&line).as_bytes())
                     })

@@ -1,4 +1,4 @@
-//! One file's answer to each request: a route, the keys, one question and one decision, in the gateway's order.
+//! One file's answer to each request: a route, the keys, one call and one decision, in the gateway's order.
 
 mod identity;
 mod line_facts;
@@ -38,28 +38,28 @@ pub(super) struct PolicySide {
     route_cache: RouteCache,
     /// The positions of the routes by their names.
     names: HashMap<Arc<str>, usize>,
-    /// Requests whose line names a route that the file has not, or that would not take them.
+    /// Requests whose line names a route that the file lacks, or a route that would not match the request.
     strays: u64,
-    /// The route, the plan and the decision of the last request. They are large, so that they are kept and not
+    /// The route, the plan and the decision of the last request. They are large, so that they are stored rather than
     /// returned.
     route: Option<usize>,
     plan: Plan,
     admission: Admission,
-    /// Was the store asked about the last request's plan?
+    /// Was the store called for the last request's plan?
     asked: bool,
-    /// The reservations of requests under way; none if no limit makes any.
+    /// The reservations of unfinished requests; `None` if no limit makes any.
     reservations: Option<OpenReservations>,
     waiting: WaitingRequests,
-    /// Limits that count by something else than they did when the log was written.
+    /// Limits that count by another key than when the log was written.
     moved: Vec<Arc<str>>,
 }
 
 /// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReplayOutcome {
-    /// The request goes on at once.
+    /// The request proceeds at once.
     Admit,
-    /// The request is held, and goes on.
+    /// The request is held, and then proceeds.
     Delay {
         /// The wait in microseconds, at least 1.
         wait: u64,
@@ -68,11 +68,11 @@ pub(super) enum ReplayOutcome {
     },
     /// The request is refused.
     Refuse {
-        /// The microseconds until the request would be admitted; none if it never would.
+        /// The microseconds until the request would be admitted; `None` if it never would.
         wait: Option<u64>,
         /// The limit that refuses.
         limit: Arc<str>,
-        /// The rate that refuses, where the limit has a list of rates.
+        /// The rate that refuses, if the limit has a list of rates.
         window: Option<Arc<str>>,
     },
     /// The request would have to wait, and too many others wait already.
@@ -125,8 +125,8 @@ impl PolicySide {
         }
     }
 
-    /// Decides one request at the instant `now`. The verdicts of its limits are known afterwards where `detail` asks for
-    /// them.
+    /// Decides one request at the instant `now`. The verdicts of its limits are available afterwards if `detail`
+    /// requires them.
     pub(super) fn judge(
         &mut self,
         request: &LoggedRequest<'_>,
@@ -145,7 +145,7 @@ impl PolicySide {
         let outcome = self.ask(route, request, now, detail)?;
         let is_routed = self.snapshot.services[route].has_end();
         Ok(match outcome {
-            // The limits that hold everywhere have been asked.
+            // The limits for every request have been checked.
             ReplayOutcome::Admit | ReplayOutcome::Delay { .. } if !is_routed => {
                 ReplayOutcome::NoRoute
             }
@@ -153,7 +153,7 @@ impl PolicySide {
         })
     }
 
-    /// Walks a request to its plan. Returns its route; nothing where no limit is asked.
+    /// Walks a request to its plan. Returns its route; `None` if no limit is checked.
     fn walk(&mut self, request: &LoggedRequest<'_>) -> Option<usize> {
         if request.had_early_answer() {
             return None;
@@ -184,7 +184,7 @@ impl PolicySide {
         end
     }
 
-    /// Asks the limits of one route, as they are planned.
+    /// Checks the planned limits of one route.
     fn ask(
         &mut self,
         route: usize,
@@ -193,13 +193,13 @@ impl PolicySide {
         detail: Detail,
     ) -> Result<ReplayOutcome, StoreError> {
         let service = &self.snapshot.services[route];
-        // The refusal of a request that lacks a part; it comes if the limits that are asked do not refuse first.
+        // The refusal of a request that lacks a part; it applies if the other limits do not refuse first.
         let otherwise = self.plan.lack().map(refusal);
         if self.plan.is_empty() {
             return Ok(otherwise.unwrap_or(ReplayOutcome::Admit));
         }
         self.asked = true;
-        // Reservations are made of the verdicts.
+        // Reservations are made from the verdicts.
         let detail = self
             .reservations
             .as_ref()
@@ -222,8 +222,8 @@ impl PolicySide {
         })
     }
 
-    /// Keeps the reservations of a request. False if the request would have to wait while too many others do; its
-    /// charges are then refunded.
+    /// Keeps the reservations of a request. Returns false if the request would have to wait while too many others do;
+    /// its charges are then refunded.
     fn keep(
         &mut self,
         route: usize,
@@ -246,20 +246,20 @@ impl PolicySide {
         Ok(true)
     }
 
-    /// The service that the request just judged leads to.
+    /// The service of the request just judged.
     pub(super) fn service(&self) -> Option<&Service> {
         self.snapshot.services.get(self.route?)
     }
 
-    /// The question about the request just judged: each limit, with the numbers that held, and its key.
+    /// The checks of the request just judged: each limit, with the numbers that applied, and its key.
     pub(super) fn keys(&self) -> impl Iterator<Item = (&Arc<Limit>, &str)> {
         let limits = self.service().into_iter().filter(|_| self.asked);
         let limits = limits.flat_map(|service| self.plan.limits(service));
         limits.zip(self.plan.keys().map(|(_, key, _)| key))
     }
 
-    /// The number of units that the request just judged was granted, if it was admitted: the grant of the limit that
-    /// may grant less, else the highest charge of its limits; 1 if it has no limits.
+    /// The number of units that the request just judged was granted, if it was admitted: the grant of the limit with
+    /// partial grants, else the highest charge of its limits; 1 if it has no limits.
     pub(super) fn granted(&self) -> u32 {
         let (Some(_), Some(service)) = (&self.admission.decided, self.service()) else {
             return 1;
@@ -269,12 +269,13 @@ impl PolicySide {
         granted.map_or(1, Cost::units)
     }
 
-    /// The verdicts of the limits; none if no limit was asked.
+    /// The verdicts of the limits; `None` if no limit was checked.
     pub(super) fn decided(&self) -> Option<&StoreDecision> {
         self.admission.decided.as_deref()
     }
 
-    /// The number of requests whose line names a route that the file has not, or that would not take them.
+    /// The number of requests whose line names a route that the file lacks, or a route that would not match the
+    /// request.
     pub(super) fn strays(&self) -> u64 {
         self.strays
     }
@@ -307,7 +308,7 @@ struct Stay<'a, 'r> {
     ends: Timestamp,
     /// Microseconds in the queue of a limit.
     wait: u64,
-    /// The client leaves before anything is forwarded.
+    /// The client leaves before the request is forwarded.
     is_abandoned: bool,
 }
 

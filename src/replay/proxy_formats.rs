@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 pub(super) use prefix::strip as strip_prefix;
 
-/// Reads a line of another server's log; none if the line has the shape of no known log.
+/// Reads a line of another server's log; `None` if the line has the shape of no known log.
 pub(super) fn read<'a>(
     request: &mut LoggedRequest<'a>,
     line: &'a str,
@@ -41,7 +41,7 @@ fn behind_a_host<'a>(request: &mut LoggedRequest<'a>, line: &'a str) -> Option<R
     Some(apache_format::read(request, rest))
 }
 
-/// Reads a line with a list of addresses in the place of the client, as Traefik and many a `LogFormat` write it.
+/// Reads a line with a list of addresses in place of the client, as Traefik and many a `LogFormat` write it.
 fn behind_a_list<'a>(request: &mut LoggedRequest<'a>, line: &'a str) -> Option<Result<(), Fault>> {
     let (list, _) = line.split_once(" - ")?;
     let (before, last) = list.rsplit_once(',')?;

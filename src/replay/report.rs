@@ -1,4 +1,4 @@
-//! The result of a replay, and how its numbers are written for people.
+//! The result of a replay, and the formatting of its numbers for people.
 
 mod json;
 mod plot;
@@ -29,13 +29,13 @@ pub struct Report {
     pub written: u64,
     /// The number of requests' lines in each form.
     pub formats: [u64; LogFormat::COUNT],
-    /// Lines without a client and without a path, which are no requests.
+    /// Lines without a client and without a path, which are not requests.
     pub nameless: LineSample,
     /// Requests without a client; they all count as requests of one client.
     pub clientless: LineSample,
     /// Requests without a path; they all count as requests for `/`.
     pub pathless: LineSample,
-    /// Notes to read before the numbers are believed.
+    /// Notes to read before the numbers are trusted.
     pub notes: Vec<Note>,
     /// Requests that were replayed.
     pub requests: u64,
@@ -55,7 +55,7 @@ pub struct Report {
     pub timeline: Timeline,
 }
 
-/// A note about a trace, to read before its numbers are believed.
+/// A note about a trace, to read before its numbers are trusted.
 #[derive(Debug, serde::Serialize)]
 pub struct Note {
     /// The note's name, for programs.
@@ -171,7 +171,8 @@ fn grouped(number: u64) -> String {
     out
 }
 
-/// A share in hundredths of a percent, rounded. A part that is neither none nor all is never shown as 0 % or as 100 %.
+/// A share in hundredths of a percent, rounded. A part that is neither zero nor everything is never shown as 0 % or as
+/// 100 %.
 fn share(part: u64, whole: u64) -> u64 {
     if whole == 0 {
         return 0;

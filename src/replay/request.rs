@@ -21,7 +21,7 @@ use std::net::IpAddr;
 /// A request with the parts that its line has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LoggedRequest<'a> {
-    /// The instant of the request's head; none until it has been read.
+    /// The instant of the request's head; `None` until read.
     pub(super) ts: Option<Timestamp>,
     /// The client's address.
     pub(super) client: Option<IpAddr>,
@@ -33,11 +33,11 @@ pub(super) struct LoggedRequest<'a> {
     pub(super) target: Cow<'a, str>,
     /// The object of fields, as the line has it.
     pub(super) headers: &'a str,
-    /// The request's fields, as the gateway would see them, once the line has been read.
+    /// The request's fields, as the gateway would see them, after the line has been read.
     pub(super) fields: HeaderMap,
-    /// `User-Agent`, where a log has it outside of the fields.
+    /// `User-Agent`, if the log has it outside of the fields.
     pub(super) user_agent: Option<Cow<'a, str>>,
-    /// `Referer`, where a log has it outside of the fields.
+    /// `Referer`, if the log has it outside of the fields.
     pub(super) referer: Option<Cow<'a, str>>,
     /// Keys by limit, as the access log writes them.
     pub(super) keys: SmallVec<[(JsonText<'a>, Value<'a>); INLINE_LIMITS]>,
@@ -49,28 +49,28 @@ pub(super) struct LoggedRequest<'a> {
     pub(super) cost: Option<u32>,
     /// The duration of the request, in microseconds.
     pub(super) duration: u64,
-    /// The number of requests that the line stands for.
+    /// The number of requests that the line represents.
     pub(super) times: u64,
     /// The status of the answer; 0 where the line has none.
     pub(super) status: u16,
-    /// The status of a call of gRPC.
+    /// The status of a gRPC call.
     pub(super) grpc_status: Option<u16>,
     /// The access log's word for the cause of the answer; empty where the line has none.
     pub(super) reason: &'a str,
-    /// The route that took the request; empty where the line names none.
+    /// The route of the request; empty if the line names none.
     pub(super) route: &'a str,
     /// The limit that refused or held the request; empty where the line names none.
     pub(super) limit: &'a str,
-    /// Did the request go on to a server?
+    /// Was the request forwarded to a server?
     pub(super) reached: bool,
-    /// Was the request held, as the log has it?
+    /// Was the request held, by the log?
     pub(super) was_held: bool,
     /// Does the line have a path?
     pub(super) names_path: bool,
     /// The form of the line.
     pub(super) format: LogFormat,
     /// The parts that only other servers' logs have. With them, `client` is the peer of that server, and the client
-    /// behind the peer is found as the gateway finds it.
+    /// behind the peer is found as in the gateway.
     pub(super) proxy_fields: Option<Box<ProxyFields<'a>>>,
 }
 
@@ -93,7 +93,7 @@ impl Default for LoggedRequest<'_> {
 }
 
 impl<'a> LoggedRequest<'a> {
-    /// A blank request. Its fields will stand in `fields`, which is empty.
+    /// A blank request. Its fields will be put into `fields`, which is empty.
     pub(super) fn with_room(fields: HeaderMap) -> Self {
         Self {
             ts: None,
@@ -129,7 +129,7 @@ impl<'a> LoggedRequest<'a> {
         *self = Self::with_room(mem::take(&mut self.fields));
     }
 
-    /// Does the line have more of the request than its time?
+    /// Does the line have more about the request than its time?
     pub(super) fn says_anything(&self) -> bool {
         let proxy_fields = self.proxy_fields.as_deref();
         self.client.is_some()
@@ -153,7 +153,7 @@ impl<'a> LoggedRequest<'a> {
         Ok(())
     }
 
-    /// Sets the status, or 0 if the text is none.
+    /// Sets the status, or 0 if the text is not one.
     pub(super) fn put_status(&mut self, text: Option<&str>) {
         self.status = text.and_then(|status| status.parse().ok()).unwrap_or(0);
     }
@@ -164,8 +164,8 @@ impl<'a> LoggedRequest<'a> {
         self.names_path = true;
     }
 
-    /// Did the request end with a server's error, for which limits may refund it? An answer of 5xx that the gateway
-    /// gave for its own state is no server's error.
+    /// Did the request end with a server error, for which limits may refund it? A 5xx answer of the gateway for its own
+    /// state is not a server error.
     pub(super) fn failed(&self) -> bool {
         let own = [
             "store_down",
@@ -184,7 +184,7 @@ impl<'a> LoggedRequest<'a> {
         is_error && !own.contains(&self.reason)
     }
 
-    /// Was the request answered, by the access log, before any limit was asked?
+    /// Was the request answered, by the access log, before any limit was checked?
     pub(super) fn had_early_answer(&self) -> bool {
         let is_routed = !self.route.is_empty();
         match self.reason {
@@ -192,7 +192,7 @@ impl<'a> LoggedRequest<'a> {
             "bad_request" | "client_timeout" | "keys_unread" | "too_large" => {
                 !is_routed && self.limit.is_empty()
             }
-            // `OPTIONS *`, and what could travel no further.
+            // `OPTIONS *`, and requests that could not be forwarded further.
             "ok" => {
                 let may_end_here = matches!(self.method, Method::OPTIONS | Method::TRACE);
                 may_end_here && !is_routed && !self.reached && self.status == 204
@@ -202,7 +202,7 @@ impl<'a> LoggedRequest<'a> {
     }
 
     /// Would the client leave before the request is forwarded, if the request were held for `wait`? In the log the
-    /// client left before that. A request that was held in the log is left again only if `wait` is longer than its
+    /// client left before that. A request that was held in the log counts as left only if `wait` is longer than its
     /// duration.
     pub(super) fn left_within(&self, wait: u64) -> bool {
         let left = self.reason == "client_gone" && !self.reached;
@@ -234,7 +234,7 @@ impl<'a> LoggedRequest<'a> {
         }
     }
 
-    /// Sets the client from a list of addresses. A `-` is no client.
+    /// Sets the client from a list of addresses. A `-` means no client.
     pub(super) fn put_client_list(&mut self, list: Cow<'a, str>) -> Result<(), Fault> {
         if matches!(list.trim_ascii(), "" | "-" | "unknown") {
             return Ok(());
@@ -256,7 +256,7 @@ impl<'a> LoggedRequest<'a> {
     }
 }
 
-/// The text behind the scheme of a whole URI; none if the target is a path.
+/// The text after the scheme of a whole URI; `None` if the target is a path.
 #[inline]
 fn whole_uri(target: &str) -> Option<&str> {
     if target.starts_with('/') {
@@ -276,12 +276,12 @@ fn chain(list: &str) -> Option<(IpAddr, Option<&str>)> {
     }
 }
 
-/// Reads a method of HTTP.
+/// Reads an HTTP method.
 pub(super) fn read_method(text: &str) -> Result<Method, Fault> {
     Method::from_bytes(text.as_bytes()).map_err(|_| Fault::BadMember("method"))
 }
 
-/// A number without sign, times ten to the power of `places`; without `places` it is whole.
+/// A number without sign, times ten to the power of `places`; if `places` is 0 it is whole.
 pub(super) fn number<T: TryFrom<u64>>(
     value: Value<'_>,
     places: u32,

@@ -1,12 +1,12 @@
-//! Reservations of requests under way. Slots of `concurrency` limits are renewed as the gateway renews them, and
-//! refunded when the logged request ended. Other charges are refunded or settled at that end.
+//! Reservations of unfinished requests. Slots of `concurrency` limits are renewed like in the gateway, and refunded
+//! when the logged request ended. Other charges are refunded or settled at that end.
 
 use super::counters::Counters;
 use crate::clock::Timestamp;
 use crate::store::{Amendment, Reservation, StoreError};
 use std::collections::BTreeMap;
 
-/// The reservations of requests under way, by the instant at which each is due.
+/// The reservations of unfinished requests, by the instant at which each is due.
 #[derive(Debug, Default)]
 pub(super) struct OpenReservations {
     /// Reservations that are due at one instant are in the order in which they were made.
@@ -23,7 +23,7 @@ struct DueReservation {
 }
 
 impl OpenReservations {
-    /// Holds `reservation` from `now` until `ends`, and amends it then. A slot is renewed until then.
+    /// Keeps `reservation` from `now` until `ends`, and amends it then. A slot is renewed until then.
     pub(super) fn hold(
         &mut self,
         reservation: Reservation,

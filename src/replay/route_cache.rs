@@ -1,4 +1,4 @@
-//! A cache of the routes found last. Logged traffic has few paths and many requests for each, and finding a route takes
+//! A cache of the last routes found. Logged traffic has few paths and many requests for each, and finding a route takes
 //! a fifth of the time of a replay. The cache is small and never grows.
 
 use super::request::LoggedTarget;
@@ -12,7 +12,7 @@ const PLACES: usize = 256;
 /// The longest path in the cache; longer ones are looked up each time.
 const LONGEST: usize = 128;
 
-/// Routes by method, host and path, as the trace has them.
+/// Routes by method, host and path, as written in the trace.
 #[derive(Debug)]
 pub(super) struct RouteCache {
     hasher: foldhash::fast::RandomState,
@@ -32,10 +32,10 @@ struct CachedRoute {
 pub(super) enum RouteMatch {
     /// The request goes to this route.
     Found(usize),
-    /// No route takes the request.
+    /// No route matches the request.
     #[default]
     Missing,
-    /// The gateway answers 400, before any limit is asked.
+    /// The gateway answers 400, before any limit is checked.
     BadRequest,
 }
 
@@ -48,7 +48,7 @@ impl RouteCache {
         }
     }
 
-    /// The route of `table` that takes such a request. All calls must pass the same table.
+    /// The route of `table` that matches such a request. All calls must pass the same table.
     pub(super) fn find(
         &mut self,
         table: &Table,
@@ -68,7 +68,7 @@ impl RouteCache {
         if first.is(method, host, path) {
             return first.found;
         }
-        // The route of the last request stands first, and the second is the next to go.
+        // The route of the last request comes first, and the second is replaced next.
         std::mem::swap(first, second);
         if !first.is(method, host, path) {
             first.text.clear();
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use crate::route::{PathPattern, Rule, Segment};
 
-    /// A request with nothing but host, path and method.
+    /// A request with only host, path and method.
     struct Nothing;
 
     impl RequestView for Nothing {

@@ -14,9 +14,9 @@ const MINUTE: u64 = 60_000_000;
 pub struct Tally {
     /// Refused requests.
     pub refused: u64,
-    /// Requests that were held first.
+    /// Requests that were held before they proceeded.
     pub delayed: u64,
-    /// Requests that no route takes.
+    /// Requests that no route matches.
     pub no_route: u64,
     /// Requests that were refused since too many others were held already.
     pub too_many_held: u64,
@@ -30,7 +30,7 @@ pub struct Tally {
     worst: Option<Minute>,
 }
 
-/// The refusals and delays of one limit, or those that it would have made.
+/// The refusals and delays of one limit, or the ones that it would have made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ByLimit {
     /// The limit's name.
@@ -54,9 +54,9 @@ pub struct Minute {
 /// The waits of the requests that were held, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct WaitQuantiles {
-    /// The wait that half of them do not exceed.
+    /// The wait that half of the waits do not exceed.
     pub p50: u64,
-    /// The wait that 99 of 100 do not exceed.
+    /// The wait that 99 of 100 waits do not exceed.
     pub p99: u64,
     /// The longest wait.
     pub max: u64,
@@ -64,7 +64,7 @@ pub struct WaitQuantiles {
 
 impl Tally {
     /// A tally without requests. Limits that do not decide are listed from the start, since the absence of refusals is
-    /// an answer, too.
+    /// a result, too.
     pub(super) fn of_side(side: &PolicySide) -> Self {
         let mut tally = Self::default();
         for limit in side.limits().filter(|limit| !limit.mode.decides()) {
@@ -94,7 +94,7 @@ impl Tally {
         }
     }
 
-    /// Counts a refusal in `minute`. Time never runs back, so that only the last minute has to be kept open.
+    /// Counts a refusal in `minute`. Time never decreases, so that only the last minute has to be kept open.
     fn refuse(&mut self, minute: u64) {
         self.refused += 1;
         if minute != self.minute {
@@ -104,7 +104,7 @@ impl Tally {
         self.in_minute += 1;
     }
 
-    /// The minute with the most refusals; of equals the first.
+    /// The minute with the most refusals; of several the first.
     #[must_use]
     pub fn worst(&self) -> Option<Minute> {
         let this = Minute {
@@ -119,7 +119,7 @@ impl Tally {
         }
     }
 
-    /// The waits of the requests that were held; none if no request was.
+    /// The waits of the requests that were held; `None` if no request was.
     #[must_use]
     pub fn wait_quantiles(&self) -> Option<WaitQuantiles> {
         Some(WaitQuantiles {

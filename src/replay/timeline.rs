@@ -32,9 +32,9 @@ const LENGTHS: [u64; 19] = [
 /// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutcomeKind {
-    /// The request went on at once, or matched no route.
+    /// The request proceeded at once, or matched no route.
     Admitted,
-    /// The request was held, and went on.
+    /// The request was held, and then proceeded.
     Delayed,
     /// The request was refused.
     Refused,
@@ -88,7 +88,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Adds the outcomes of a request at `at`, one for each file. `at` is never before that of the request before.
+    /// Adds the outcomes of a request at `at`, one for each file. `at` is never before the previous one.
     pub(super) fn add(&mut self, at: u64, kinds: [OutcomeKind; SIDES]) {
         if at >= self.until {
             self.reach(at);
@@ -127,7 +127,7 @@ impl Timeline {
         self.first * self.length()
     }
 
-    /// The stretches of file `side`, and the length of each. There are at most `most`: where there are more, neighbours
+    /// The stretches of file `side`, and the length of each. There are at most `most`: if there are more, neighbours
     /// are joined.
     #[must_use]
     pub fn of(&self, side: usize, most: usize) -> (Vec<Interval>, u64) {

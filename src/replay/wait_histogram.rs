@@ -26,7 +26,7 @@ impl WaitHistogram {
         self.count += 1;
     }
 
-    /// The wait that `per_mille` of a thousand waits do not exceed; none if no request waited.
+    /// The wait that `per_mille` of a thousand waits do not exceed; `None` if no request waited.
     pub(super) fn quantile(&self, per_mille: u64) -> Option<u64> {
         if self.count == 0 {
             return None;

@@ -17,7 +17,7 @@ pub(super) struct WaitingRequests {
 }
 
 impl WaitingRequests {
-    /// Lets a request of `client` wait from `now` until `until`; false if a cap is reached.
+    /// Makes a request of `client` wait from `now` until `until`; returns false if a bound is reached.
     pub(super) fn enter(
         &mut self,
         client: IpAddr,

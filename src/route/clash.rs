@@ -1,6 +1,6 @@
-//! Routes of one host and one path shape that can match the same request. Two of them cannot where their conditions ask the
-//! same field, parameter or scheme for different values. Routes are divided by such values, so that the pairs that
-//! contradict each other are never looked at one by one.
+//! Routes of one host and one path shape that can match the same request. Two of them cannot if their conditions
+//! require different values of the same field, parameter or scheme. Routes are divided by such values, so that
+//! contradicting pairs are never compared one by one.
 
 use super::condition::ConditionSubject;
 use super::trie::RouteEnd;
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::rc::Rc;
 
-/// So many pairs are looked at one by one: to divide them would cost more.
+/// Up to this number of pairs is compared one by one: to divide them would cost more.
 const FEW_PAIRS: usize = 64;
 
 /// The pairs of routes that have been found, by their positions: first the second route.
@@ -19,7 +19,7 @@ pub(super) struct Clashes {
 }
 
 impl Clashes {
-    /// No more than `most` pairs are looked for.
+    /// The search stops after `most` pairs.
     pub(super) fn new(most: usize) -> Self {
         Self {
             most,
@@ -37,7 +37,7 @@ impl Clashes {
         if ends.len() < 2 {
             return;
         }
-        // Routes of one rank: as many conditions, and a common method or any method at all.
+        // Routes of one rank: with equally many conditions, and a common method or any method at all.
         let mut ranks: HashMap<(usize, Option<&Method>), Vec<Side<'_>>> = HashMap::new();
         for end in ends {
             let side = Side::of(end);
@@ -50,7 +50,7 @@ impl Clashes {
                     .push(side.clone());
             }
         }
-        // Where there are more pairs than are looked for, every reading finds the same ones.
+        // If there are more pairs than the bound, every reading finds the same ones.
         let mut ranks: Vec<_> = ranks.into_iter().collect();
         ranks.sort_by_key(|((_, method), rank)| (rank[0].route, method.map(Method::as_str)));
         for (_, rank) in ranks {
@@ -130,7 +130,7 @@ impl Clashes {
     }
 }
 
-/// One route of a pair, and the values that it asks for.
+/// One route of a pair, and the values that it requires.
 #[derive(Clone)]
 struct Side<'a> {
     route: usize,
@@ -147,7 +147,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// The name that the most routes of both sets ask for, if they ask for different values of it.
+/// The name that the most routes of both sets require, if they require different values of it.
 fn dividing<'a>(these: &[Side<'a>], those: &[Side<'a>]) -> Option<ConditionSubject<'a>> {
     let (mut here, there) = (tally(these), tally(those));
     here.retain(|name, one| {
@@ -160,12 +160,12 @@ fn dividing<'a>(these: &[Side<'a>], those: &[Side<'a>]) -> Option<ConditionSubje
         .map(|(_, name)| name)
 }
 
-/// How many routes of a set ask for a name.
+/// The number of routes of a set that require a name.
 struct Tally<'a> {
     many: usize,
-    /// A value that one of them asks for.
+    /// A value that one of them requires.
     value: &'a [u8],
-    /// Do they ask for different values?
+    /// Do they require different values?
     differ: bool,
 }
 
@@ -183,7 +183,7 @@ fn tally<'a>(all: &[Side<'a>]) -> HashMap<ConditionSubject<'a>, Tally<'a>> {
     tallies
 }
 
-/// A set by the values that its routes ask for, and those that ask for none.
+/// A set divided by the values that its routes require, and the routes without such a condition.
 type Divided<'a> = (BTreeMap<&'a [u8], Vec<Side<'a>>>, Vec<Side<'a>>);
 
 fn divided<'a>(all: &[Side<'a>], name: ConditionSubject<'a>) -> Divided<'a> {
@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    /// The division finds what a look at each pair finds.
+    /// The division finds the same pairs as a comparison of each pair.
     #[test]
     fn pairs_that_are_divided_are_those_of_one_by_one() {
         let names = ["a", "b", "c", "d"];
@@ -249,7 +249,7 @@ mod tests {
         }
     }
 
-    /// Of more pairs than are looked for, each reading of a file finds the same.
+    /// If there are more pairs than the bound, each reading of a file finds the same.
     #[test]
     fn the_pairs_that_are_found_first_are_always_the_same() {
         let ends: Vec<RouteEnd> = (0..300)

@@ -5,41 +5,41 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// A condition that a request must meet for a route to take it.
+/// A condition that a request must meet for a route to match.
 ///
-/// A field or parameter that came several times has one value: all of them, joined by `, ` (RFC 9110 section 5.3). Two
-/// conditions that ask one name for different values therefore contradict each other, whatever a client repeats.
+/// A field or parameter that occurs several times has one value: all of them, joined by `, ` (RFC 9110 section 5.3).
+/// Two conditions that require different values of one name therefore contradict each other, for any repetitions by a
+/// client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Condition {
-    /// A field has this value, or is there at all.
+    /// A field has this value, or is present at all.
     Field(HeaderName, Option<HeaderValue>),
-    /// A parameter of the query, decoded, has this value, or is there at all.
+    /// A parameter of the query, decoded, has this value, or is present at all.
     Query(Arc<str>, Option<Arc<str>>),
-    /// The request came by `https`, or by `http`.
+    /// The request used `https`, or `http`.
     Https(bool),
     /// The client is a member of one of these groups.
     Groups(Vec<Arc<str>>),
 }
 
-/// A request, as conditions see it. No part is worked out before a condition asks for it.
+/// A request, as conditions see it. No part is computed before a condition needs it.
 pub trait RequestView {
     /// The request's fields.
     fn fields(&self) -> &HeaderMap;
-    /// The request's query, as it came.
+    /// The request's query, as received.
     fn query(&self) -> Option<&str>;
-    /// Did the request come by `https`?
+    /// Did the request use `https`?
     fn is_https(&self) -> bool;
-    /// Is the client a verified member of one of these groups? A client of whom nothing is known is in none.
+    /// Is the client a verified member of one of these groups? An unknown client is a member of none.
     fn is_member(&self, _groups: &[Arc<str>]) -> bool {
         false
     }
-    /// May the search end at this route? One that looks for a certain route passes all others.
+    /// May the search end at this route? A search for one certain route skips all others.
     #[inline]
     fn seeks(&self, _route: usize) -> bool {
         true
     }
-    /// Does the request meet the conditions of this route? A search of which not all is known yet may note the route and
-    /// go on.
+    /// Does the request meet the conditions of this route? A search with unknown facts may note the route and continue.
     #[inline]
     fn meets(&self, _route: usize, conditions: &[Condition]) -> bool
     where
@@ -65,7 +65,7 @@ impl Condition {
         }
     }
 
-    /// The name of the field or parameter whose value the condition asks for, if `is_secret` holds for that name.
+    /// The name of the field or parameter whose value the condition requires, if `is_secret` is true for that name.
     #[must_use]
     pub fn secret_name(&self, is_secret: impl Fn(&str) -> bool) -> Option<&str> {
         let name = match self {
@@ -76,7 +76,7 @@ impl Condition {
         is_secret(name).then_some(name)
     }
 
-    /// The text of the value that the condition asks for, if it asks for one.
+    /// The text of the value that the condition requires, if any.
     #[must_use]
     pub fn value(&self) -> Option<Cow<'_, str>> {
         match self {
@@ -89,8 +89,8 @@ impl Condition {
         }
     }
 
-    /// What the condition asks for one value of, and the value: two that ask the same for different values contradict
-    /// each other.
+    /// The subject and the value that the condition requires: two conditions with the same subject and different values
+    /// contradict each other.
     pub(super) fn asked(&self) -> Option<(ConditionSubject<'_>, &[u8])> {
         match self {
             Self::Field(name, value) => {
@@ -108,7 +108,7 @@ impl Condition {
     }
 }
 
-/// What conditions ask for one value of.
+/// The subject of a condition that requires one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum ConditionSubject<'a> {
     Field(&'a HeaderName),
@@ -141,7 +141,7 @@ fn parameters<'a>(
         })
 }
 
-/// Are there values, and are they, when joined, equal to `expected`?
+/// Are there values, and do they equal `expected` when joined?
 fn is_joined<V: AsRef<[u8]>>(values: impl Iterator<Item = V>, expected: &[u8]) -> bool {
     let mut left = expected;
     let mut first = true;
@@ -157,13 +157,13 @@ fn is_joined<V: AsRef<[u8]>>(values: impl Iterator<Item = V>, expected: &[u8]) -
     !first && left.is_empty()
 }
 
-/// The conditions of two routes as an example of a request shows them: `?v=2`, ` x-version: 2`, ` by https`.
+/// The conditions of two routes in an example of a request: `?v=2`, ` x-version: 2`, ` by https`.
 pub(super) struct Example<'a>(pub(super) &'a [Condition], pub(super) &'a [Condition]);
 
 impl fmt::Display for Example<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(these, those) = *self;
-        // A condition that asks for a value includes the one that asks for any value of that name.
+        // A condition that requires a value implies the one that requires any value of that name.
         let is_said = |one: &&Condition| match one {
             Condition::Field(name, None) => !these
                 .iter()
@@ -220,7 +220,7 @@ impl fmt::Display for Example<'_> {
     }
 }
 
-/// The condition as the file writes it, without the key it stands under: `x-version = "2"`, `x-debug = true`, `https`.
+/// The condition as the file writes it, without its key: `x-version = "2"`, `x-debug = true`, `https`.
 impl fmt::Display for Condition {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,10 +1,10 @@
-//! Containment of patterns: does one pattern take everything that another takes? Also the text of patterns.
+//! Containment of patterns: does one pattern match everything that another matches? The text of patterns is also here.
 
 use super::{HostPattern, PathPattern, Segment, host_key, path};
 use std::fmt;
 
 impl HostPattern {
-    /// Does `bound` take every host of this pattern?
+    /// Does `bound` match every host of this pattern?
     #[must_use]
     pub fn is_within(&self, bound: &Self) -> bool {
         match (self, bound) {
@@ -32,7 +32,7 @@ impl fmt::Display for HostPattern {
 }
 
 impl PathPattern {
-    /// Does `bound` take every path of this pattern?
+    /// Does `bound` match every path of this pattern?
     #[must_use]
     pub fn is_within(&self, bound: &Self) -> bool {
         let (mut own, mut bound) = (self.seen(), bound.seen());
@@ -41,8 +41,8 @@ impl PathPattern {
                 (_, Some(Segment::Rest(_))) | (None, None) => return true,
                 (Some(Segment::Literal(one)), Some(Segment::Literal(other)))
                     if spelled(one) == spelled(other) => {}
-                // A folded segment with letters also takes spellings that `bound` does not take, and that may belong to
-                // another owner.
+                // A folded segment with letters also matches spellings that `bound` does not match, and that may belong
+                // to another owner.
                 (Some(Segment::Folded(one)), Some(Segment::Literal(other)))
                     if spelled(one) == spelled(other) && !has_case(one) => {}
                 (
@@ -66,7 +66,7 @@ impl PathPattern {
         }
     }
 
-    /// The same pattern, for paths in its own case alone.
+    /// The same pattern, for paths in exactly its case.
     #[must_use]
     pub fn in_its_case(self) -> Self {
         let segments = self.segments.into_iter().map(|segment| match segment {
@@ -78,7 +78,7 @@ impl PathPattern {
         }
     }
 
-    /// The pattern for people, with a remark if case means nothing in it.
+    /// The pattern for people, with a remark if case is ignored.
     #[must_use]
     pub fn told(&self) -> String {
         let folded = |segment: &Segment| matches!(segment, Segment::Folded(_));
@@ -89,7 +89,7 @@ impl PathPattern {
         }
     }
 
-    /// The pattern's segments. A leading, doubled or trailing slash in the file means nothing, as in a request.
+    /// The pattern's segments. A leading, doubled or trailing slash in the file has no meaning, as in a request.
     fn seen(&self) -> impl Iterator<Item = &Segment> {
         let is_empty =
             |segment: &&Segment| matches!(segment, Segment::Literal(text) if text.is_empty());

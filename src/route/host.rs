@@ -1,12 +1,12 @@
-//! The spelling of a host that routes are filed under.
+//! The spelling of a host under which routes are stored.
 
 use std::borrow::Cow;
 use std::net::Ipv6Addr;
 
 /// A host without port and final dot, in lower case; an IPv6 address in its shortest spelling, in brackets.
 ///
-/// Allocates only if the host has another spelling. DNS names have no case (RFC 9110 section 4.2.3), and `example.com.`
-/// is `example.com` (RFC 1034 section 3.1).
+/// Allocates only if the host has another spelling. DNS names are case-insensitive (RFC 9110 section 4.2.3), and
+/// `example.com.` is `example.com` (RFC 1034 section 3.1).
 #[must_use]
 pub fn host_key(authority: &str) -> Cow<'_, str> {
     if authority.starts_with('[') {

@@ -1,4 +1,4 @@
-//! Which rule recognises a request: by host, path, method and conditions, the most specific first.
+//! Route matching: the rule that matches a request by host, path, method and conditions, the most specific first.
 //!
 //! In: a host, a path, a method, conditions. Out: a route with its path parameters.
 //!
@@ -36,23 +36,22 @@ pub use template::Template;
 use http::Method;
 use std::sync::Arc;
 
-/// A rule that recognises requests, as the file writes it.
+/// A rule that matches requests, as the file writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rule {
     /// The route's name.
     pub name: Arc<str>,
-    /// Hosts that the rule is for; none means any.
+    /// The hosts that the rule matches; an empty list matches every host.
     pub hosts: Vec<HostPattern>,
-    /// Paths that the rule is for.
+    /// The paths that the rule matches.
     pub path: PathPattern,
-    /// Methods that the rule is for; none means any. `GET` stands for `HEAD` too, unless a route of equal rank names
-    /// `HEAD`.
+    /// Methods that the rule is for; empty means any. `GET` includes `HEAD`, unless a route of equal rank names `HEAD`.
     pub methods: Vec<Method>,
     /// Further conditions; each name occurs once.
     pub conditions: Vec<Condition>,
 }
 
-/// A host to match: exact, or any number of labels in front of a suffix.
+/// A host to match: exact, or any number of labels before a suffix.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum HostPattern {
     /// Lower case, without port and final dot.
@@ -69,16 +68,16 @@ pub struct PathPattern {
 }
 
 impl PathPattern {
-    /// The part of `path` that the parameter `name` takes; `None` if there is no such parameter. `path` is a match form
-    /// that this pattern recognises. Several segments come without the slash in front; a `{*rest}` that takes no
-    /// segment has an empty text.
+    /// The part of `path` that the parameter `name` matches; `None` if there is no such parameter. `path` is a match
+    /// form that this pattern matches. Several segments come without the leading slash; a `{*rest}` that matches no
+    /// segment gives an empty text.
     #[must_use]
     pub fn taken<'a>(&self, path: &'a str, name: &str) -> Option<&'a str> {
         let mut left = path.strip_prefix('/').unwrap_or(path);
         for segment in &self.segments {
             let (one, behind) = left.split_once('/').unwrap_or((left, ""));
             match segment {
-                // A leading, doubled or trailing slash in the file means nothing, as in a request.
+                // A leading, doubled or trailing slash in the file has no meaning, as in a request.
                 Segment::Literal(text) if text.is_empty() => continue,
                 Segment::Parameter(own) if **own == *name => return Some(one),
                 Segment::Rest(own) => return (**own == *name).then_some(left),

@@ -1,4 +1,4 @@
-//! A search for the route of a request of which it is not known yet whether its client is a member of certain groups.
+//! The search for a request's route while it is unknown whether the client is a member of certain groups.
 
 use super::condition::{Condition, RequestView};
 use http::HeaderMap;
@@ -10,18 +10,18 @@ use std::sync::Arc;
 /// The positions of routes, in the order of their ranks.
 pub type RoutePositions = SmallVec<[usize; 4]>;
 
-/// A request whose memberships are known in part. A search with it finds the route that takes the request whatever the
-/// others are, and notes the routes of higher rank that one of them would lead to.
+/// A request with partly unknown memberships. A search with it finds the route that matches if the client has no
+/// unknown membership, and notes the routes of higher rank that an unknown membership would lead to.
 pub struct OpenSearch<'a, V> {
-    /// The request, with the memberships that are known.
+    /// The request, with the known memberships.
     known: &'a V,
-    /// May the client be a member of one of these groups, for all that is known?
+    /// May the client be a member of one of these groups, as far as known?
     may_be_member: &'a dyn Fn(&[Arc<str>]) -> bool,
     possible: RefCell<RoutePositions>,
 }
 
 impl<'a, V: RequestView> OpenSearch<'a, V> {
-    /// A search that has noted nothing yet.
+    /// A search that has no notes yet.
     #[must_use]
     pub fn new(known: &'a V, may_be_member: &'a dyn Fn(&[Arc<str>]) -> bool) -> Self {
         Self {
@@ -31,7 +31,7 @@ impl<'a, V: RequestView> OpenSearch<'a, V> {
         }
     }
 
-    /// The routes that take the request if its client is a member of their groups.
+    /// The routes that match the request if its client is a member of their groups.
     #[must_use]
     pub fn possible(self) -> RoutePositions {
         self.possible.into_inner()

@@ -1,14 +1,14 @@
 //! One path, one spelling: the form in which a path is matched, and the form in which it is forwarded.
 //!
 //! Rules that hold for `/limited` must hold for every spelling that an origin may read as `/limited`. So a path is
-//! rewritten to one form, matching reads that form, and the same form goes to the origin, which is left nothing to
-//! resolve. A path that origins would resolve differently is refused.
+//! rewritten to one form, matching reads that form, and the origin gets the same form, in which nothing remains to be
+//! resolved. A path that origins would resolve differently is refused.
 //!
 //! *Forwarded* is the path with duplicate slashes merged, dot segments removed, escapes of unreserved characters decoded
 //! and other escapes in upper case (RFC 3986 section 6.2.2). Its `;parameters` and a trailing slash stay.
 //!
 //! **Matched* is the forwarded form without trailing slash and parameters, where every byte has one spelling: a byte
-//! that may stand in a segment as it is (RFC 3986 section 3.3, `pchar`) is plain, and every other byte is escaped. So
+//! that is allowed unescaped in a segment (RFC 3986 section 3.3, `pchar`) is plain, and every other byte is escaped. So
 //! `/%40me` is `/@me` and `/café` is `/caf%C3%A9`. An escaped `;` begins parameters too, since some origins decode
 //! before they cut, and others cut before they decode.
 
@@ -24,7 +24,7 @@ pub struct NormalPath<'a> {
     matched: PathText,
 }
 
-/// A rewritten text. As long as the text is a beginning of its source, only its length is kept.
+/// A rewritten text. As long as the text is a prefix of its source, only its length is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PathText {
     Same(usize),
@@ -40,7 +40,7 @@ pub enum BadPath {
     /// The path has a control byte, a blank, `?` or `#`.
     #[error("the path has a character that must be escaped")]
     Character,
-    /// The path has a `%` without two hexadecimal digits behind it.
+    /// The path has a `%` that is not followed by two hexadecimal digits.
     #[error("the path has a % without two hexadecimal digits")]
     Escape,
     /// The path has `%00`.
@@ -70,7 +70,7 @@ impl NormalPath<'_> {
         self.forward.of(self.raw)
     }
 
-    /// Is the path forwarded exactly as it came?
+    /// Is the path forwarded exactly as received?
     #[must_use]
     pub fn is_as_sent(&self) -> bool {
         matches!(self.forward, PathText::Same(length) if length == self.raw.len())
@@ -88,11 +88,11 @@ impl PathText {
 
 /// Both forms of `raw_path`, which is the request's path without its query.
 ///
-/// Nothing is allocated for a path that is in normal form, nor for one whose normal form is a beginning of `raw_path`
-/// (without a trailing slash or trailing parameters).
+/// Nothing is allocated for a path in normal form, nor for a path whose normal form is a prefix of `raw_path` (without
+/// a trailing slash or trailing parameters).
 ///
 /// # Errors
-/// The path has a part that origins would not agree on, or that no URI may contain.
+/// If the path has a part that origins would resolve differently, or that no URI may contain.
 pub fn normalize(raw_path: &str) -> Result<NormalPath<'_>, BadPath> {
     if is_plain(raw_path) {
         return Ok(NormalPath {
@@ -113,7 +113,7 @@ pub fn normalize(raw_path: &str) -> Result<NormalPath<'_>, BadPath> {
 /// The match form of one literal segment of a pattern, as a person writes it.
 ///
 /// # Errors
-/// The text is one that no segment of a request can be.
+/// If no segment of a request can be this text.
 pub fn literal(segment: &str) -> Result<Cow<'_, str>, BadPath> {
     if segment.contains('/') {
         return Err(BadPath::Separator);
@@ -128,7 +128,7 @@ pub fn literal(segment: &str) -> Result<Cow<'_, str>, BadPath> {
     }
 }
 
-/// May this byte stand in a segment of the match form as it is? `pchar` without `%` and `;`.
+/// Is this byte allowed unescaped in a segment of the match form? `pchar` without `%` and `;`.
 const fn is_segment(byte: u8) -> bool {
     is_unreserved(byte)
         || matches!(
@@ -243,7 +243,7 @@ fn forward_segment(segment: &str, out: &mut PathWriter<'_>) -> Result<(), BadPat
     }
 }
 
-/// The byte that the escape at this place of `text` stands for.
+/// The byte that the escape at this position of `text` represents.
 fn escape_at(text: &str, at: usize) -> Option<u8> {
     let digit = |place: usize| {
         let byte = *text.as_bytes().get(place)?;
@@ -273,7 +273,7 @@ fn match_form(forward: &str) -> PathText {
     out.text
 }
 
-/// The match form of a path whose bytes are in match form already: all of it but a slash at its end.
+/// The match form of a path whose bytes are already in match form: the path without a slash at its end.
 fn without_slash(path: &str) -> PathText {
     let whole = path.strip_suffix('/').unwrap_or(path);
     PathText::Same(whole.len().max(1))
@@ -312,7 +312,7 @@ fn match_segment(segment: &str, out: &mut PathWriter<'_>) {
     }
 }
 
-/// A writer of a text that is often a beginning of its source. The writer copies only from the first difference on.
+/// A writer of a text that is often a prefix of its source. The writer copies only from the first difference on.
 struct PathWriter<'a> {
     source: &'a str,
     text: PathText,
@@ -337,7 +337,7 @@ impl<'a> PathWriter<'a> {
                 *length += piece.len();
             }
             PathText::Same(length) => {
-                // At worst, an escape takes three bytes in the place of one; most paths have few escapes.
+                // At worst, an escape replaces one byte by three; most paths have few escapes.
                 let mut text = String::with_capacity(self.source.len() + 16);
                 text.push_str(&self.source[..*length]);
                 text.push_str(piece);
@@ -360,7 +360,7 @@ impl<'a> PathWriter<'a> {
         }
     }
 
-    /// Takes the last segment back.
+    /// Removes the last segment.
     fn pop(&mut self) -> Result<(), BadPath> {
         let slash = self.text.of(self.source).rfind('/');
         let slash = slash.ok_or(BadPath::AboveRoot)?;

@@ -1,19 +1,19 @@
-//! The way back of a path that is rewritten: from an address in a server's answer to the path that clients know.
+//! The reverse mapping of a rewritten path: from an address in a server's answer to the path that clients use.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The beginning of the paths that a server sees, and what clients write in its place.
+/// The prefix of the paths that a server sees, and the prefix that clients write instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathBack {
-    /// The beginning that the server sees, without a final slash; empty where it sees the rest alone.
+    /// The prefix that the server sees, without a final slash; empty if the server sees only the rest.
     seen: Arc<str>,
-    /// The beginning that clients write, without a final slash.
+    /// The prefix that clients write, without a final slash.
     written: Arc<str>,
 }
 
 impl PathBack {
-    /// Replaces `seen` by `written`. Nothing where either could not stand in an address as it is.
+    /// Replaces `seen` by `written`. `None` if either needs an escape in an address.
     #[must_use]
     pub fn new(seen: &str, written: &str) -> Option<Self> {
         let is_plain = |byte: u8| {
@@ -25,8 +25,8 @@ impl PathBack {
         (plain && seen != written).then_some(Self { seen, written })
     }
 
-    /// The path that clients know for `path`. A path that does not lie below what the server sees stays, and so does one
-    /// that a server without its prefix has written with it: that server knows where it stands.
+    /// The path that clients use for `path`. A path outside of the server's prefix stays unchanged, and so does a path
+    /// that already has the clients' prefix from a server that sees none: such a server knows its public prefix.
     #[must_use]
     pub fn apply<'p>(&self, path: &'p str) -> Cow<'p, str> {
         match below(path, &self.seen) {
@@ -38,7 +38,7 @@ impl PathBack {
     }
 }
 
-/// What follows `prefix` in `path`, where it ends with a whole segment.
+/// The rest of `path` after `prefix`, if the prefix ends with a whole segment.
 fn below<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
     let rest = path.strip_prefix(prefix)?;
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)

@@ -17,8 +17,8 @@ pub struct Table {
     exact: HashMap<Box<str>, TrieNode, RandomState>,
     /// The paths of each suffix, with its leading dot.
     suffixes: HashMap<Box<str>, TrieNode, RandomState>,
-    /// The length of the longest suffix. No more of a host is looked up among the suffixes, however many dots a client
-    /// sends.
+    /// The length of the longest suffix. No longer part of a host is looked up among the suffixes, for any number of
+    /// dots in a client's host.
     longest_suffix: usize,
     /// Does any route have conditions?
     conditional: bool,
@@ -32,7 +32,7 @@ pub struct Overlap {
     pub first: usize,
     /// The position of the later route.
     pub second: usize,
-    /// A request that both routes match, such as `GET api.example.com/v1/orders`; without a host when both take any.
+    /// A request that both routes match, such as `GET api.example.com/v1/orders`; without a host if both match any.
     pub example: String,
 }
 
@@ -40,7 +40,7 @@ impl Table {
     /// Arranges `rules`; a found route is a position in that list.
     ///
     /// Two routes have equal rank when their host pattern and path shape are the same (names of parameters aside), when
-    /// both name a common method or neither names any, and when they have the same number of conditions. Where the
+    /// both name a common method or neither names any, and when they have the same number of conditions. If the
     /// conditions contradict each other, no request meets both.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Table {
                 }
             });
         }
-        // Hosts and paths stand in no order, and the overlaps that are told are the same at each reading.
+        // Hosts and paths have no order here, and the reported overlaps must be the same at each reading.
         shared.sort_by_cached_key(|ends| {
             let mut routes: Vec<usize> = ends.iter().map(|end| end.route).collect();
             routes.sort_unstable();
@@ -89,25 +89,26 @@ impl Table {
         }
     }
 
-    /// Does any route ask for a host? Where none does, the host need not be spelled for [`find`](Self::find).
+    /// Does any route have a condition about the host? If none has, the host need not be normalised for
+    /// [`find`](Self::find).
     #[must_use]
     pub fn asks_for_hosts(&self) -> bool {
         !(self.exact.is_empty() && self.suffixes.is_empty())
     }
 
-    /// Does any route ask for more than host, path and method?
+    /// Does any route have conditions beyond host, path and method?
     #[must_use]
     pub fn has_conditions(&self) -> bool {
         self.conditional
     }
 
-    /// The route that recognises a request, as a position in the list of rules.
+    /// The route that matches a request, as a position in the list of rules.
     ///
     /// `host` is a [`host_key`], empty when the request names none; `path` is the match form of
     /// [`normalize`](super::path::normalize). The most specific route wins: first by host (exact, then the longest
     /// suffix, then any), then by path from the left (literal, parameter, rest), then the route that names the method,
-    /// then the one with more conditions. If a route that leads on one count fails on a later count, the next route is
-    /// tried, under the other hosts too.
+    /// then the one with more conditions. If a route that is first by one criterion fails by a later one, the next
+    /// route is tried, also under the other hosts.
     #[must_use]
     pub fn find(
         &self,
@@ -123,8 +124,8 @@ impl Table {
             .or_else(|| self.any.find(path, method, asked))
     }
 
-    /// Does this route recognise requests for `host` and `path` by `method`, whatever its conditions ask for? The
-    /// arguments are those of [`find`](Self::find).
+    /// Does this route match requests for `host` and `path` by `method`, regardless of its conditions? The arguments
+    /// are the same as for [`find`](Self::find).
     #[must_use]
     pub fn fits(&self, route: usize, host: &str, path: &str, method: &Method) -> bool {
         let search = OneRoute(route, HeaderMap::new());
@@ -138,7 +139,7 @@ impl Table {
         method: &Method,
         asked: &impl RequestView,
     ) -> Option<usize> {
-        // At least one byte of a label stands in front of a suffix.
+        // At least one byte of a label comes before a suffix.
         let from = host.len().saturating_sub(self.longest_suffix).max(1);
         let candidates = host.as_bytes().get(from..)?;
         let dots = (from..).zip(candidates).filter(|(_, byte)| **byte == b'.');
@@ -188,13 +189,13 @@ impl RequestView for OneRoute {
 /// The most overlaps that are reported: a reader needs no more, and pairs grow with the square of the routes.
 const MOST_OVERLAPS: usize = 1_000;
 
-/// The host patterns of a rule; `None` stands for any host.
+/// The host patterns of a rule; `None` means any host.
 fn hosts(rule: &Rule) -> impl Iterator<Item = Option<&HostPattern>> {
     let any = rule.hosts.is_empty().then_some(None);
     rule.hosts.iter().map(Some).chain(any)
 }
 
-/// The overlap of two routes, with a request that both take.
+/// The overlap of two routes, with a request that both match.
 fn overlap(first: usize, second: usize, rules: &[Rule]) -> Overlap {
     let example = example(&rules[first], &rules[second]);
     Overlap {
@@ -204,7 +205,7 @@ fn overlap(first: usize, second: usize, rules: &[Rule]) -> Overlap {
     }
 }
 
-/// The spelling of a host, and whether it is one host alone.
+/// The spelling of a host, and whether it is a single host.
 fn spelled(host: &HostPattern) -> (bool, Cow<'_, str>) {
     match host {
         HostPattern::Exact(host) => (true, host_key(host)),
@@ -212,7 +213,7 @@ fn spelled(host: &HostPattern) -> (bool, Cow<'_, str>) {
     }
 }
 
-/// A request that both rules take.
+/// A request that both rules match.
 fn example(first: &Rule, second: &Rule) -> String {
     let there: HashSet<_> = first.hosts.iter().map(spelled).collect();
     let mut hosts = second.hosts.iter().map(spelled);

@@ -1,8 +1,8 @@
-//! Templates of paths, for `rewrite`, `strip_prefix` and `redirect`: a new path is made from the one that was matched.
+//! Templates of paths, for `rewrite`, `strip_prefix` and `redirect`: a new path is made from the matched one.
 //!
-//! A template is filled from the forwarded form of the path, segment by segment. The segments that a parameter took go
-//! on as they would have without the rewriting, with their `;parameters` and escapes. Only whole segments are put
-//! together, and none of them is a dot segment or has a separator in it, so that the new path is in normal form again.
+//! A template is filled from the forwarded form of the path, segment by segment. The segments of a parameter are
+//! forwarded as they would be without the rewriting, with their `;parameters` and escapes. Only whole segments are
+//! joined, and none of them is a dot segment or contains a separator, so that the new path is in normal form again.
 
 use super::path::{self, BadPath};
 use super::{PathPattern, Segment};
@@ -18,16 +18,16 @@ pub struct Template {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum TemplatePiece {
-    /// This text, as it is.
+    /// Literal text.
     Text(Arc<str>),
     /// A slash, and the segment of the path with this index.
     Segment(usize),
-    /// All segments of the path from this index on, with the slash in front and the one at the end.
+    /// All segments of the path from this index on, with the leading slash and the trailing one.
     Rest(usize),
 }
 
 impl Template {
-    /// A template that leaves the first `many` segments out.
+    /// A template that removes the first `many` segments.
     #[must_use]
     pub fn without(many: usize, written: &str) -> Self {
         Self {
@@ -36,8 +36,8 @@ impl Template {
         }
     }
 
-    /// Reads the template `text`, which goes behind `origin` and has parameters of `pattern`. The text is written like
-    /// a pattern and begins with a slash.
+    /// Reads the template `text`, which follows `origin` and has parameters of `pattern`. The text has the form of a
+    /// pattern and begins with a slash.
     ///
     /// # Errors
     /// The parameter, with its braces, that `pattern` does not have in this form.
@@ -78,7 +78,7 @@ impl Template {
         &self.written
     }
 
-    /// Appends the new path to `out`. `path` is a path in forwarded form that the pattern has recognised.
+    /// Appends the new path to `out`. `path` is a path in forwarded form that the pattern has matched.
     pub fn fill(&self, path: &str, out: &mut String) {
         let start = out.len();
         for piece in &self.pieces {
@@ -114,7 +114,7 @@ fn find(name: &str, pattern: &PathPattern) -> Option<TemplatePiece> {
     })
 }
 
-/// A literal segment as it is forwarded: the escapes that the file has stay.
+/// A literal segment in its forwarded form: the escapes that the file has stay.
 fn spelled(segment: &str) -> Result<String, BadPath> {
     if !segment.is_ascii() {
         return path::literal(segment).map(std::borrow::Cow::into_owned);
@@ -123,7 +123,7 @@ fn spelled(segment: &str) -> Result<String, BadPath> {
     Ok(path::normalize(&whole)?.to_forward()[1..].to_owned())
 }
 
-/// The ranges of the segments that patterns see, each from the slash in front to its end. A segment that is empty
+/// The ranges of the segments that patterns see, each from its leading slash to its end. A segment that is empty
 /// without its parameters is left out.
 fn segments(path: &str) -> impl Iterator<Item = (usize, usize)> {
     let mut at = 0;

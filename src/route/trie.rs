@@ -1,8 +1,8 @@
 //! The paths of one host, as a tree of segments.
 //!
-//! At each segment, a search tries literal, literal in any case, parameter and rest in this order, and comes back where
-//! a branch fails. The first route that it meets therefore has the highest rank. The search visits only the nodes that
-//! the path's own segments lead to, so that its cost does not depend on the number of routes.
+//! At each segment, a search tries literal, literal in any case, parameter and rest in this order, and backtracks if a
+//! branch fails. The first route that it meets therefore has the highest rank. The search visits only the nodes that
+//! match the path's own segments, so that its cost does not depend on the number of routes.
 
 use super::condition::{Condition, RequestView};
 use super::{PathPattern, Segment, path};
@@ -27,7 +27,7 @@ pub(super) struct TrieNode {
 }
 
 /// The routes of one host and one path shape, which differ in methods and conditions only. Routes with more conditions
-/// stand first.
+/// come first.
 #[derive(Debug, Default)]
 pub(super) struct RouteList(Vec<RouteEnd>);
 
@@ -35,7 +35,7 @@ pub(super) struct RouteList(Vec<RouteEnd>);
 #[derive(Debug, Clone)]
 pub(super) struct RouteEnd {
     pub(super) route: usize,
-    /// The methods of the route; none means any.
+    /// The methods of the route; empty means any.
     pub(super) methods: Arc<[Method]>,
     pub(super) conditions: Arc<[Condition]>,
 }
@@ -54,7 +54,7 @@ impl TrieNode {
         let mut node = self;
         for segment in &pattern.segments {
             node = match segment {
-                // A leading, doubled or trailing slash in the file means nothing, as in a request.
+                // A leading, doubled or trailing slash in the file has no meaning, as in a request.
                 Segment::Literal(text) if text.is_empty() => node,
                 Segment::Literal(text) => {
                     let spelled = path::literal(text).map_or_else(|_| (**text).into(), Box::from);
@@ -98,7 +98,7 @@ impl TrieNode {
 }
 
 impl TrieNode {
-    /// Puts the routes of every list into their order, and shows each list to `look`.
+    /// Sorts the routes of every list, and shows each list to `look`.
     pub(super) fn settle(&mut self, look: &mut impl FnMut(&[RouteEnd])) {
         for list in [&mut self.ends, &mut self.rests] {
             list.0.sort_by_key(|end| Reverse(end.conditions.len()));
@@ -110,7 +110,7 @@ impl TrieNode {
         }
     }
 
-    /// The node that a segment in any case leads to. Only tables with such routes pay for the lookup.
+    /// The node for a segment in any case. Only tables with such routes pay for the lookup.
     fn folded(&self, segment: &str) -> Option<&Self> {
         if self.folded.is_empty() {
             return None;
@@ -133,8 +133,8 @@ impl RouteList {
             let mut ends = self.0.iter();
             ends.find(|end| end.methods.contains(method) && end.takes(asked))
         };
-        // A route that takes GET takes HEAD, which is GET without the content (RFC 9110 section 9.3.2): a limit on GET
-        // that HEAD slipped past would be no limit.
+        // A route that matches GET matches HEAD, which is GET without the content (RFC 9110 section 9.3.2): otherwise
+        // HEAD would circumvent a limit on GET.
         let implied = || (*method == Method::HEAD).then(|| naming(&Method::GET))?;
         let any = || {
             let mut ends = self.0.iter();

@@ -28,7 +28,7 @@ impl Changes {
         }
     }
 
-    /// Makes the changes that take nothing away: a refusal's own fields stay as they are.
+    /// Makes the changes that remove nothing: a refusal's own fields stay unchanged.
     #[inline(never)]
     pub fn complete(&self, fields: &mut HeaderMap) {
         let lines = || self.set.iter().chain(&self.add);

@@ -1,7 +1,7 @@
-//! Limits that may refuse a request before its token is verified, where the token decides which route takes it.
+//! Limits that may refuse a request before its token is verified, if the token decides which route matches.
 //!
-//! Such a limit asks nothing of the token, and counts alike on every route that has it. Requests that it refuses on all
-//! routes that may take them are refused whatever their token says.
+//! Such a limit does not depend on the token, and counts alike on every route that has it. A request that such a limit
+//! refuses on all possible routes is refused regardless of its token.
 
 use super::{Service, Snapshot};
 use crate::key::{KeyPart, Sameness, UnknownKey};
@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 impl Snapshot {
-    /// The early limits of the service `last`, as far as all services of `others` have them too.
+    /// The early limits of the service `last` that all services of `others` have too.
     #[must_use]
     pub fn shared_early_limits(&self, last: usize, others: &[usize]) -> SmallVec<[&Arc<Limit>; 4]> {
         let is_shared = |limit: &&Arc<Limit>| {
@@ -27,7 +27,7 @@ impl Service {
         self.early_limits.iter().map(|at| &self.limits[*at])
     }
 
-    /// Finds its early limits.
+    /// Finds the service's early limits.
     pub fn find_early_limits(&mut self) {
         let refused = self.refused_parts();
         let all = self.limits.iter().zip(0..);
@@ -49,7 +49,8 @@ impl Service {
             && !may_leave_out()
     }
 
-    /// Does the value of this part depend on the route, whose servers are told of clients in fields that the request loses?
+    /// Does the value of this part depend on the route, because the route drops fields that identify clients to its
+    /// servers?
     fn decides_over(&self, part: &KeyPart) -> bool {
         let is_claimed = |name| {
             let identity = self.identity.as_ref();
@@ -58,7 +59,7 @@ impl Service {
         part.is_of_route() || part.field().is_some_and(is_claimed)
     }
 
-    /// Does the limit read its cost or an id in such a field?
+    /// Does the limit read its cost or an id from such a field?
     fn is_field_of_identity(&self, limit: &Limit) -> bool {
         let Some(identity) = &self.identity else {
             return false;
@@ -68,7 +69,7 @@ impl Service {
         price.chain(ids).any(|name| identity.claims(name))
     }
 
-    /// The parts of which a limit of the service refuses values that no group knows. Such values have no counter of
+    /// The parts whose values a limit of the service refuses if no group knows them. Such values have no counter of
     /// another limit that counts by the part.
     fn refused_parts(&self) -> HashSet<&KeyPart> {
         let refuses = |limit: &&Arc<Limit>| {
@@ -81,7 +82,7 @@ impl Service {
     }
 }
 
-/// The parts that a limit, its tiers and its exemption go by.
+/// The parts that a limit, its tiers and its exemption depend on.
 fn parts(limit: &Limit) -> impl Iterator<Item = &KeyPart> {
     let tiers = limit.tiers.iter().map(|tier| &tier.group.by);
     let exempt = limit.exempt.iter().flat_map(|exempt| &exempt.groups);

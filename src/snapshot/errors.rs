@@ -14,16 +14,16 @@ pub enum ErrorBody {
     Text,
     /// A short page.
     Html,
-    /// Whichever of these forms the client would rather have.
+    /// The form that the client prefers.
     ByAccept,
-    /// The refusals of limits have this page; every other answer is a problem document.
+    /// Refusals of limits have this page; every other answer is a problem document.
     File(Page),
 }
 
 /// The form of all answers, and the limits whose refusals have another form.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ErrorFormats {
-    /// The form for every answer that no limit has a form for.
+    /// The form for every answer without a limit's own form.
     pub everywhere: ErrorBody,
     /// The forms of refusals, by the limit's name.
     pub of_limits: BTreeMap<Arc<str>, ErrorBody>,
@@ -36,7 +36,7 @@ impl ErrorFormats {
         self.of_limits.get(limit).unwrap_or(&self.everywhere)
     }
 
-    /// Does any answer depend on the form that the client would rather have?
+    /// Does any answer depend on the form that the client prefers?
     #[must_use]
     pub fn ask_accept(&self) -> bool {
         let mut all = self.of_limits.values();
@@ -61,7 +61,7 @@ pub fn escape_markup(text: &[u8], out: &mut Vec<u8>) {
 /// A file with placeholders that are filled for each refusal: `{status}`, `{limit}`, `{retry_after}`, `{request_id}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// The page's content type, by the end of the file's name.
+    /// The page's content type, by the extension of the file's name.
     pub kind: HeaderValue,
     escape: Escape,
     pieces: Vec<PagePiece>,
@@ -91,17 +91,17 @@ pub struct PageValues<'a> {
     pub status: u16,
     /// The limit's public name.
     pub limit: &'a str,
-    /// The wait in seconds; nothing where waiting does not help.
+    /// The wait in seconds; `None` if waiting does not help.
     pub retry_after: Option<u64>,
     /// The request's id, in visible characters.
     pub request_id: &'a [u8],
 }
 
 impl Page {
-    /// The ends of file names that determine a type.
+    /// The file name extensions that determine a type.
     pub const ENDS: [&'static str; 4] = [".html", ".json", ".txt", ".xml"];
 
-    /// The page of the file `name` with this text; nothing when its name determines no type.
+    /// The page of the file `name` with this text; `None` if its name determines no type.
     #[must_use]
     pub fn read(name: &str, text: &str) -> Option<Self> {
         let end = Self::ENDS.into_iter().find(|end| name.ends_with(end))?;
@@ -154,7 +154,7 @@ impl Page {
     }
 }
 
-/// The text between its placeholders. Other braces stand for themselves.
+/// The text between its placeholders. Other braces are plain text.
 fn pieces(text: &str) -> Vec<PagePiece> {
     let places = [
         ("{status}", PagePiece::Status),

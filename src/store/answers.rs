@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// A script's measurement for each limit of a question.
+/// A script's measurement for each limit of a call.
 pub type Measurements = SmallVec<[Measurement; INLINE_LIMITS]>;
 
 /// One answer for each limit of a request, in the order of its checks.
@@ -36,18 +36,18 @@ pub struct LimitAnswer {
 pub enum Evidence {
     /// A measurement of the counter.
     Measured(Measurement),
-    /// A permit, or a pause between two calls for permits: the verdict is known, the counter was not measured.
+    /// A permit, or a pause between two calls for permits: the verdict is known, but the counter was not measured.
     Verdict(Verdict),
     /// No evidence, and the cause.
     Unknown(UnknownCause),
 }
 
-/// Causes for which nothing is known of a limit.
+/// Causes for which the answer of a limit is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownCause {
-    /// The refusal of another limit was enough: the counter was not asked.
+    /// The refusal of another limit was enough: the counter was not checked.
     Unasked,
-    /// The store that holds the counter is away, and `on_down` lets the request pass or refuses it.
+    /// The store of the counter is unavailable, and `on_down` admits or refuses the request.
     Away,
 }
 
@@ -61,7 +61,7 @@ pub struct Answers {
     /// One answer for each limit.
     pub each: LimitAnswers,
     /// The error of the part of the store that did not answer, if a part did not. The other parts refund their charges
-    /// when the request does not go on.
+    /// if the request is not forwarded.
     pub(super) outage: Option<Box<StoreError>>,
 }
 
@@ -88,7 +88,7 @@ impl LimitAnswer {
         !matches!(self.evidence, Evidence::Unknown(_))
     }
 
-    /// Does the limit let the request pass? A limit of which nothing is known does not keep a request out.
+    /// Does the limit admit the request? A limit with an unknown answer refuses no request.
     pub(super) fn admits(&self) -> bool {
         match &self.evidence {
             Evidence::Measured(measured) => measured.wait == Wait::Micros(0),
@@ -111,7 +111,7 @@ impl LimitAnswer {
         }
     }
 
-    /// The limit's charge to an admitted request, if the limit charged anything or took the request for a repeat.
+    /// The limit's charge to an admitted request, if the limit charged anything or recognised a repeat.
     pub(super) fn reservation(&self, check: &Check<'_>) -> Option<Reservation> {
         let measured = *self.measured()?;
         Some(Reservation {
@@ -126,7 +126,7 @@ impl LimitAnswer {
 }
 
 impl Answers {
-    /// One store measured all of `checks` at one instant.
+    /// The answers of one store that measured all of `checks` at one instant.
     #[must_use]
     pub fn measured(
         checks: &[Check<'_>],
@@ -138,7 +138,7 @@ impl Answers {
         Self::of(checks, by, at, evidence)
     }
 
-    /// No answers yet, in their place on the heap: what is answered by a call is handed on several times.
+    /// An empty list of answers, in their place on the heap, since the answers of a call move several times.
     pub(super) fn none(by: Decider, at: Timestamp) -> Box<Self> {
         Box::new(Self {
             at,
@@ -160,13 +160,13 @@ impl Answers {
         }
     }
 
-    /// Does every limit admit, the limits that do not decide included?
+    /// Does every limit admit, including those that do not decide?
     #[must_use]
     pub fn admits_all(&self) -> bool {
         self.each.iter().all(LimitAnswer::admits)
     }
 
-    /// Nothing is known of any of `checks`.
+    /// Unknown answers for all of `checks`.
     pub(super) fn unknown(checks: &[Check<'_>], by: Decider, cause: UnknownCause) -> Self {
         let evidence = std::iter::repeat(Evidence::Unknown(cause));
         Self::of(checks, by, Timestamp::default(), evidence)
@@ -193,7 +193,7 @@ impl Answers {
         }
     }
 
-    /// Takes over each of `answers`, in the place of its limit.
+    /// Takes over each of `answers`, at the position of its limit.
     pub(super) fn replace(&mut self, answers: &[LimitAnswer]) {
         for answer in answers {
             if let Some(place) = self.iter_mut().find(|one| one.limit == answer.limit) {

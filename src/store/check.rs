@@ -1,5 +1,5 @@
-//! The question to a store: the limits of one request, checked together, and charged all or none. Limits that do not
-//! decide stand behind the deciding ones.
+//! The checks of a request by a store: its limits are checked together, and all or none are charged. Limits that do not
+//! decide come after the deciding ones.
 
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
@@ -12,12 +12,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The purpose of a question to the store.
+/// The purpose of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intent {
     /// The request is to be admitted, and charged.
     Charge,
-    /// The state of the limits is to be shown: the request is refused elsewhere, and nothing is charged.
+    /// The state of the limits is to be shown: another limit refuses the request, and no charge is made.
     Peek,
 }
 
@@ -33,8 +33,7 @@ pub struct Check<'a> {
     pub key: &'a [u8],
     /// The cost of the request.
     pub cost: Cost,
-    /// The id under which the request may have been charged before, where the limit asks for an id and the request has
-    /// one.
+    /// The id under which the request may have been charged before, if the limit uses ids and the request has one.
     pub id: Option<RepeatId>,
 }
 
@@ -50,8 +49,8 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The limit's rule for repeats and the request's id, where the request may be a repeat. A request without a cost
-    /// is never a repeat.
+    /// The limit's rule for repeats and the request's id, if the request may be a repeat. A request without a cost is
+    /// never a repeat.
     #[must_use]
     pub fn repeats(&self) -> Option<(&'a Dedupe, RepeatId)> {
         let id = self.id.filter(|_| self.cost != Cost::ZERO)?;
@@ -66,7 +65,7 @@ impl Check<'_> {
         self.limit.scope == Scope::Gateway
     }
 
-    /// The wait from the decision at `at` to the request's turn in a queue. Zero where the limit has no queue.
+    /// The wait from the decision at `at` to the request's turn in a queue. Zero if the limit has no queue.
     pub(super) fn turn(&self, at: Timestamp, measured: Measurement) -> Duration {
         if !self.limit.rule.queues() {
             return Duration::ZERO;
@@ -78,8 +77,8 @@ impl Check<'_> {
         }
     }
 
-    /// The ticket of a charge made at `at`, or of a repeat that went free. Of `gateways` that count for themselves, one
-    /// made it.
+    /// The ticket of a charge made at `at`, or of a free repeat. The charge was made by one of `gateways` that count
+    /// separately.
     pub(super) fn ticket(
         &self,
         at: Timestamp,
@@ -94,7 +93,7 @@ impl Check<'_> {
         let cost = self.limit.share(measured.charged(self.cost), gateways);
         let ticket = self.limit.ticket(at, measured, cost);
         let mark = match measured.repeat {
-            // The request itself was charged nothing: the charge is that of the request that it repeats.
+            // The request itself was charged nothing: the charge belongs to the request that it repeats.
             Repeat::Free => Mark::Repeat,
             Repeat::No | Repeat::First => ticket.mark,
         };
@@ -106,7 +105,7 @@ impl Check<'_> {
     }
 }
 
-/// `checks`, each limit replaced by the limit that `other` gives for it, if it gives one.
+/// `checks` with the limits that `other` returns, or with their own if it returns none.
 pub(super) fn apart<'a>(
     checks: &[Check<'a>],
     other: impl Fn(&Limit) -> Option<&Arc<Limit>>,

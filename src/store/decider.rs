@@ -5,22 +5,22 @@ use std::num::NonZeroU32;
 /// The maker of a decision: a store, or the stand-in for one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Decider {
-    /// The memory store, as the file demands.
+    /// The memory store, by configuration.
     Memory,
     /// Redis.
     Redis,
-    /// Redis, a while ago: its refusal still holds.
+    /// Redis, earlier: its refusal is still valid.
     Remembered,
-    /// Redis, a while ago: one call took several permits.
+    /// Redis, earlier: one call took several permits.
     Lease,
-    /// The memory store, because Redis is away.
+    /// The memory store, because Redis is unavailable.
     Local {
         /// The number of gateways among which the limits are divided.
         gateways: NonZeroU32,
     },
-    /// No store: Redis is away and the file says to let everything pass.
+    /// No store: Redis is unavailable and the file admits every request then.
     Open,
-    /// No store: the file demands that nothing passes. A limit that this gateway counts by itself refused in any case.
+    /// No store: the file refuses every request then. Or a limit that this gateway counts by itself has refused.
     Closed,
 }
 

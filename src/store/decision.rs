@@ -1,4 +1,4 @@
-//! The consequence of the answers of a request's limits: the decision, and the tickets of its charges.
+//! The consequence of the answers for a request: the decision, and the tickets of its charges.
 
 use super::answers::{Answers, LimitAnswer, LimitAnswers};
 use super::check::{Check, Intent};
@@ -11,14 +11,14 @@ use crate::limit::rate::Cost;
 use crate::limit::verdict::{Decision, Measurement, Ruling};
 use smallvec::SmallVec;
 
-/// A request's decision, and the answers that its tickets are made of.
+/// A request's decision, and the answers from which its tickets are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreDecision {
     /// The fate of the request.
     pub decision: Decision,
     /// One answer for each limit, in order.
     pub answers: LimitAnswers,
-    /// Verdicts of limits that do not decide. The decision holds the verdicts of all other limits.
+    /// Verdicts of limits that do not decide. The decision contains the verdicts of all other limits.
     pub shadows: Vec<ShadowVerdict>,
     charges: Charges,
     /// Slots of an admitted request that count in another store as well.
@@ -32,7 +32,7 @@ impl StoreDecision {
         Self::by(checks, &mut answers)
     }
 
-    /// Decides by the answers of `checks`, which it takes away.
+    /// Decides by the answers of `checks`, and takes the answers.
     pub(super) fn by(checks: &[Check<'_>], answers: &mut Answers) -> Self {
         let charges = Charges::of(checks, answers, Intent::Charge);
         let mut decided = Self {
@@ -46,7 +46,7 @@ impl StoreDecision {
         decided
     }
 
-    /// Room for a decision, where it stays.
+    /// Memory for a decision, in its final place.
     pub(super) fn undecided() -> Box<Self> {
         // `Box::new` would build it elsewhere and move it.
         Box::write(
@@ -61,7 +61,7 @@ impl StoreDecision {
         )
     }
 
-    /// Decides by the answers of `checks` that stand here, given at `at`, when `charges` have been charged.
+    /// Decides by the stored answers of `checks`, given at `at`, when `charges` have been charged.
     #[inline]
     pub(super) fn conclude(&mut self, checks: &[Check<'_>], at: Timestamp, charges: Charges) {
         let verdicts = &mut self.decision.verdicts;
@@ -89,7 +89,7 @@ impl StoreDecision {
         deciding.all(|(answer, _)| answer.is_known())
     }
 
-    /// The answer of `limit`, if the request was asked about it.
+    /// The answer of `limit`, if the request was checked against it.
     #[must_use]
     pub fn answer(&self, limit: &Limit) -> Option<&LimitAnswer> {
         self.answers.iter().find(|answer| answer.limit == limit.id)

@@ -34,18 +34,18 @@ impl fmt::Display for Address {
     }
 }
 
-/// The place of a Redis.
+/// The address of a Redis, and its form without credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedisEndpoint {
     /// At one address.
     Tcp(Address),
-    /// Behind a socket of this machine's file system.
+    /// Behind a Unix socket of this machine.
     Unix(Arc<str>),
     /// At the address that the sentinels name.
     Sentinel {
-        /// The sentinels, in the order of asking.
+        /// The sentinels, in the order of queries.
         nodes: Arc<[Address]>,
-        /// The sentinels' name for the Redis that they watch.
+        /// The sentinels' name for the Redis that they monitor.
         name: Arc<str>,
         /// The user at the sentinels, if not their default user.
         username: Option<Arc<str>>,

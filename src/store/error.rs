@@ -1,38 +1,38 @@
-//! Causes for which a store could not decide. Whatever the cause, the limit's `on_down` answers instead.
+//! Causes for which a store could not decide. For each of them, the limit's `on_down` decides instead.
 
 use crate::telemetry::log::Throttle;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For warnings of unreadable counters and of a clock that is off: both stay so until an operator acts.
+/// Throttles warnings about unreadable counters and a wrong clock: both last until an operator acts.
 pub(super) static UNREADABLE: Throttle = Throttle::every(Duration::from_secs(10));
 
 /// Causes for which a store could not decide.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The store is known to be away: nothing was asked, and no request waited.
+    /// The store is known to be unavailable: it was not called, and no request waited.
     #[error("the store is away")]
     Down,
-    /// The store was asked and did not answer in time. It may have charged nevertheless: the question is never
+    /// The store was called and did not answer in time. It may have charged nevertheless, so that the call is never
     /// repeated.
     #[error("no answer from the store within {after:?}")]
     Timeout {
-        /// The longest a decision may take.
+        /// The longest time that a decision may take.
         after: Duration,
     },
-    /// The store was not asked: too many decisions wait, or this one has waited too long.
+    /// The store was not called: too many decisions wait, or this one has waited too long.
     #[error("more decisions wait for the store than it answers in time")]
     Overloaded,
     /// No connection.
     #[error("cannot reach the store: {0}")]
     Unreachable(Arc<str>),
-    /// The connection broke while the question was under way; it may have been charged.
+    /// The connection broke during the call, which may have charged.
     #[error("lost the connection to the store: {0}")]
     Lost(Arc<str>),
-    /// The store answered that it does not serve. Causes: loading, read-only, out of memory, not permitted.
+    /// The store answered that it cannot serve. Causes: loading, read-only, out of memory, not permitted.
     #[error("the store refused: {0}")]
     Refused(Arc<str>),
-    /// The store does not let its user call a command, or does not know it; the words name the command and the remedy.
+    /// The store forbids its user a command, or does not know it; the words name the command and the remedy.
     #[error("{0}")]
     Unpermitted(Arc<str>),
     /// The store's answer does not have the form of a script's answer.
@@ -58,7 +58,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// One word for metrics and the access log.
+    /// The word for metrics and the access log.
     #[must_use]
     pub const fn label(&self) -> &'static str {
         match self {
@@ -80,7 +80,7 @@ impl StoreError {
         matches!(self, Self::Answer { .. } | Self::Clock { .. })
     }
 
-    /// Warns of a cause that an operator can mend.
+    /// Warns of a cause that an operator can fix.
     pub(super) fn warn(&self) {
         let remedy = match self {
             Self::Answer { .. } => "delete that key in Redis",

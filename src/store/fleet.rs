@@ -1,7 +1,7 @@
 //! The gateways that count together: each sends Redis a heartbeat every few seconds, and reads the number of gateways.
 //!
-//! While Redis is away, the last number that it gave divides each limit. A number that has just fallen is not believed
-//! at once: after an outage gateways come back one by one.
+//! While Redis is unavailable, the last number that it returned divides each limit. A number that has just decreased is
+//! not used at once: after an outage gateways return one by one.
 
 use super::error::StoreError;
 use super::redis::{Presence, RedisStore};
@@ -13,19 +13,19 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// A gateway without a heartbeat for so long, by Redis' clock, counts as gone.
+/// A gateway without a heartbeat for this time, by Redis' clock, counts as gone.
 pub(super) const LIFE: Duration = Duration::from_secs(10);
-/// Least time between two heartbeats of one gateway. Every [`MANY`] gateways add as much again, up to [`RARE`].
+/// Least time between two heartbeats of one gateway. Every [`MANY`] gateways add the same time again, up to [`RARE`].
 const BEAT: Duration = Duration::from_secs(2);
 const MANY: u32 = 250;
 const RARE: Duration = Duration::from_secs(4);
-/// Time between two looks of a worker whether a heartbeat is due.
+/// The interval at which a worker checks whether a heartbeat is due.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// For warnings that gateways are not counted: the user has no right to it, or the key holds another value.
+/// Throttles warnings that gateways are not counted: the user lacks the permission, or the key holds another value.
 static UNCOUNTED: Throttle = Throttle::every(Duration::from_secs(300));
 
-/// This process' knowledge of the gateways beside it. Its workers share it, and no worker waits for another.
+/// This process' knowledge of the other gateways. Its workers share it, and no worker waits for another.
 #[derive(Debug)]
 pub struct Fleet {
     /// This gateway's name among them: a random number, new with every start.
@@ -37,7 +37,7 @@ pub struct Fleet {
     before: AtomicU32,
     /// The number of the present span.
     span: AtomicU64,
-    /// When the next heartbeat is due, in milliseconds since `begun`.
+    /// The time of the next heartbeat, in milliseconds since `begun`.
     due: AtomicU64,
     left: AtomicBool,
 }
@@ -49,7 +49,7 @@ impl Default for Fleet {
 }
 
 impl Fleet {
-    /// A gateway that has not heard from Redis yet, by this clock.
+    /// A gateway without an answer from Redis yet, by this clock.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self {
@@ -64,8 +64,7 @@ impl Fleet {
         }
     }
 
-    /// The same of a gateway that takes the place of one that knew this number, which is believed as long as Redis gives
-    /// no other.
+    /// The same for a successor of a gateway that knew this number, which is used as long as Redis returns no other.
     #[must_use]
     pub fn knowing(clock: Clock, gateways: Option<NonZeroU32>) -> Self {
         let known = gateways.map_or(0, NonZeroU32::get);
@@ -75,21 +74,21 @@ impl Fleet {
         }
     }
 
-    /// The number of gateways by the last answers of Redis, this one included, if it has given any.
+    /// The number of gateways by the last answers of Redis, this one included, if Redis has returned any.
     #[must_use]
     pub fn known(&self) -> Option<NonZeroU32> {
         let heard = self.now.load(Ordering::Relaxed);
         NonZeroU32::new(heard.max(self.before.load(Ordering::Relaxed)))
     }
 
-    /// The number of gateways by the last answers of Redis, this one included. Without any answer a gateway counts as
-    /// alone.
+    /// The number of gateways by the last answers of Redis, this one included. A gateway that has received no answer
+    /// counts as the only one.
     #[must_use]
     pub fn gateways(&self) -> NonZeroU32 {
         self.known().unwrap_or(NonZeroU32::MIN)
     }
 
-    /// Sends a heartbeat whenever one is due, until the gateway leaves. One of its workers sends each heartbeat.
+    /// Sends due heartbeats, until the gateway leaves. One of its workers sends each heartbeat.
     pub async fn keep(self: Arc<Self>, store: RedisStore) {
         while !self.left.load(Ordering::Relaxed) {
             if store.serves_everyone() && self.is_my_turn() {
@@ -107,7 +106,7 @@ impl Fleet {
         }
     }
 
-    /// Reports once that this gateway goes.
+    /// Reports once that this gateway leaves.
     pub async fn leave(&self, store: &RedisStore) {
         if !self.left.swap(true, Ordering::Relaxed) && store.serves_everyone() {
             // Without this report the other gateways notice after `LIFE`.
@@ -119,7 +118,7 @@ impl Fleet {
         self.clock.now().since(self.begun) / 1000
     }
 
-    /// Is a heartbeat due that no other worker sends? The due time moves on if so.
+    /// Is a heartbeat due that no other worker sends? If so, the due time is advanced.
     fn is_my_turn(&self) -> bool {
         let (now, due) = (self.millis(), self.due.load(Ordering::Relaxed));
         if now < due {
@@ -127,8 +126,8 @@ impl Fleet {
         }
         let groups = self.gateways().get() / MANY;
         let pause = (BEAT * (groups + 1)).min(RARE);
-        // The pause is shortened at random, by up to a quarter: gateways that were started together do not beat
-        // together.
+        // The pause is shortened at random, by up to a quarter, so that gateways that were started together do not send
+        // simultaneously.
         let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         let next = now + pause - fastrand::u64(..=pause / 4);
         let taken = self
@@ -137,7 +136,7 @@ impl Fleet {
         taken.is_ok()
     }
 
-    /// Takes over a number of gateways that Redis has just given.
+    /// Takes over a number of gateways that Redis has just returned.
     fn heard(&self, gateways: u32) {
         let span = self.millis() / 1000 / LIFE.as_secs();
         let last = self.span.swap(span, Ordering::Relaxed);
@@ -149,7 +148,7 @@ impl Fleet {
                 let before = self.now.swap(gateways, Ordering::Relaxed);
                 self.before.store(before, Ordering::Relaxed);
             }
-            // Redis gave no number for a whole span: the older number may still be true.
+            // Redis returned no number for a whole span: the older number may still be true.
             _ => {
                 let most = self.gateways().get();
                 self.before.store(most, Ordering::Relaxed);
@@ -159,7 +158,7 @@ impl Fleet {
     }
 }
 
-/// Warns that the gateways are not counted, in a case that an operator can mend.
+/// Warns that the gateways are not counted, in a case that an operator can fix.
 fn tell_uncounted(why: &str) {
     let remedy = match why {
         why if why.contains("NOPERM") => "let its user call EVAL on PREFIX:1:gateways:*",
@@ -177,7 +176,7 @@ fn tell_uncounted(why: &str) {
 mod tests {
     use super::*;
 
-    /// A gateway, and its clock so many seconds after the start.
+    /// A gateway, and a function that sets its clock to this number of seconds after the start.
     fn fleet() -> (Fleet, impl Fn(u64)) {
         let begun = Timestamp::from_micros(1_790_000_000_000_000);
         let clock = Clock::manual(begun);
@@ -217,7 +216,7 @@ mod tests {
         assert_eq!((fleet.known(), fleet.gateways().get()), (known, 3));
         assert_eq!(Fleet::knowing(clock.clone(), None).known(), None);
         let mut seen = Vec::new();
-        // Redis comes back after a minute, and other gateways after it.
+        // Redis returns after a minute, and other gateways after it.
         for second in [60, 65, 71, 82] {
             clock.set(begun.plus(second * 1_000_000));
             fleet.heard(1);

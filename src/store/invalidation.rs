@@ -1,4 +1,4 @@
-//! Changes of counters by this process, other than charges. A change ends the workers' earlier knowledge of its
+//! Changes of counters by this process, other than charges. A change invalidates the workers' earlier knowledge of its
 //! counter. All workers share the table, without a lock.
 
 use crate::clock::Timestamp;
@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Several counters share a cell: a change of one counter makes a few others be asked anew as well.
+/// Several counters share a cell: a change of one counter makes a few others be read anew as well.
 const CELLS: usize = 1024;
 
 /// For each counter, the instant up to which knowledge of it is outdated. Clones share the table.
@@ -22,7 +22,7 @@ struct InvalidationTable {
     cells: Box<[AtomicU64]>,
     /// Microseconds of resets, for each cell.
     resets: Box<[AtomicU64]>,
-    /// Every answer up to this instant is outdated, of whatever counter.
+    /// Every answer up to this instant is outdated, for all counters.
     all: AtomicU64,
 }
 
@@ -38,7 +38,7 @@ impl Default for Invalidation {
 }
 
 impl Invalidation {
-    /// The hash under which a counter is filed.
+    /// The hash that selects a counter's cell.
     pub(super) fn hash(&self, limit: LimitId, key: &[u8]) -> u64 {
         let mut hasher = self.0.hasher.build_hasher();
         hasher.write_u64(limit.0);
@@ -46,20 +46,21 @@ impl Invalidation {
         hasher.finish()
     }
 
-    /// The counter is changed at some time before the instant `before`: an earlier answer may not be true any more.
+    /// Notes that the counter is changed at some time before the instant `before`: an earlier answer may no longer be
+    /// true.
     pub(super) fn invalidate(&self, limit: &Limit, key: &[u8], before: Timestamp) {
         let hash = self.hash(limit.id, key);
         self.0.cells[cell(hash)].fetch_max(before.micros(), Ordering::Relaxed);
     }
 
-    /// The counter has been reset: all earlier charges are gone.
+    /// Notes that the counter has been reset: all earlier charges are gone.
     pub(super) fn reset(&self, limit: &Limit, key: &[u8], at: Timestamp) {
         self.invalidate(limit, key, at);
         let hash = self.hash(limit.id, key);
         self.0.resets[cell(hash)].fetch_max(at.micros(), Ordering::Relaxed);
     }
 
-    /// The store is away: when it is back its counters may be others.
+    /// Notes that the store is unavailable: after its return its counters may differ.
     pub(super) fn invalidate_all(&self, now: Timestamp) {
         self.0.all.fetch_max(now.micros(), Ordering::Relaxed);
     }
@@ -69,7 +70,7 @@ impl Invalidation {
         asked.micros() <= self.0.resets[cell(hash)].load(Ordering::Relaxed)
     }
 
-    /// Is an answer about the counter with this hash, asked for at the instant `asked`, still true as far as this
+    /// Is an answer about the counter with this hash, requested at the instant `asked`, still true as far as this
     /// process knows?
     pub(super) fn is_valid(&self, hash: u64, asked: Timestamp) -> bool {
         let asked = asked.micros();

@@ -1,11 +1,11 @@
-//! Leases of one worker: one call charges a busy key for several requests, and the requests that follow are decided
-//! here. The proof that leases are exact stands in `limit/lease`; `shared/lease_call` makes the calls.
+//! Leases of one worker: one call charges a busy key for several requests, and the following requests are decided here.
+//! The proof that leases are exact is in `limit/lease`; `shared/lease_call` makes the calls.
 //!
-//! 1. A request takes a permit that is there, or waits for the call that is about to be sent. The call charges the
+//! 1. A request takes an available permit, or waits for the call that is about to be sent. The call charges the
 //!    request.
-//! 2. A call asks for the requests that wait and for the ones that come soon.
-//! 3. Unused permits of a window go back when their time is over; unused permits of a bucket lapse.
-//! 4. A key that is rarely asked for is never leased. Requests with several limits wait for no call (`grant`).
+//! 2. A call requests permits for the waiting requests and for further requests that are expected soon.
+//! 3. Unused permits of a window are given back at their end; unused permits of a bucket expire.
+//! 4. A rarely requested key is never leased. Requests with several limits wait for no call (`grant`).
 
 mod demand;
 mod grant;
@@ -33,14 +33,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Keys that one worker may have permits of.
+/// Keys for which one worker may have permits.
 const ROOM: usize = 1024;
 /// Time for which a key is remembered without requests.
 const IDLE: u64 = 60_000_000;
-/// Longest duration of the last call for which a request waits for the call under way, or for one more call.
+/// The longest duration of the last call for which a request waits for the current call, or for one more call.
 const BRISK: u64 = 10_000;
-/// Part of a window's remaining units that one call may take for later. The units at the end of a window are to be used
-/// up, too.
+/// Part of a window's remaining units that one call may take for later. The last units of a window should be used, too.
 const TAIL: u64 = 8;
 
 /// The leases of one worker.
@@ -54,20 +53,20 @@ pub(super) struct Leases {
 
 /// The next step of a request with one limit.
 pub(super) enum LeaseStep {
-    /// The request is decided: by a permit, or by the pause in which no call asks for more.
+    /// The request is decided: by a permit, or by the pause between calls.
     Decided(LimitAnswer),
     /// The request waits for the answer of the call with this number.
     Wait(Rc<Notify>, u64),
-    /// The request has that call made, and waits for its answer.
+    /// The request starts that call, and waits for its answer.
     Call(Rc<Notify>, u64),
-    /// The request asks for itself.
+    /// The request makes a call of its own.
     Alone,
 }
 
-/// A call for several permits, as it is sent.
+/// A call for several permits, before it is sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LeaseOrder {
-    /// Units that the call asks for.
+    /// The number of units in the call.
     pub(super) units: u32,
     /// The instant at which the call is sent.
     pub(super) sent: Timestamp,
@@ -85,7 +84,7 @@ impl Leases {
     }
 
     /// The next step of a request for `check`. `waited` is the number of the call that the request has waited for, if
-    /// that call was sent after the request came.
+    /// that call was sent after the request arrived.
     pub(super) fn step(&self, check: &Check<'_>, waited: Option<u64>) -> LeaseStep {
         let now = self.clock.now();
         let hash = self.invalidation.hash(check.limit.id, check.key);
@@ -113,7 +112,7 @@ impl Leases {
             return LeaseStep::Decided(held.refusal(now));
         }
         if !is_new && held.took > BRISK {
-            // The call brought less than waited for it. One more wait would take as long as a question of its own.
+            // The call brought fewer permits than requests waited. One more wait would take as long as a separate call.
             return LeaseStep::Alone;
         }
         if !held.asking {
@@ -136,12 +135,12 @@ impl Leases {
     }
 }
 
-/// May a permit in hand stand in for the question of `check`?
+/// May an available permit replace the check of `check`?
 pub(super) fn may_take(check: &Check<'_>) -> bool {
     check.cost == Cost::ONE && check.id.is_none() && check.limit.leases().is_some()
 }
 
-/// The lease of a key. The lease of a `busy` key begins now, if there is room.
+/// The lease of a key. Creates the lease of a `busy` key, if there is room.
 fn entry<'a>(
     all: &'a mut HashTable<KeyLease>,
     hash: u64,
@@ -167,14 +166,14 @@ fn entry<'a>(
 }
 
 impl Leases {
-    /// A request is one more for the key.
+    /// Counts one more request for the key.
     pub(super) fn rises(&self, check: &Check<'_>) {
         let hash = self.invalidation.hash(check.limit.id, check.key);
         self.demand.borrow_mut().rises(hash, self.clock.now());
     }
 
-    /// Makes the waits of refused limits as long as the pause in which no call asks for permits: a client that came
-    /// back sooner would be refused again.
+    /// Makes the waits of refused limits as long as the pause between calls for permits: a client that retried sooner
+    /// would be refused again.
     pub(super) fn lengthen(&self, checks: &[Check<'_>], answers: &mut Answers) {
         if self.held.borrow().is_empty() {
             return;
@@ -197,7 +196,7 @@ impl Leases {
         all.find_mut(hash, |held| held.is_of(hash, check)).map(then)
     }
 
-    /// The order of the call for `check`; nothing where the key is not known any more.
+    /// The order of the call for `check`; `None` if the key is no longer known.
     pub(super) fn order(&self, check: &Check<'_>, terms: &LeaseTerms) -> Option<LeaseOrder> {
         let sent = self.clock.now();
         let hash = self.invalidation.hash(check.limit.id, check.key);
@@ -227,7 +226,7 @@ impl Leases {
         until
     }
 
-    /// The unused units of a call, which go back.
+    /// The unused units of a call, to be given back.
     pub(super) fn unused(&self, check: &Check<'_>, call: LeaseCall) -> Option<u32> {
         let units = self.with(check, |held| held.take(call.sent))?;
         let hash = self.invalidation.hash(check.limit.id, check.key);
@@ -235,13 +234,13 @@ impl Leases {
         (units > 0 && !self.invalidation.is_reset(hash, call.sent)).then_some(units)
     }
 
-    /// The last call of every key, with the limit and the key.
+    /// The last call for every key, with the limit and the key.
     pub(super) fn last_calls(&self) -> Vec<(Arc<Limit>, SmallVec<[u8; 16]>, LeaseCall)> {
         let last = |held: &KeyLease| Some((Arc::clone(&held.limit), held.key.clone(), held.last?));
         self.held.borrow().iter().filter_map(last).collect()
     }
 
-    /// Forgets keys that were not used for a while. A younger key stays: its record of a bucket's lost units still
+    /// Drops keys that were not used for some time. A younger key stays: its record of a bucket's lost units still
     /// counts.
     pub(super) fn sweep(&self) {
         let now = self.clock.now();

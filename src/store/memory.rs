@@ -1,9 +1,9 @@
-//! The memory store: sharded maps over the pure functions of `limit`, bounded, swept without losing live state.
+//! The memory store: sharded maps over the pure functions of `limit`, bounded, swept without loss of live state.
 //!
 //! The shards are the only data that workers share under a lock. A decision locks the shards of all its limits in shard
 //! order, for a few hundred nanoseconds, and never across an await.
 //!
-//! In: a question. Out: answers, under the locks of its shards.
+//! In: checks. Out: answers, under the locks of its shards.
 //!
 //! ```text
 //! shard         one shard of counters
@@ -58,7 +58,7 @@ pub struct MemoryStore {
     overflowed: AtomicU64,
 }
 
-/// Shards lie on cache lines of their own, so that two workers on two shards do not disturb each other.
+/// Shards are on separate cache lines, so that two workers on two shards do not disturb each other.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shard(Mutex<CounterTable>);
@@ -66,7 +66,7 @@ struct Shard(Mutex<CounterTable>);
 /// Separates the key from the id in the key of a record. No key has this byte.
 const BEFORE_ID: u8 = 0;
 
-/// One check on its way through a decision.
+/// One check during a decision.
 struct CheckStep<'a> {
     place: CounterLocation<'a>,
     /// The position of its shard's guard.
@@ -117,8 +117,8 @@ impl MemoryStore {
         }
     }
 
-    /// Shares a quarter of the room out to these limits and their tiers, which are in force from now on. The call comes
-    /// before the first question about a limit: a place that another limit fills meanwhile is not taken back.
+    /// Divides a quarter of the room among these limits and their tiers, which apply from now on. Must be called before
+    /// the first check of a limit: a place that another limit fills meanwhile is not taken back.
     pub fn keep_room_for<'a>(&self, limits: impl Iterator<Item = &'a Arc<Limit>>) {
         let limits = capacity::entitled(limits);
         let mut shelves: Vec<_> = self.shards.iter().map(lock).collect();
@@ -142,7 +142,8 @@ impl MemoryStore {
         self
     }
 
-    /// Decides all checks of one request: charged all or none. The decision is made where it stays, since it is large.
+    /// Decides all checks of one request: all or none are charged. The decision is made in its final place, since it is
+    /// large.
     pub fn decide(&self, checks: &[Check<'_>]) -> Box<StoreDecision> {
         let mut decided = StoreDecision::undecided();
         let answers = &mut decided.answers;
@@ -151,7 +152,7 @@ impl MemoryStore {
         decided
     }
 
-    /// The answers of all checks of one request, charged all or none, before a decision is made of them. The store
+    /// The answers of all checks of one request, all or none charged, before a decision is derived from them. The store
     /// answers as `by`: one of several gateways charges each request several times its cost.
     #[inline]
     pub fn measure(&self, checks: &[Check<'_>], intent: Intent, by: Decider) -> Answers {
@@ -161,7 +162,7 @@ impl MemoryStore {
         answers
     }
 
-    /// As [`Self::measure`], with the answers written to where they stay.
+    /// Like [`Self::measure`], with the answers written in place.
     fn measure_into(
         &self,
         checks: &[Check<'_>],
@@ -181,8 +182,8 @@ impl MemoryStore {
         }
     }
 
-    /// The answer of the only check of a request, where its counter exists and the request has no id: most requests
-    /// need nothing of what several checks need.
+    /// The answer of the only check of a request, if its counter exists and the request has no id: most requests need
+    /// nothing that several checks require.
     fn measure_one(
         &self,
         check: &Check<'_>,
@@ -212,7 +213,7 @@ impl MemoryStore {
         };
         let admits = answer.admits();
         let charged = admits && intent == Intent::Charge;
-        // A change beside a refusal only mends an impossible state.
+        // A change that accompanies a refusal only repairs an impossible state.
         if let Some(change) = change.filter(|_| charged || !admits) {
             entry.put(change, place.kind);
         }
@@ -223,7 +224,7 @@ impl MemoryStore {
         })
     }
 
-    /// As [`Self::measure_into`], for a request with an id.
+    /// Like [`Self::measure_into`], for a request with an id.
     #[cold]
     #[inline(never)]
     fn measure_with_ids(
@@ -269,7 +270,7 @@ impl MemoryStore {
             match self.attempt(checks, &mut steps, records, intent, by, answers) {
                 Ok(measured) => return measured,
                 Err(index) => {
-                    // There is no room for a new key: the key counts on its limit's overflow key, which may live in
+                    // There is no room for a new key: the key counts on its limit's overflow key, which may be in
                     // another shard. So all locks are released and the decision starts again, at most once for each
                     // check.
                     self.overflowed.fetch_add(1, Ordering::Relaxed);
@@ -282,7 +283,7 @@ impl MemoryStore {
     /// Writes the result of each check into `answers`.
     ///
     /// # Errors
-    /// The check that has no room.
+    /// If a check has no room, its position.
     fn attempt(
         &self,
         checks: &[Check<'_>],
@@ -320,7 +321,7 @@ impl MemoryStore {
             if step.found.is_none() && place.key != OVERFLOW {
                 step.has_room = guards[step.guard].1.make_room(&place, &self.clock);
                 if !step.has_room && place.kind.aside {
-                    // A limit that does not decide gives way to the deciding limits.
+                    // Counters of limits that do not decide are evicted for deciding limits.
                     self.overflowed.fetch_add(1, Ordering::Relaxed);
                     answers.push(answer(place.limit, at, Measurement::SPOILT));
                     continue;
@@ -342,7 +343,7 @@ impl MemoryStore {
                         (found.measured, found.change)
                     }
                     _ => {
-                        // The counter has just made room for another and is gone; its state was worth nothing.
+                        // The counter has just been evicted for another; its state had no value.
                         let shelf = &guards[step.guard].1;
                         let held = step.found.and_then(|index| shelf.at(index));
                         let state = held.map(Entry::state);
@@ -402,7 +403,8 @@ impl MemoryStore {
     ) {
         let mut new = false;
         for (index, (step, answer)) in steps.iter_mut().zip(answers).enumerate() {
-            // A change beside a refusal only mends an impossible state. It is stored whatever the other limits answer.
+            // A change that accompanies a refusal only repairs an impossible state. It is stored for any answers of the
+            // other limits.
             let stays = charges.has(index) || !answer.admits();
             let Some(change) = step.change.take().filter(|_| stays) else {
                 continue;
@@ -422,7 +424,7 @@ impl MemoryStore {
         give_back(steps, guards);
     }
 
-    /// Stores new counters. They move others in the table, so they are stored after all changes of existing ones.
+    /// Stores new counters. They move others in the table, so that they are stored after all changes of existing ones.
     #[inline(never)]
     fn write_new(steps: &mut CheckSteps<'_>, guards: &mut Guards<'_>) {
         for step in steps.iter_mut() {
@@ -431,8 +433,8 @@ impl MemoryStore {
                 if std::mem::take(&mut step.has_room) {
                     shelf.insert(&step.place, change);
                 } else {
-                    // The counter is that of an overflow key; or it existed and has made room for another counter of
-                    // the request.
+                    // The counter belongs to an overflow key; or it existed and was evicted for another counter of the
+                    // request.
                     shelf.put(&step.place, change);
                 }
             }
@@ -440,14 +442,14 @@ impl MemoryStore {
         give_back(steps, guards);
     }
 
-    /// Forgets one counter. Was there anything? Ids that have been charged stay remembered.
+    /// Deletes one counter. Returns whether it existed. Charged ids stay remembered.
     pub fn reset(&self, limit: &Limit, key: &[u8]) -> bool {
         let place = self.place(limit, key);
         lock(&self.shards[place.shard]).remove(&place)
     }
 
-    /// Forgets the states of one shard that equal no state. The sweep calls this for all shards in turn, off the
-    /// request path.
+    /// Drops the states of one shard that equal no state. The sweep calls this for all shards in turn, off the request
+    /// path.
     pub fn sweep(&self, turn: usize) {
         let present = Present::of(&self.clock);
         lock(&self.shards[turn % self.shards.len()]).sweep(present);
@@ -459,13 +461,13 @@ impl MemoryStore {
         self.room.load().len()
     }
 
-    /// Is nothing held?
+    /// Is the store empty?
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number of decisions that fell back to a limit's overflow key, or left an id unremembered for want of room.
+    /// The number of decisions that fell back to a limit's overflow key, or left an id unremembered for lack of room.
     #[must_use]
     pub fn overflowed(&self) -> u64 {
         self.overflowed.load(Ordering::Relaxed)
@@ -495,7 +497,7 @@ impl MemoryStore {
         }
     }
 
-    /// The present by the clock of this limit.
+    /// The current time by the clock of this limit.
     #[inline]
     fn instant(&self, of: &Limit) -> Timestamp {
         if of.rule.goes_by_the_wall_clock() {
@@ -505,7 +507,7 @@ impl MemoryStore {
         }
     }
 
-    /// As [`Self::instant`], where `now` has been read.
+    /// Like [`Self::instant`], if `now` has already been read.
     #[inline]
     fn instant_beside(&self, of: &Limit, now: Timestamp) -> Timestamp {
         if of.rule.goes_by_the_wall_clock() {
@@ -523,7 +525,7 @@ impl MemoryStore {
         }
         let mut order: SmallVec<[usize; INLINE_LIMITS]> = SmallVec::new();
         for place in places {
-            // A few numbers are in order sooner than a sort has begun.
+            // A few numbers are in order before a sort would have begun.
             let at = order.iter().position(|shard| *shard >= place.shard);
             match at {
                 Some(at) if order[at] == place.shard => {}
@@ -551,7 +553,7 @@ impl CounterLocation<'_> {
 /// The shard of a counter. The table uses the low and the top bits of the hash; the shard is chosen by bits in between.
 ///
 /// The last shards get twice as many counters as the first, in even steps. A table doubles when it is full: so the
-/// shards double one after another, and together they are never half empty, nor slow at one time.
+/// shards double one after another, and together they are never half empty, nor all slow at one time.
 fn shard_of(hash: u64, shards: usize) -> usize {
     const ONE: u64 = 1 << 16;
     let even = hash >> 40 & (ONE - 1);
@@ -565,7 +567,7 @@ fn record_key(key: &[u8], id: RepeatId) -> Vec<u8> {
     [key, &[BEFORE_ID], id.bytes()].concat()
 }
 
-/// Gives back capacity that was taken for an entry which is not stored after all.
+/// Returns capacity that was taken for an entry that is not stored after all.
 fn give_back(steps: &mut CheckSteps<'_>, guards: &mut Guards<'_>) {
     for step in steps.iter_mut().filter(|step| step.has_room) {
         step.has_room = false;

@@ -1,6 +1,6 @@
-//! The home of counters: this process, or Redis, with one meaning.
+//! The store of counters: this process, or Redis, with one meaning.
 //!
-//! In: the checks of one request. Out: an answer for each limit. No requests, no routes.
+//! In: the checks of one request. Out: an answer for each limit. The room knows no requests and no routes.
 //!
 //! ```text
 //! settings                     the file's settings of the store
@@ -74,7 +74,7 @@ use crate::limit::{Limit, Scope};
 use std::sync::Arc;
 use tokio::time::{Instant, timeout_at};
 
-/// A worker's way to the counters. Cheap to clone; stays on the worker's thread.
+/// A worker's handle to the counters. Cheap to clone; stays on the worker's thread.
 #[derive(Debug, Clone)]
 pub enum Store {
     /// All counters in this process.
@@ -84,11 +84,11 @@ pub enum Store {
 }
 
 impl Store {
-    /// Decides all limits of one request at once. Without a decision the request passes: no store could answer. The
-    /// decision stays where it is from now on, since it is large.
+    /// Decides all limits of one request at once. `None` means that no store could answer, and the request is admitted.
+    /// The decision stays in its place from now on, since it is large.
     ///
     /// # Errors
-    /// When the store is away and `on_down` is `closed`.
+    /// If the store is unavailable and `on_down` is `closed`.
     pub async fn decide(
         &self,
         checks: &[Check<'_>],
@@ -102,8 +102,8 @@ impl Store {
         }
     }
 
-    /// The refusal of a request with these limits, where it is known without a question to Redis: from counters of this
-    /// process, or from remembered refusals. Nothing is charged.
+    /// The refusal of a request with these limits, if it is known without a call to Redis: from counters of this
+    /// process, or from cached refusals. No charge is made.
     #[must_use]
     pub fn refusal(&self, checks: &[Check<'_>]) -> Option<(StoreDecision, Decider)> {
         if checks.is_empty() {
@@ -123,10 +123,10 @@ impl Store {
         }
     }
 
-    /// The state of one counter. Nothing is taken from it.
+    /// The state of one counter. No unit is taken from it.
     ///
     /// # Errors
-    /// When the store is away.
+    /// If the store is unavailable.
     pub async fn peek(&self, limit: &Arc<Limit>, key: &[u8]) -> Result<StoreDecision, StoreError> {
         let checks = [Check {
             limit,
@@ -139,7 +139,7 @@ impl Store {
             Self::Shared(shared) if limit.scope == Scope::Gateway => *shared.local.decide(&checks),
             Self::Shared(shared) => shared.redis.decide(&checks).await?,
         };
-        // In a question of its own, a limit that does not decide is shown as if it did.
+        // In a check of its own, a limit that does not decide is shown as if it did.
         let shadow = decided.shadows.pop();
         if let Some(verdict) = shadow.and_then(|shadow| shadow.verdict) {
             decided.decision.verdicts.push(verdict);
@@ -152,11 +152,11 @@ impl Store {
         Ok(decided)
     }
 
-    /// Forgets one counter, wherever it is held. Was there anything? Ids that the counter has charged stay remembered:
-    /// their repeats have been paid for.
+    /// Deletes one counter, in every store. Returns whether it existed. Ids that the counter has charged stay
+    /// remembered: their repeats have been paid for.
     ///
     /// # Errors
-    /// When the store is away.
+    /// If the store is unavailable.
     pub async fn reset(&self, limit: &Arc<Limit>, key: &[u8]) -> Result<bool, StoreError> {
         match self {
             Self::Memory(memory) => Ok(memory.reset(limit, key)),
@@ -167,8 +167,8 @@ impl Store {
         }
     }
 
-    /// Amends a charge, as far as no other charge counts on it, and returns the outcome of a refund. No request waits
-    /// for the outcome. Slots are to be renewed every third of their life.
+    /// Amends a charge, in so far as no other charge depends on it, and returns the outcome of a refund. No request
+    /// waits for the outcome. Slots must be renewed every third of their life.
     pub fn amend(&self, reservation: &Reservation, amendment: Amendment) -> RefundOutcome {
         match self {
             Self::Memory(memory) => memory.amend(reservation, amendment),
@@ -176,8 +176,8 @@ impl Store {
         }
     }
 
-    /// Waits until slots of a request in flight are to be held for longer, at the latest from `until` on. The store may
-    /// want to hear of them before: another server has taken the place of the one that gave them, or Redis is back.
+    /// Waits until slots of a request in flight must be renewed, at the latest at `until`. The store may need them
+    /// earlier: another server has replaced the one that gave them, or Redis has returned.
     pub async fn wants_slots(&self, until: Instant) -> Amendment {
         let registers = async {
             match self {
@@ -191,7 +191,8 @@ impl Store {
         }
     }
 
-    /// The same slot as this process counts it, if it is to: it may have to decide for Redis, which has given the slot.
+    /// The same slot as counted in this process, if it should be: this process may have to decide in place of Redis,
+    /// which has given the slot.
     #[must_use]
     pub fn slot_here(&self, slot: &Reservation) -> Option<Reservation> {
         match self {
@@ -200,7 +201,7 @@ impl Store {
         }
     }
 
-    /// Is Redis asked about the counter of this slot at present?
+    /// Is Redis currently used for the counter of this slot?
     #[must_use]
     pub fn asks_redis_about(&self, slot: &Reservation) -> bool {
         match self {
@@ -209,21 +210,21 @@ impl Store {
         }
     }
 
-    /// The same slot for Redis, where this process has given it in place of Redis.
+    /// The same slot for Redis, if this process has given it in place of Redis.
     #[must_use]
     pub fn slot_in_redis(slot: &Reservation) -> Option<Reservation> {
         SharedStore::slot_in_redis(slot)
     }
 
-    /// Hands to `heir` the places in queues of requests that leave before their decision. In memory no request can
-    /// leave so early.
+    /// Passes to `heir` the places in queues of requests that leave before their decision. In memory no request can
+    /// leave that early.
     pub fn bequeath(&self, heir: impl Fn(Reservation) + 'static) {
         if let Self::Shared(shared) = self {
             shared.redis.on_abandoned_ticket(Box::new(heir));
         }
     }
 
-    /// Waits until refunds have been sent and the other gateways know that this one goes. Each of the two takes the
+    /// Waits until refunds have been sent and the other gateways know that this one leaves. Each of the two takes the
     /// store's timeout at most.
     pub async fn settle(&self) {
         if let Self::Shared(shared) = self {
@@ -231,8 +232,8 @@ impl Store {
         }
     }
 
-    /// Shows the metrics whether Redis is there, and forgets ended knowledge. The caller repeats this now and then,
-    /// since a quiet worker asks nothing.
+    /// Reports to the metrics whether Redis is available, and drops outdated knowledge. The caller repeats this
+    /// periodically, since an idle worker makes no calls.
     pub fn report(&self) {
         if let Self::Shared(shared) = self {
             shared.report();

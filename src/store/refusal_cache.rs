@@ -1,13 +1,14 @@
-//! Refusals that still hold: a client that is over a limit and comes again costs no call.
+//! Cached refusals that are still valid: a client that is over a limit and retries costs no call.
 //!
-//! A refusal gives the state of the counter, and the time for which nothing of that cost will fit. Until then the
-//! counter can only be fuller, unless a charge is refunded or the counter is reset. So the cache refuses no request
+//! A refusal gives the state of the counter, and the time for which no request of that cost will fit. Until then the
+//! counter can only become fuller, unless a charge is refunded or the counter is reset. So the cache refuses no request
 //! that Redis would have admitted, except after refunds and resets by other gateways (for [`MOST`] at the longest). The
-//! answers of a refused request's other limits are not known, and not shown. Only those of the other rates in one list
-//! are (`rate_beside`): no request is charged by them while one of the list refuses.
+//! answers of a refused request's other limits are unknown, and not shown. Only the answers of the other rates in one
+//! list are known (`rate_beside`): no request is charged by these rates while one rate of the list refuses.
 //!
-//! The state of the counter is known while nothing that a request may cost would fit. As soon as a cheaper request may
-//! be admitted, by any gateway, less may remain than Redis answered, and the wait may be longer: then Redis is asked.
+//! The state of the counter is known as long as no possible cost of a request would fit. As soon as a cheaper request
+//! may be admitted, by any gateway, the remainder may be smaller than Redis answered, and the wait longer: then Redis
+//! is called.
 
 mod rate_beside;
 mod single_flight;
@@ -32,12 +33,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Refusals that one worker remembers.
+/// Refusals that one worker caches.
 const ROOM: usize = 16_384;
-/// Longest time for which a refusal counts without a question. After it, refunds and resets by other gateways are seen.
+/// The longest time for which a refusal counts without a call. After it, refunds and resets by other gateways take
+/// effect.
 const MOST: u64 = 60_000_000;
-/// The longest time in a cluster, where a counter may be full of charges that go back in a moment, since another slot
-/// refuses their request.
+/// The longest time in a cluster, where a counter may be full of charges that are given back in a moment, since another
+/// slot refuses their request.
 const MOST_APART: u64 = 250_000;
 
 /// The refusals of one worker.
@@ -50,24 +52,24 @@ pub(super) struct RefusalCache {
 #[derive(Debug)]
 struct Refusal {
     hash: u64,
-    /// The limit at the time of the question. A reload makes another limit, whose numbers may differ.
+    /// The limit at the time of the call. A reload creates a new limit, whose numbers may differ.
     limit: Arc<Limit>,
     key: SmallVec<[u8; 16]>,
     cost: Cost,
     /// The instant of the refusal, by the store's clock.
     at: Timestamp,
     measured: Measurement,
-    /// On the gateway's clock: the instants of the question and of its answer, and the end of the refusal.
+    /// On the gateway's clock: the instants of the call and of its answer, and the end of the refusal.
     asked: Timestamp,
     told: Timestamp,
     until: Timestamp,
     /// The other rates of the limit's list, which admitted the request.
     beside: Box<[RateBeside]>,
-    /// Set once the refusal has ended and a request asks anew.
+    /// Set once the refusal has ended and a request calls again.
     again: Option<Rc<Notify>>,
 }
 
-/// A refusal as it stands some time later.
+/// A refusal some time later.
 #[derive(Debug)]
 struct Recalled<'a> {
     /// The instant, by the store's clock.
@@ -86,7 +88,7 @@ pub(super) struct CallTimes {
 }
 
 impl RefusalCache {
-    /// Remembers nothing yet.
+    /// An empty cache.
     pub(super) fn new(invalidation: Invalidation) -> Self {
         Self {
             refusals: RefCell::default(),
@@ -94,8 +96,8 @@ impl RefusalCache {
         }
     }
 
-    /// The answers of a request with these limits, where a deciding limit is known to refuse the request. Nothing is
-    /// known of a counter that the store does not serve at present (`is_served`).
+    /// The answers of a request with these limits, if a deciding limit is known to refuse the request. A counter that
+    /// the store does not currently serve (`is_served`) is unknown.
     pub(super) fn recall(
         &self,
         checks: &[Check<'_>],
@@ -128,7 +130,7 @@ impl RefusalCache {
         Some(answers)
     }
 
-    /// The refusal of `check`, as the store's clock shows it by now. A refusal that has no meaning any more is removed.
+    /// The refusal of `check`, at the present time of the store's clock. An outdated refusal is removed.
     fn find<'a>(
         &self,
         refusals: &'a mut HashTable<Refusal>,
@@ -144,11 +146,11 @@ impl RefusalCache {
         let at = refusal.at.plus(passed);
         let holds = refusal.is_about(check) && self.invalidation.is_valid(hash, refusal.asked);
         if holds && now >= refusal.until {
-            // The refusal has ended: the next request asks for all requests that come meanwhile.
+            // The refusal has ended: the next request calls for all requests that arrive meanwhile.
             return None;
         }
         if holds {
-            // A repeat of an earlier request may go free.
+            // A repeat of an earlier request may be free.
             if check.repeats().is_some() {
                 return None;
             }
@@ -165,7 +167,7 @@ impl RefusalCache {
         None
     }
 
-    /// Keeps the refusals among `answers`, which Redis gave during `call`.
+    /// Caches the refusals among `answers`, which Redis gave during `call`.
     pub(super) fn remember(
         &self,
         checks: &[Check<'_>],
@@ -181,7 +183,7 @@ impl RefusalCache {
                 continue;
             };
             let most = most(may_pass(check.limit));
-            // A request that may be granted less than it asks for is refused only when not even one unit fits.
+            // A request that may be granted less than its cost is refused only if not even one unit fits.
             let cost = if check.limit.partial {
                 check.cost.min(Cost::ONE)
             } else {
@@ -196,7 +198,7 @@ impl RefusalCache {
                 measured: *measured,
                 asked: call.sent,
                 told: call.answered,
-                // The end counts from the question, so that no request is refused for longer than by asking. Waits
+                // The end counts from the call's start, so that no request is refused for longer than by a call. Waits
                 // count from the answer, so that none is too short.
                 until: call.sent.plus(wait.min(most)),
                 beside: rate_beside::of(check, checks, answers),
@@ -219,14 +221,14 @@ impl RefusalCache {
             Slot::Vacant(place) => {
                 place.insert(refusal);
             }
-            // The refusal of a smaller cost tells more.
+            // The refusal of a smaller cost is more informative.
             Slot::Occupied(place)
                 if place.get().cost < refusal.cost && place.get().stands(refusal.told) => {}
             Slot::Occupied(mut place) => *place.get_mut() = refusal,
         }
     }
 
-    /// Forgets ended refusals. The store calls this now and then.
+    /// Drops ended refusals. Called periodically by the store.
     pub(super) fn sweep(&self, now: Timestamp) {
         let mut refusals = self.refusals.borrow_mut();
         refusals.retain(|refusal| now < refusal.until);
@@ -242,14 +244,14 @@ impl Refusal {
         self.hash == hash && self.limit.id == check.limit.id && *self.key == *check.key
     }
 
-    /// Does the refusal, while it holds, apply to `check`? A cheaper request may be admitted, and then less remains
-    /// than was answered.
+    /// Does the refusal, while valid, apply to `check`? A cheaper request may be admitted, and then the remainder is
+    /// smaller than answered.
     fn is_about(&self, check: &Check<'_>) -> bool {
         Arc::ptr_eq(&self.limit, check.limit)
             && (check.cost >= self.cost || check.cost == Cost::ZERO)
     }
 
-    /// Is the state of the counter still known, `now`?
+    /// Is the state of the counter still known at `now`?
     fn stands(&self, now: Timestamp) -> bool {
         let at = self.at.plus(now.since(self.told));
         now < self.until && self.measured_at(at, self.cost).is_some()
@@ -266,7 +268,7 @@ impl Refusal {
     /// The measurement at `at`, if no request was admitted since the answer.
     fn refused_at(&self, at: Timestamp, cost: Cost) -> Option<Measurement> {
         let Some(state) = self.limit.rule.state_of(self.at, self.measured.span) else {
-            // The measurement does not tell when units leave.
+            // The measurement does not show when units leave.
             return self.nearer(at).filter(|_| cost == self.cost);
         };
         let (measured, _) = self.limit.check(Some(&state), at, cost);
@@ -298,8 +300,8 @@ fn least(limit: &Limit) -> Cost {
     }
 }
 
-/// The time for which a refusal holds, if it is worth keeping. The refusal of a slot is not: a slot may be freed at any
-/// time.
+/// The time for which a refusal is valid, if it is worth keeping. The refusal of a slot is not: a slot may be freed at
+/// any time.
 fn lasting(check: &Check<'_>, measured: &Measurement) -> Option<u64> {
     if measured.spoilt || check.limit.rule.holds().is_some() {
         return None;
@@ -311,7 +313,7 @@ fn lasting(check: &Check<'_>, measured: &Measurement) -> Option<u64> {
     }
 }
 
-/// The longest time for which a refusal counts without a question.
+/// The longest time for which a refusal counts without a call.
 fn most(may_pass: bool) -> u64 {
     if may_pass { MOST_APART } else { MOST }
 }

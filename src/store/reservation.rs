@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// One limit's charge to a request: units of a bucket, a window or a log, slots, a place in a queue, or a repeat that
-/// went free.
+/// One limit's charge to a request: units of a bucket, a window or a log, slots, a place in a queue, or a free repeat.
 #[derive(Debug, Clone)]
 pub struct Reservation {
     /// The limit that was charged.
@@ -31,30 +30,30 @@ pub struct Reservation {
 /// The change of a reservation that does not stay unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amendment {
-    /// The charge comes back, as far as no other charge counts on it.
+    /// The charge is refunded, in so far as no other charge depends on it.
     Refund,
-    /// The request does not go on: all of the charge comes back, even if the counter has forgotten something meanwhile.
+    /// The request is not forwarded: the whole charge is given back, even if the counter has lost a part meanwhile.
     Cancellation,
     /// The request has cost this much.
     Settlement(Cost),
-    /// The request lives on, and its slots are held for longer.
+    /// The request is still alive, and its slots are renewed.
     Renewal,
-    /// A server that may not know the request's slots gets them.
+    /// The request's slots are registered with a server that may not know them.
     Registration,
 }
 
 /// The effect of an amendment on the counter.
 #[derive(Debug, Clone)]
 pub enum Correction {
-    /// The cost of this ticket comes back.
+    /// The cost of this ticket is given back.
     Less(Ticket),
-    /// So much more is charged, by a variant of the limit that has room for a debt.
+    /// This cost is charged in addition, by a variant of the limit that has room for a debt.
     More(Arc<Limit>, Cost),
-    /// The slots of this ticket are held for longer.
+    /// The slots of this ticket are renewed.
     Longer(Ticket),
 }
 
-/// Charges of the same counter are equal when all else is.
+/// Charges of the same counter are equal if everything else is.
 impl PartialEq for Reservation {
     fn eq(&self, other: &Self) -> bool {
         let what = |one: &Self| (one.limit.id, one.ticket, one.by, one.at, one.turn);
@@ -65,7 +64,7 @@ impl PartialEq for Reservation {
 impl Eq for Reservation {}
 
 impl Reservation {
-    /// The effect of `amendment` on the counter. Nothing where the charge is right already, or cannot be settled.
+    /// The effect of `amendment` on the counter. `None` if the charge is already right, or cannot be settled.
     #[must_use]
     pub fn correction(&self, amendment: Amendment) -> Option<Correction> {
         match amendment {
@@ -105,7 +104,7 @@ impl Reservation {
         is_settled.then_some(Correction::Less(ticket))
     }
 
-    /// Does the amendment bring something back?
+    /// Does the amendment give anything back?
     pub(super) fn comes_back(&self, amendment: Amendment) -> bool {
         match amendment {
             Amendment::Refund | Amendment::Cancellation => true,
@@ -114,7 +113,7 @@ impl Reservation {
         }
     }
 
-    /// Is the reservation a place in a queue? Requests behind it move up when it is cancelled.
+    /// Is the reservation a place in a queue? Requests after it move up when it is cancelled.
     pub(super) fn is_place(&self) -> bool {
         self.limit.rule.queues() && self.ticket.mark != Mark::Repeat
     }
@@ -125,7 +124,7 @@ impl Reservation {
 pub enum RefundOutcome {
     /// The charge has been refunded, whole or in part.
     Refunded,
-    /// Nothing was refunded: another charge counts on this one, or it has passed. The refund can be tried again.
+    /// Nothing was refunded: another charge depends on this one, or it has drained. The refund can be tried again.
     Declined,
     /// The store did not answer, or the charge can never be refunded.
     Lost,
@@ -133,12 +132,12 @@ pub enum RefundOutcome {
     Pending(PendingRefund),
 }
 
-/// A store's answer that is to come.
+/// A store's pending answer.
 #[derive(Debug)]
 pub struct PendingRefund(pub(super) oneshot::Receiver<Result<u8, StoreError>>);
 
 impl PendingRefund {
-    /// Waits for the outcome: as long as the store's calls may take.
+    /// Waits for the outcome, at most as long as the store's calls may take.
     pub async fn outcome(self) -> RefundOutcome {
         match self.0.await {
             Ok(Ok(0)) => RefundOutcome::Declined,

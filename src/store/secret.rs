@@ -14,7 +14,7 @@ impl Secret {
         Self(Arc::from(text))
     }
 
-    /// The text, to be presented.
+    /// The text, for its use as a credential.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0

@@ -14,13 +14,13 @@ use std::time::Duration;
 pub struct StoreSettings {
     /// Memory or Redis.
     pub source: Backend,
-    /// Longest a decision may take before `on_down` answers.
+    /// The longest time of a decision before `on_down` answers.
     pub timeout: Duration,
-    /// The behaviour of a limit while the store is away.
+    /// The behaviour of a limit while the store is unavailable.
     pub on_down: OnDown,
     /// First part of every key in Redis.
     pub prefix: Arc<str>,
-    /// Live counters held in memory at most.
+    /// The most live counters in memory.
     pub max_keys: usize,
 }
 
@@ -37,8 +37,8 @@ impl Default for StoreSettings {
 }
 
 impl StoreSettings {
-    /// Takes over the passwords and certificates of `new`, for this Redis and user. Clones of these settings present
-    /// them, too.
+    /// Takes over the passwords and certificates of `new`, for this Redis and user. Clones of these settings use the
+    /// new credentials, too.
     pub fn rotate(&mut self, new: &Self) {
         let (Backend::Redis(mine), Backend::Redis(new)) = (&mut self.source, &new.source) else {
             return;
@@ -57,7 +57,7 @@ impl StoreSettings {
     }
 }
 
-/// The home of counters.
+/// The kind of store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backend {
     /// In this process.
@@ -79,11 +79,11 @@ pub struct RedisTarget {
     pub username: Option<Arc<str>>,
     /// Its password.
     pub password: Option<Secret>,
-    /// Are the scripts kept there as functions, which outlive a restart and a failover?
+    /// Are the scripts stored there as functions, which survive a restart and a failover?
     pub functions: bool,
     /// The secrets that have replaced the ones above since the start.
     pub rotated: Rotated,
-    /// What the file's limits need there, and where it has been tried.
+    /// The needs of the file's limits, and the servers that have been tried.
     pub trials: Trials,
 }
 
@@ -103,7 +103,7 @@ impl RedisTarget {
         }
     }
 
-    /// Is `other` the same Redis and user, whatever the secrets?
+    /// Is `other` the same Redis and user, regardless of secrets?
     #[must_use]
     pub fn is_same_place(&self, other: &Self) -> bool {
         self.to_string() == other.to_string()
@@ -112,7 +112,7 @@ impl RedisTarget {
             && self.functions == other.functions
     }
 
-    /// Has all that these limits need tried from now on, where it has not been tried yet.
+    /// Requests the trial of everything that these limits need, from now on, if it has not been tried yet.
     pub fn try_for<'l>(&self, limits: impl Iterator<Item = &'l Arc<Limit>>) {
         let is_cluster = matches!(self.place, RedisEndpoint::Cluster { .. });
         self.trials.want(CounterUses::of(limits, is_cluster));
@@ -136,7 +136,7 @@ impl RedisTarget {
     }
 }
 
-/// Secrets that were changed while the gateway runs. Clones share them: connections present them from then on.
+/// Secrets that were changed while the gateway runs. Clones share them: connections use them from then on.
 #[derive(Debug, Clone, Default)]
 pub struct Rotated(Arc<Mutex<Option<Box<RedisTarget>>>>);
 
@@ -147,7 +147,7 @@ impl Rotated {
 }
 
 impl PartialEq for Rotated {
-    /// Rotated secrets belong to no file: two of them are always equal.
+    /// Rotated secrets are not part of a file: two of them are always equal.
     fn eq(&self, _: &Self) -> bool {
         true
     }

@@ -1,5 +1,5 @@
-//! The checks of a request that are charged, where some limits do not decide: these form groups of their own, and are
-//! charged only with their request. Twin: `lua/shadow.lua`.
+//! The charged checks of a request if some limits do not decide: such limits form separate groups, and are charged only
+//! with their request. Twin: `lua/shadow.lua`.
 
 use super::answers::{Answers, LimitAnswer};
 use super::check::{Check, Intent};
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 pub struct ShadowVerdict {
     /// The position of the limit among the request's checks.
     pub index: usize,
-    /// The verdict; none where no store has counted.
+    /// The verdict; `None` if no store has counted.
     pub verdict: Option<Verdict>,
 }
 
@@ -40,12 +40,12 @@ pub(super) fn all_decide(checks: &[Check<'_>]) -> bool {
     checks.iter().all(|check| check.limit.mode.decides())
 }
 
-/// The checks of a request that are charged.
+/// The charged checks of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Charges {
     /// Is the request admitted?
     pub(super) admitted: bool,
-    /// One entry for each check; empty where all checks go with the request.
+    /// One entry for each check; empty if all checks are charged with the request.
     each: SmallVec<[bool; INLINE_LIMITS]>,
 }
 
@@ -56,7 +56,7 @@ impl Charges {
             let admits = answers.iter().all(LimitAnswer::admits);
             return Self::of_all(admits && intent == Intent::Charge);
         }
-        // A shadow without a known answer is not charged.
+        // A shadow with an unknown answer is not charged.
         let admits = |index: usize, group: u8| {
             let answer = answers.get(index);
             answer.is_none_or(|answer| answer.admits() && (group == 0 || answer.is_known()))
@@ -74,7 +74,7 @@ impl Charges {
         }
     }
 
-    /// The charges where all checks go with the request.
+    /// The charges if all checks are charged with the request.
     #[inline]
     pub(super) fn of_all(admitted: bool) -> Self {
         Self {

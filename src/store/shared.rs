@@ -46,9 +46,9 @@ use tokio::time::Instant;
 pub struct SharedStore {
     /// The shared counters.
     pub redis: RedisStore,
-    /// This process's own counters: of limits that each gateway counts alone, and of the fallback.
+    /// This process's own counters: for limits that each gateway counts alone, and for the fallback.
     pub local: Arc<MemoryStore>,
-    /// The fallback of limits that do not name their own.
+    /// The fallback of limits without their own.
     pub on_down: OnDown,
     /// The gateways that count together.
     pub fleet: Arc<Fleet>,
@@ -62,20 +62,20 @@ impl SharedStore {
     /// Decides all limits of one request.
     ///
     /// # Errors
-    /// The error of a Redis that is away, when a limit of the request lets nothing pass then.
+    /// If Redis is unavailable, and a limit of the request refuses requests then.
     pub(super) async fn decide(
         &self,
         checks: &[Check<'_>],
     ) -> Result<(Option<StoreDecision>, Decider), StoreError> {
         if self.redis.keeps_shares() || checks.iter().any(Check::is_own) {
-            // The future is boxed, because it is rare and large, and every request has room for what it does not box.
+            // The future is boxed, because it is rare and large, and otherwise every request would reserve room for it.
             return Box::pin(self.decide_apart(checks)).await;
         }
         let answers = self.answer(checks, Intent::Charge).await?;
         Ok(decided(checks, answers))
     }
 
-    /// Decides where not all is counted in Redis alone.
+    /// Decides if not everything is counted in Redis alone.
     async fn decide_apart(
         &self,
         checks: &[Check<'_>],
@@ -86,8 +86,8 @@ impl SharedStore {
         self.decide_mixed(checks).await
     }
 
-    /// Answers for limits that all gateways share: from a lease, else as [`Self::ask`]. A request that only peeks takes
-    /// no permit.
+    /// Answers for limits that all gateways share: from a lease, else like [`Self::ask`]. A request that only peeks
+    /// takes no permit.
     async fn answer(
         &self,
         checks: &[Check<'_>],
@@ -99,15 +99,15 @@ impl SharedStore {
                 LeaseOutcome::Decided(answers) => return Ok(answers),
                 LeaseOutcome::Alone(until) => until,
             },
-            // The future is boxed, as that of decisions of mixed scope.
+            // The future is boxed, like the one for decisions of mixed scope.
             _ if is_leased => return Box::pin(self.ask_beside_leases(checks)).await,
             _ => None,
         };
         self.ask(checks, intent, until).await
     }
 
-    /// Answers for limits without a permit: from a remembered refusal, else from Redis, which one request asks for all
-    /// that come meanwhile. A request that has waited before has its answer by `until`.
+    /// Answers for limits without a permit: from a cached refusal, else from Redis, which one request calls for all
+    /// that arrive meanwhile. A request that has waited before has its answer by `until`.
     async fn ask(
         &self,
         checks: &[Check<'_>],
@@ -139,7 +139,7 @@ impl SharedStore {
         Ok(answers)
     }
 
-    /// Asks Redis. The fallback answers for limits that Redis cannot answer for.
+    /// Calls Redis. The fallback answers for limits that Redis cannot answer for.
     async fn call(
         &self,
         checks: &[Check<'_>],
@@ -149,7 +149,7 @@ impl SharedStore {
         let sent = self.cache.clock.now();
         let mut answer = match until {
             None => self.redis.measure(checks, intent).await,
-            // The future is on the heap, since few requests have waited before.
+            // The future is boxed, since few requests have waited before.
             Some(until) => Box::pin(self.redis.measure_until(checks, intent, until)).await,
         };
         if let Err(why) = &answer
@@ -159,7 +159,7 @@ impl SharedStore {
             let took = Duration::from_micros(self.cache.clock.now().since(sent));
             let ends =
                 until.unwrap_or_else(|| clock::now() + self.redis.timeout().saturating_sub(took));
-            // The future is on the heap: hardly any request needs room for it.
+            // The future is boxed: hardly any request needs room for it.
             let asked = self.ask_without(checks, intent, ends, why.clone());
             answer = Box::pin(asked).await;
         }
@@ -181,8 +181,8 @@ impl SharedStore {
         }
     }
 
-    /// The remembered refusal of a request. A counter on a master that is away has none: `on_down` answers for it, and
-    /// its state may have changed when the master is back.
+    /// The cached refusal of a request. A counter on an unavailable master has none: `on_down` answers for it, and its
+    /// state may have changed when the master returns.
     fn remembered(&self, checks: &[Check<'_>]) -> Option<Box<Answers>> {
         let is_served = |check: &Check<'_>| self.redis.serves(check.limit, check.key);
         let mut answers =
@@ -200,7 +200,7 @@ impl SharedStore {
             .remember(checks, answers, call, may_pass);
     }
 
-    /// The role of a request without a remembered refusal: it asks at once, or waits for another's answer.
+    /// The role of a request without a cached refusal: it makes a call at once, or waits for another's answer.
     fn flight(&self, checks: &[Check<'_>]) -> Flight {
         match checks {
             [check] if self.redis.serves(check.limit, check.key) => {
@@ -211,7 +211,7 @@ impl SharedStore {
         }
     }
 
-    /// Looks after counters that cannot be read and decide nothing: no refusal would show their trouble.
+    /// Reports counters that cannot be read and decide nothing, since no refusal would show the fault.
     fn look_at_unreadable(&self, checks: &[Check<'_>], answers: &Answers) {
         let mut all = checks.iter().zip(&answers.each);
         let unreadable =
@@ -239,10 +239,10 @@ impl SharedStore {
         self.metrics.called(Operation::Decide, outcome, took);
     }
 
-    /// Forgets one counter, wherever it is held. Was there anything?
+    /// Deletes one counter, in every store. Returns whether it existed.
     ///
     /// # Errors
-    /// When Redis is away.
+    /// If Redis is unavailable.
     pub(super) async fn reset(&self, limit: &Arc<Limit>, key: &[u8]) -> Result<bool, StoreError> {
         let here = self.local.reset(limit, key);
         let there = self.redis.reset(limit, key).await;
@@ -250,7 +250,7 @@ impl SharedStore {
         Ok(there? || here)
     }
 
-    /// Waits until refunds have been sent and the other gateways know that this one goes. Each of the two takes the
+    /// Waits until refunds have been sent and the other gateways know that this one leaves. Each of the two takes the
     /// store's timeout at most; a master that is being replaced takes a few seconds.
     pub(super) async fn settle(&self) {
         self.end_leases();
@@ -259,7 +259,7 @@ impl SharedStore {
         self.fleet.leave(&self.redis).await;
     }
 
-    /// Shows the metrics whether Redis is there, and forgets ended knowledge.
+    /// Reports to the metrics whether Redis is available, and drops outdated knowledge.
     pub(super) fn report(&self) {
         self.metrics.set_reach(self.redis.reached());
         self.metrics.set_gateways(self.fleet.gateways().get());
@@ -269,7 +269,7 @@ impl SharedStore {
     }
 }
 
-/// The decision by the answers of `checks`; none where no store has counted.
+/// The decision by the answers of `checks`; `None` if no store has counted.
 fn decided(checks: &[Check<'_>], mut answers: Box<Answers>) -> (Option<StoreDecision>, Decider) {
     let by = answers.by;
     let is_counted = by != Decider::Open;

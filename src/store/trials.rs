@@ -1,5 +1,5 @@
-//! What a gateway's limits need of a Redis, and where all of it has been tried: once a gateway, not once a worker or
-//! connection.
+//! The needs of a gateway's limits in Redis, and the servers where all of them have been tried: once for each gateway,
+//! rather than for each worker or connection.
 
 use crate::limit::{Limit, Rule, Scope};
 use crate::store::error::StoreError;
@@ -8,32 +8,32 @@ use std::ops::{BitOr, BitOrAssign};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
-/// The kinds of counters that limits have, and what the gateway does with them.
+/// The kinds of counters that limits have, and the operations on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CounterUses(u8);
 
 impl CounterUses {
-    /// Counters that are one value: buckets and windows.
+    /// Counters with one value: buckets and windows.
     pub(in crate::store) const STATES: Self = Self(1);
     /// Counters that are lists of instants.
     pub(in crate::store) const LOGS: Self = Self(2);
     /// Counters that are sets of slots, which are taken, renewed and freed.
     pub(in crate::store) const SLOTS: Self = Self(4);
-    /// Charges of buckets and windows come back.
+    /// Charges of buckets and windows are refunded.
     pub(in crate::store) const RETURNED_STATES: Self = Self(8);
-    /// Charges of logs come back.
+    /// Charges of logs are refunded.
     pub(in crate::store) const RETURNED_LOGS: Self = Self(16);
     /// Ids are charged once.
     pub(in crate::store) const IDS: Self = Self(32);
     /// Costs are settled.
     pub(in crate::store) const SETTLEMENTS: Self = Self(64);
 
-    /// What these limits need, in a cluster or in one Redis.
+    /// The needs of these limits, in a cluster or in one Redis.
     pub fn of<'l>(limits: impl Iterator<Item = &'l Arc<Limit>>, is_cluster: bool) -> Self {
         let limits = limits.filter(|limit| limit.scope == Scope::Cluster);
         let limits: Vec<&Arc<Limit>> = limits.collect();
         let is_leased = limits.iter().any(|limit| limit.leases().is_some());
-        // Where a part of a request's limits refuses, the charges of the others come back.
+        // If a part of a request's limits refuses, the charges of the others are given back.
         let is_apart = limits.len() > 1 && (is_cluster || is_leased);
         let mut uses = Self::default();
         for limit in limits {
@@ -56,7 +56,7 @@ impl CounterUses {
         uses
     }
 
-    /// Is all of `other` among these uses?
+    /// Do these uses include all of `other`?
     pub(in crate::store) fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -82,16 +82,17 @@ pub struct Trials(Arc<TrialBook>);
 
 #[derive(Debug, Default)]
 struct TrialBook {
-    /// What the file in force needs, and how often a trial was called for.
+    /// The needs of the current file, and the number of requested trials.
     wanted: watch::Sender<(CounterUses, u64)>,
-    /// What was tried with success, by the name of the server.
+    /// The uses that were tried successfully, by the name of the server.
     passed: Mutex<HashMap<String, CounterUses>>,
-    /// Held by the worker that tries the server of this name. A server that hangs keeps no other from its trial.
+    /// Locked by the worker that tries the server of this name. A server that hangs does not block the trial of
+    /// another.
     turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl PartialEq for Trials {
-    /// Trials belong to no file: two of them are always equal.
+    /// Trials are not part of a file: two of them are always equal.
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -100,7 +101,7 @@ impl PartialEq for Trials {
 impl Eq for Trials {}
 
 impl Trials {
-    /// Has each server of this Redis tried for these uses from now on, where it has not been tried yet.
+    /// Requests the trial of each server of this Redis for these uses from now on, if it has not been tried yet.
     pub fn want(&self, uses: CounterUses) {
         self.0.wanted.send_if_modified(|(wanted, _)| {
             let is_other = *wanted != uses;
@@ -114,7 +115,7 @@ impl Trials {
         self.0.wanted.borrow().0
     }
 
-    /// Shows when a server is to be tried: for other uses, or since it refuses a command.
+    /// Notifies when a server is to be tried: for other uses, or since it refuses a command.
     pub(in crate::store) fn follow(&self) -> watch::Receiver<(CounterUses, u64)> {
         self.0.wanted.subscribe()
     }
@@ -123,18 +124,18 @@ impl Trials {
         self.0.passed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the server of this name passed the trial of all that is wanted?
+    /// Has the server of this name passed the trial of all requested uses?
     pub(in crate::store) fn have_passed(&self, server: &str) -> bool {
         let wanted = self.wanted();
         let passed = self.passed();
         wanted == CounterUses::default() || passed.get(server).is_some_and(|uses| uses.has(wanted))
     }
 
-    /// Makes the trial, unless the server of this name has passed it already. One worker tries a server at a time; the
+    /// Makes the trial, unless the server of this name has already passed it. One worker tries a server at a time; the
     /// others wait for it.
     ///
     /// # Errors
-    /// The trial's error.
+    /// If the trial fails.
     pub(in crate::store) async fn pass(
         &self,
         server: &str,
@@ -157,12 +158,13 @@ impl Trials {
     fn turn_at(&self, server: &str) -> Arc<tokio::sync::Mutex<()>> {
         let turns = self.0.turns.lock();
         let mut turns = turns.unwrap_or_else(PoisonError::into_inner);
-        // Servers come and go; a turn that nobody holds or waits for is made anew.
+        // Servers change; a turn that no worker holds or waits for is created anew.
         turns.retain(|_, turn| Arc::strong_count(turn) > 1);
         Arc::clone(turns.entry(server.to_owned()).or_default())
     }
 
-    /// Forgets that the server of this name has passed, since it refuses a command, or may. Every worker hears of it.
+    /// Notes that the server of this name must be tried again, since it refuses a command, or may. Every worker is
+    /// notified.
     pub(in crate::store) fn forget(&self, server: &str) {
         if self.passed().remove(server).is_some() {
             self.0.wanted.send_modify(|(_, calls)| *calls += 1);

@@ -10,7 +10,7 @@ use crate::telemetry::metrics::{StoreMetrics, StoreReach};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Waits of a refund in the store, before it is done or given up: one for a lane, one for the answer.
+/// The waits of a refund in the store, before it is done or abandoned: one for a lane, one for the answer.
 const TURNS: u32 = 2;
 
 /// One worker's knowledge of counters that all gateways share. Cheap to clone; stays on the worker's thread.
@@ -37,8 +37,8 @@ impl WorkerCache {
         }
     }
 
-    /// Shows `metrics` each change of `shared` at once. Forgets refusals when the store goes, or when another takes its
-    /// place.
+    /// Reports each change of `shared` to `metrics` at once. Drops refusals when the store becomes unavailable, or is
+    /// replaced by another.
     pub fn follow(&self, shared: &RedisStore, metrics: &StoreMetrics) {
         metrics.set_reach(shared.reached());
         shared.stats().show(metrics);
@@ -54,7 +54,7 @@ impl WorkerCache {
         });
     }
 
-    /// The longest wait of a request for another's answer, before it asks for itself.
+    /// The longest wait of a request for another's answer, before it makes its own call.
     pub(super) fn patience(&self) -> Duration {
         self.timeout / 10
     }
@@ -69,7 +69,7 @@ impl WorkerCache {
         self.invalidation.reset(limit, key, self.clock.now());
     }
 
-    /// Notes that a charge is on its way back to the counter.
+    /// Notes that a refund of the counter is pending.
     pub(super) fn refund_pending(&self, limit: &Limit, key: &[u8]) {
         let longest = u64::try_from((self.timeout * TURNS).as_micros()).unwrap_or(u64::MAX);
         let before = self.clock.now().plus(longest);

@@ -1,9 +1,9 @@
 //! The access log: one line for each request, written without delaying any request.
 //!
 //! A worker formats lines into a buffer of its own and hands the buffer to the one writing thread when it is full or 10
-//! ms old. The queue to that thread is bounded: when the reader of the log is too slow or gone, lines are dropped and
-//! counted, and requests go on. Each line is one request, except that the refusals of a client beyond a hundred in a
-//! second are summed up (`repeated`, see `refusal_summary`).
+//! ms old. The queue to that thread is bounded: if the reader of the log is too slow or gone, lines are dropped and
+//! counted, and requests continue. Each line is one request, except that a client's refusals beyond a hundred in a
+//! second are summarised (`repeated`, see `refusal_summary`).
 //!
 //! ```text
 //! record           the facts at a request's end
@@ -47,10 +47,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use writer::WriterHandle;
 
-/// The time that a line may stay in its worker for others to join it.
+/// The time for which a line may wait in its worker for further lines.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// The access log of this process: its thread, and the way to that thread.
+/// The access log of this process: its thread, and the queue to that thread.
 #[derive(Debug, Clone)]
 pub struct AccessLog(Option<Output>);
 
@@ -72,7 +72,7 @@ impl AccessLog {
     /// Opens the log on standard output.
     ///
     /// # Errors
-    /// When the thread cannot be started.
+    /// If the thread cannot be started.
     pub fn stdout(format: AccessFormat, metrics: &Arc<Metrics>) -> io::Result<Self> {
         let stdout = io::stdout();
         let is_coloured = stdout.is_terminal() && super::log::may_colour();
@@ -82,7 +82,7 @@ impl AccessLog {
     /// Opens the log on `sink`, which may block or fail at any time.
     ///
     /// # Errors
-    /// When the thread cannot be started.
+    /// If the thread cannot be started.
     pub fn start(
         format: AccessFormat,
         is_coloured: bool,
@@ -99,7 +99,7 @@ impl AccessLog {
         Ok(Self(Some(Output { form, handle })))
     }
 
-    /// One worker's end. Each worker asks for it once, on its own thread, and keeps it.
+    /// One worker's writer. Each worker creates one, on its own thread, and keeps it.
     #[must_use]
     pub fn worker(&self) -> AccessWriter {
         AccessWriter(self.0.as_ref().map(|open| {
@@ -110,10 +110,10 @@ impl AccessLog {
         }))
     }
 
-    /// Writes the lines that the workers have handed over and ends the thread. The call blocks until then, or until
-    /// `deadline` has passed, and returns the number of lines that were lost.
+    /// Writes the lines that the workers have handed over and ends the thread. Blocks until then, or until `deadline`
+    /// has passed, and returns the number of lost lines.
     ///
-    /// The log is complete when the workers have dropped their [`AccessWriter`]s before.
+    /// The log is complete if the workers have dropped their [`AccessWriter`]s before.
     pub fn shutdown(&self, deadline: Duration) -> u64 {
         self.0
             .as_ref()
@@ -121,25 +121,25 @@ impl AccessLog {
     }
 }
 
-/// One worker's end of the access log. Its remaining lines are handed over when the last clone is dropped.
+/// One worker's writer of the access log. Its remaining lines are handed over when the last clone is dropped.
 #[derive(Debug, Clone)]
 pub struct AccessWriter(Option<Rc<WorkerLog>>);
 
 #[derive(Debug)]
 struct WorkerLog {
     buffer: RefCell<LineBuffer>,
-    /// Notified when there is a line to flush and was none before.
+    /// Notified when the first line after a flush is buffered.
     begun: Notify,
 }
 
 impl AccessWriter {
-    /// Is any line written? If not, no record need be filled in.
+    /// Is any line written? If not, no record needs to be filled in.
     #[must_use]
     pub const fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Writes the line of a request that has ended. The call never waits.
+    /// Writes the line of a request that has ended. The call never blocks.
     pub fn record(&self, record: &AccessRecord<'_>) {
         let Some(log) = &self.0 else {
             return;
@@ -152,8 +152,8 @@ impl AccessWriter {
         }
     }
 
-    /// Keeps lines from gathering for longer than a moment. The future is spawned once on the worker's runtime, where
-    /// it runs until the runtime ends. Without it, lines come out when there are many of them or at the end.
+    /// Flushes buffered lines after a short time. The future is spawned once on the worker's runtime, where it runs
+    /// until the runtime ends. Without the future, lines are written when there are many of them or at the end.
     pub fn flushing(&self) -> impl Future<Output = ()> + 'static {
         let log = self.0.clone();
         async move {

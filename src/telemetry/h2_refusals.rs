@@ -1,7 +1,7 @@
 //! Heads of clients that the HTTP/2 library refuses before the gateway sees them.
 //!
 //! The library resets the stream of a head that is malformed (RFC 9113, section 8.1.1), or ends the connection. A
-//! refusal is noted while the connection of a client is driven, on the thread that drives it.
+//! refusal is noted while a client's connection is polled, on the polling thread.
 
 use super::h2_words::{self, Heard};
 use super::metrics::RefusedHead;
@@ -11,11 +11,11 @@ use super::metrics::RefusedHead;
 pub struct RefusedStream {
     /// The cause.
     pub cause: RefusedHead,
-    /// The beginning of the path, without its query, where the library names it.
+    /// The beginning of the path, without its query, if the library names it.
     pub path: Option<String>,
 }
 
-/// Takes the refusals of the steps that a client's connection was driven by since the last call.
+/// Takes the refusals in the polls of a client's connection since the last call.
 #[inline]
 #[must_use]
 pub fn heard() -> Vec<RefusedStream> {
@@ -29,7 +29,7 @@ pub fn heard() -> Vec<RefusedStream> {
         .collect()
 }
 
-/// Is it a place of the library's that tells of heads?
+/// Does this module of the library report about heads?
 fn tells_of_heads(said: &Heard) -> bool {
     matches!(
         said.place,
@@ -38,7 +38,7 @@ fn tells_of_heads(said: &Heard) -> bool {
 }
 
 impl RefusedStream {
-    /// Reads the library's words. Nothing where they are about something else than a head.
+    /// Reads the library's words. `None` if they are not about a head.
     fn read(words: &str) -> Option<Self> {
         let has = |text: &str| words.contains(text);
         let cause = if has("malformed path") || has("malformed authority") {

@@ -1,6 +1,6 @@
-//! What the HTTP/2 library says of the bytes that it refuses: heard in its own debug events, the only report of them.
+//! The HTTP/2 library's words about the bytes that it refuses: read from its own debug events, the only report of them.
 //!
-//! It is heard while a connection is driven, on the thread that drives it.
+//! The events are collected while a connection is polled, on the polling thread.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::{self, Write as _};
@@ -13,7 +13,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 /// Most bytes of the library's words that are read.
 const WORDS: usize = 512;
-/// Most reports that are kept until they are taken.
+/// Most reports that are kept until taken.
 const MOST: usize = 64;
 
 thread_local! {
@@ -21,7 +21,7 @@ thread_local! {
     static HEARD: RefCell<Vec<Heard>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A report of the library's.
+/// A report of the library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heard {
     /// The module that reports.
@@ -30,7 +30,7 @@ pub struct Heard {
     pub words: String,
 }
 
-/// Drives a connection by one step. What the library says meanwhile is noted for [`heard`].
+/// Polls a connection once. The library's events meanwhile are noted for [`heard`].
 #[inline]
 pub fn listening<T>(step: impl FnOnce() -> T) -> T {
     IS_DRIVEN.set(true);
@@ -52,7 +52,7 @@ pub fn heard() -> Vec<Heard> {
     })
 }
 
-/// The part of the log's subscriber that listens.
+/// The part of the log's subscriber that collects the events.
 pub(super) fn listener<S>() -> impl Layer<S> + Send + Sync
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
@@ -60,8 +60,8 @@ where
     Listener.with_filter(filter_fn(tells_of_faults).with_max_level_hint(LevelFilter::DEBUG))
 }
 
-/// Is it an event in which the library tells what is wrong with what came? It is asked once for each place of the source
-/// that has events. Events of frames that are in order have more fields than their words.
+/// Is it an event in which the library reports a fault of received bytes? The function is called once for each place in
+/// the source that has events. Events of valid frames have more fields than their words.
 fn tells_of_faults(event: &Metadata<'_>) -> bool {
     *event.level() == Level::DEBUG
         && event.is_event()
@@ -90,7 +90,7 @@ impl<S: Subscriber> Layer<S> for Listener {
     }
 }
 
-/// The words of an event, as far as they are read: a head may be long.
+/// The words of an event, up to the bound: a head may be long.
 struct Words(String);
 
 impl fmt::Write for Words {
@@ -109,7 +109,7 @@ impl fmt::Write for Words {
 impl Visit for Words {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
-            // What does not fit is left out.
+            // A rest that does not fit is left out.
             let _ = write!(self, "{value:?}");
         }
     }

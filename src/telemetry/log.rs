@@ -11,14 +11,13 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::{self as format, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt as _;
 
-/// Overrides the level of the file. A comma stands between levels, and between levels of modules: `debug`,
-/// `info,hyper=debug`.
+/// Overrides the level of the file. A comma separates levels, and levels of modules: `debug`, `info,hyper=debug`.
 pub const VARIABLE: &str = "TOLLGATE_LOG";
 
 /// Starts the log for the whole process; a second call changes nothing.
 ///
 /// # Errors
-/// When [`VARIABLE`] is set to a text that is no filter. The log has started nevertheless, at `level`.
+/// If [`VARIABLE`] is set to a text that is not a filter. The log has started nevertheless, at `level`.
 pub fn start(level: Level) -> Result<(), BadFilter> {
     let asked = std::env::var(VARIABLE)
         .ok()
@@ -36,20 +35,20 @@ pub fn start(level: Level) -> Result<(), BadFilter> {
     let subscriber = tracing_subscriber::registry()
         .with(lines.with_filter(filter))
         .with(h2_words::listener());
-    // The call fails only where there is a subscriber already: in tests, which share a process.
+    // The call fails only if a subscriber exists already: in tests, which share a process.
     let _ = tracing::subscriber::set_global_default(subscriber);
     outcome
 }
 
-/// Hears what the HTTP/2 library says, for commands that write no log.
+/// Collects the HTTP/2 library's words, for commands that write no log.
 pub fn hear_http2() {
     let subscriber = tracing_subscriber::registry().with(h2_words::listener());
     // As above.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
-/// The filter that was asked for. Where it has levels of modules alone, all others keep the level of the file: a misspelt
-/// word, which is read as the name of a module, silences nothing.
+/// The requested filter. If it has levels of modules alone, all others keep the level of the file: a misspelt word,
+/// which is read as the name of a module, silences nothing.
 fn in_force(asked: Targets, level: Level) -> Targets {
     if asked.default_level().is_some() {
         return asked;
@@ -63,8 +62,8 @@ fn in_force(asked: Targets, level: Level) -> Targets {
 pub struct BadFilter(String);
 
 /// The filter for events of the gateway at `level`. Of libraries it passes only events that may need a person, since
-/// most are not about the gateway. Libraries of HTTP warn of a client's bytes: a client could fill a disk with such
-/// warnings, frame by frame.
+/// most of their events are not about the gateway. HTTP libraries warn of a client's bytes: a client could fill a disk
+/// with such warnings, frame by frame.
 fn ordinary(level: Level) -> Targets {
     use tracing::level_filters::LevelFilter as Filter;
     let (ours, theirs, frames) = match level {
@@ -85,7 +84,7 @@ pub(super) fn may_colour() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Standard error, where an event stays on one line whatever its values hold.
+/// Standard error, with one line per event for any values in it.
 struct StderrLines;
 
 impl<'a> MakeWriter<'a> for StderrLines {
@@ -96,7 +95,7 @@ impl<'a> MakeWriter<'a> for StderrLines {
     }
 }
 
-/// Takes one event at each write, as the formatter hands them over.
+/// Takes one event at each write, as the formatter writes them.
 ///
 /// A write never fails: the formatter would report a failure on standard error, and a report panics when that is
 /// closed.
@@ -132,7 +131,7 @@ fn joined(text: &[u8]) -> Vec<u8> {
     line
 }
 
-/// Lets one message of a kind through in an interval and counts the rest. One `static` for each kind:
+/// Passes one message of a kind in an interval and counts the rest. One `static` for each kind:
 ///
 /// ```
 /// # use tollgate::telemetry::log::Throttle;
@@ -161,7 +160,7 @@ impl Throttle {
         }
     }
 
-    /// `None` when this message must be left out; else the number of messages left out since the last that passed.
+    /// `None` if this message must be left out; else the number of messages left out since the last that passed.
     pub fn pass(&self) -> Option<More> {
         self.pass_at(clock::uptime())
     }
@@ -210,13 +209,13 @@ impl<const CAUSES: usize> Throttles<CAUSES> {
         Self(all)
     }
 
-    /// [`Throttle::pass`] of this cause. Those behind the last one share its throttle.
+    /// [`Throttle::pass`] of this cause. Causes after the last one share its throttle.
     pub fn pass(&self, cause: usize) -> Option<More> {
         self.0.get(cause).or(self.0.last())?.pass()
     }
 }
 
-/// The number of messages that were left out; shown as ` (3 more like this)`, or as nothing.
+/// The number of messages that were left out; shown as ` (3 more like this)`, or as an empty text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct More(pub u64);
 

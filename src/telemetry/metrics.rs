@@ -1,12 +1,11 @@
-//! Every metric of the program: cells that each worker writes alone, summed when they are scraped.
+//! Every metric of the program: cells that each worker writes alone, summed when scraped.
 //!
-//! Labels are bounded by the configuration and by small fixed sets of words, never by what clients send: no address,
-//! key, path or host is a label. At most, for R routes, L limits and U upstreams by all names seen since the start, and
-//! W workers: requests R x W x 84 (a route counts 64 combinations of method, status and source apart, then only method
-//! and source), their times R x 60 x 17, calls of gRPC R x 18, decisions L x R x 15, delays L x 17, upstreams U x (7 + 6 x 17) and one for
-//! each of their servers, and of I identities towards clients I x 20 + 19.
-//! A route, limit or upstream that a reload removes keeps its series until the process ends, because a counter never
-//! goes back.
+//! Labels are bounded by the configuration and by small fixed sets of words, never by clients' data: no address, key,
+//! path or host is a label. At most, for R routes, L limits and U upstreams by all names seen since the start, and W
+//! workers: requests R x W x 84 (a route counts 64 combinations of method, status and source separately, then only
+//! method and source), their times R x 60 x 17, gRPC calls R x 18, decisions L x R x 15, delays L x 17, upstreams U x
+//! (7 + 6 x 17) and one for each of their servers, and of I identities towards clients I x 20 + 19. A route, limit or
+//! upstream that a reload removes keeps its series until the process ends, because a counter never decreases.
 //!
 //! ```text
 //! instrument    counts, levels, histograms
@@ -61,30 +60,30 @@ use worker_cells::{CostSilence, Family, WorkerCells};
 #[derive(Debug, Default)]
 pub struct Metrics {
     workers: Mutex<Vec<Arc<WorkerCells>>>,
-    /// How many answers in a row had no cost, by limit.
+    /// The number of consecutive answers without a cost, by limit.
     silences: Arc<Family<Labels, CostSilence>>,
     stores: Mutex<Vec<Arc<StoreCells>>>,
     reloads: Reloads,
-    /// Successors that did not come to serve.
+    /// Successors that did not reach serving.
     failed_handovers: SharedCounter,
     /// The number of keys in the memory store, which all workers share.
     memory_keys: SharedCounter,
     memory_overflows: SharedCounter,
-    /// Lines of the access log that were lost; beside them the lines that another line stands for.
+    /// Lost lines of the access log, and lines that another line represents.
     lines_dropped: SharedCounter,
     lines_summarised: SharedCounter,
-    /// Evicted and rejected connections of a gateway that is full. They are rare, so any thread may count.
+    /// Evicted and rejected connections of a full gateway. They are rare, so that any thread may count.
     evicted: [SharedCounter; Eviction::ALL.len()],
     rejected: [SharedCounter; Rejection::ALL.len()],
     /// The end of each certificate towards clients, in Unix time, by the name of its identity.
     certificates: Mutex<BTreeMap<String, i64>>,
-    /// Could the files of an identity be taken as they are now?
+    /// Can the present files of an identity be used?
     tls_files: Mutex<BTreeMap<String, bool>>,
     /// Orders for certificates, by identity.
     orders: Mutex<BTreeMap<Box<str>, [u64; OrderResult::ALL.len()]>>,
-    /// What is known of the servers of upstreams.
+    /// The state of the servers of upstreams.
     servers: servers::ServerTallies,
-    /// Answers to questions for the addresses of servers' names.
+    /// Results of lookups of server names' addresses.
     resolutions: [SharedCounter; Resolution::ALL.len()],
     key_fetches: [SharedCounter; KeyFetch::ALL.len()],
     /// Were the keys at a URL ever read?
@@ -92,7 +91,7 @@ pub struct Metrics {
     /// Certificates that another gateway ordered, by identity.
     taken: Mutex<BTreeMap<Box<str>, u64>>,
     lookups: [SharedCounter; Lookup::ALL.len()],
-    /// Is the store of certificates there? Nothing where none is asked.
+    /// Is the store of certificates available? `None` if no store is used.
     acme_store: Mutex<Option<bool>>,
 }
 
@@ -112,7 +111,7 @@ impl Metrics {
         Arc::default()
     }
 
-    /// New cells for one worker. Each worker asks for them once, on its own thread, and keeps them.
+    /// New cells for one worker. Each worker creates one set, on its own thread, and keeps it.
     #[must_use]
     pub fn worker(&self) -> WorkerMetrics {
         let cells = Arc::new(WorkerCells {
@@ -123,13 +122,14 @@ impl Metrics {
         WorkerMetrics(Rc::new(cells))
     }
 
-    /// New cells for one worker's way to a remote store. Without any such cells, the store is the memory and always up.
+    /// New cells for one worker's connection to a remote store. If there are no such cells, the store is the memory and
+    /// always available.
     #[must_use]
     pub fn store(&self) -> StoreMetrics {
         StoreMetrics(enter(&self.stores))
     }
 
-    /// The state of the shared store; nothing where there is none.
+    /// The state of the shared store; `None` if there is none.
     #[must_use]
     pub fn shared_store(&self) -> Option<StoreStatus> {
         let stores = self.stores.lock();
@@ -148,12 +148,12 @@ impl Metrics {
         self.evicted[what as usize].add(1);
     }
 
-    /// Notes that a new connection was not taken.
+    /// Notes that a new connection was rejected.
     pub fn rejected(&self, why: Rejection) {
         self.rejected[why as usize].add(1);
     }
 
-    /// Sets whether the files of each identity could be taken as they are now.
+    /// Sets whether the present files of each identity can be used.
     pub fn tls_files(&self, ok: BTreeMap<String, bool>) {
         *self.tls_files.lock() = ok;
     }
@@ -163,7 +163,7 @@ impl Metrics {
         *self.certificates.lock() = ends;
     }
 
-    /// The identities whose certificates are ordered and have not come yet.
+    /// The identities whose certificates are ordered and not issued yet.
     #[must_use]
     pub fn awaited_certificates(&self) -> Vec<String> {
         let certificates = self.certificates.lock();
@@ -174,18 +174,18 @@ impl Metrics {
         awaited.cloned().collect()
     }
 
-    /// Notes how an order for the certificate of an identity has ended.
+    /// Notes the end of an order for the certificate of an identity.
     pub fn ordered(&self, identity: &str, result: OrderResult) {
         let mut orders = self.orders.lock();
         orders.entry(identity.into()).or_default()[result as usize] += 1;
     }
 
-    /// Notes the answer to a question for the addresses of a server's name.
+    /// Notes the result of a lookup of a server name's addresses.
     pub fn resolved(&self, result: Resolution) {
         self.resolutions[result as usize].add(1);
     }
 
-    /// Notes how a read of the keys that an issuer publishes has ended.
+    /// Notes the end of a read of an issuer's published keys.
     pub fn keys_fetched(&self, result: KeyFetch) {
         self.key_fetches[result as usize].add(1);
     }
@@ -210,22 +210,22 @@ impl Metrics {
         }
     }
 
-    /// Notes that a certificate was taken from where another gateway or process has put it.
+    /// Notes that a certificate was taken that another gateway or process has stored.
     pub fn acme_taken(&self, identity: &str) {
         *self.taken.lock().entry(identity.into()).or_default() += 1;
     }
 
-    /// Notes how a look for a challenge of another gateway has ended.
+    /// Notes the end of a lookup of another gateway's challenge.
     pub fn acme_looked_up(&self, result: Lookup) {
         self.lookups[result as usize].add(1);
     }
 
-    /// Sets whether the store of certificates is there.
+    /// Sets whether the store of certificates is available.
     pub fn acme_store(&self, is_there: bool) {
         *self.acme_store.lock() = Some(is_there);
     }
 
-    /// Is the store away that keeps certificates? Nothing is known before it was asked.
+    /// Is the store of certificates unavailable? False before the first call to the store.
     #[must_use]
     pub fn acme_store_is_away(&self) -> bool {
         *self.acme_store.lock() == Some(false)
@@ -241,27 +241,27 @@ impl Metrics {
         self.memory_overflows.add(keys);
     }
 
-    /// Notes that the first configuration is in force.
+    /// Notes that the first configuration was installed.
     pub fn started(&self, generation: u64) {
         let seconds = clock::wall().micros() / 1_000_000;
         self.reloads.last_success.set(seconds);
         self.reloads.generation.set(generation);
     }
 
-    /// Notes that a changed configuration is in force.
+    /// Notes that a changed configuration was installed.
     pub fn reloaded(&self, generation: u64) {
         self.reloads.succeeded.add(1);
         self.reloads.last_failed.set(0);
         self.started(generation);
     }
 
-    /// Notes that a changed configuration was refused; the one before stays in force.
+    /// Notes that a changed configuration was refused; the previous one stays.
     pub fn reload_failed(&self) {
         self.reloads.failed.add(1);
         self.reloads.last_failed.set(1);
     }
 
-    /// Notes that a successor did not come to serve.
+    /// Notes that a successor did not reach serving.
     pub fn hand_over_failed(&self) {
         self.failed_handovers.add(1);
     }
@@ -271,12 +271,12 @@ impl Metrics {
         self.lines_dropped.add(lines);
     }
 
-    /// Notes lines of the access log that another line stands for, because one client was refused too often.
+    /// Notes lines of the access log that another line represents, because one client was refused too often.
     pub(super) fn access_lines_summarised(&self, lines: u64) {
         self.lines_summarised.add(lines);
     }
 
-    /// The number of lines of the access log that were lost so far.
+    /// The number of lines of the access log that have been lost.
     #[must_use]
     pub fn access_lines_lost(&self) -> u64 {
         self.lines_dropped.get()

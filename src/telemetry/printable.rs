@@ -1,9 +1,11 @@
-//! Text for a terminal: text from a file, an argument or a request may hold any character, and a terminal obeys some.
+//! Text for a terminal: text from a file, an argument or a request may have any character, and a terminal interprets
+//! some.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// `text` with all characters that a terminal would obey as escapes, as `\u{1b}`; line breaks and tabs stay.
+/// `text` with escapes, such as `\u{1b}`, for all characters that a terminal would interpret; line breaks and tabs
+/// stay.
 #[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
     replaced(text, |c, out| {
@@ -11,7 +13,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// The same on one line, for what a foreign server says: line breaks and tabs are escapes too.
+/// The same on one line, for the text of a foreign server: line breaks and tabs are escaped too.
 #[must_use]
 pub fn printable_line(text: &str) -> Cow<'_, str> {
     if !text.contains(['\n', '\t']) {
@@ -28,7 +30,7 @@ pub fn printable_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The beginning of what an outsider has sent, in `most` bytes: printable ASCII as it is, everything else as `\xNN`.
+/// The first `most` bytes of untrusted data: printable ASCII unchanged, everything else as `\xNN`.
 #[must_use]
 pub fn excerpt(sent: &[u8], most: usize) -> String {
     let mut shown = String::new();
@@ -46,7 +48,7 @@ pub fn excerpt(sent: &[u8], most: usize) -> String {
     shown
 }
 
-/// JSON `text` with such characters as escapes of JSON, which mean the same characters.
+/// JSON `text` with JSON escapes for such characters, which mean the same characters.
 #[must_use]
 pub fn printable_json(text: &str) -> Cow<'_, str> {
     replaced(text, |c, out| {
@@ -58,8 +60,8 @@ pub fn printable_json(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// `text` with such characters replaced by marks of as many bytes: positions in the text stay. A character of one byte
-/// has no mark and is left to the caller.
+/// `text` with such characters replaced by marks of the same length, so that positions in the text stay. A character of
+/// one byte has no mark and is left to the caller.
 #[must_use]
 pub fn printable_in_place(text: String) -> String {
     if !text.contains(is_obeyed) {
@@ -88,8 +90,8 @@ fn replaced(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Does a terminal obey the character? Terminals turn controls into colours, titles and moves. Marks that turn the
-/// direction of text count too, since they make it read as another text.
+/// Does a terminal interpret the character? Terminals interpret control characters as colours, titles and moves. Marks
+/// that change the direction of text count too, since they make it appear as another text.
 pub(super) fn is_obeyed(c: char) -> bool {
     let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let breaks = matches!(c, '\u{2028}' | '\u{2029}');

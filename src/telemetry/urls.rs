@@ -1,9 +1,9 @@
-//! URLs in text that is shown: their queries may hold secrets.
+//! URLs in shown text, whose queries may hold secrets.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The URLs of a text, each from behind its `://` to its end at a quote or a blank.
+/// The URLs of a text, each from after its `://` to its end at a quote or a blank.
 pub fn urls(text: &str) -> impl Iterator<Item = Range<usize>> {
     let mut seen = 0;
     text.match_indices("://").filter_map(move |(scheme, mark)| {
@@ -17,22 +17,22 @@ pub fn urls(text: &str) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// The queries of the URLs of a text, behind their `?`.
+/// The queries of the URLs of a text, after their `?`.
 fn queries(text: &str) -> impl Iterator<Item = Range<usize>> {
     urls(text).filter_map(|url| query(text, url))
 }
 
-/// The query of a URL of a text, behind its `?`, if it has one.
+/// The query of a URL of a text, after its `?`, if it has one.
 #[must_use]
 pub fn query(text: &str, url: Range<usize>) -> Option<Range<usize>> {
     let query = url.start + text[url.clone()].find('?')? + 1;
     (query < url.end).then_some(query..url.end)
 }
 
-/// Stars in place of a query.
+/// The mask of a query.
 const STARS: &str = "***";
 
-/// A URL with stars in place of its query.
+/// A URL with its query masked.
 #[must_use]
 pub fn shown_url(url: &str) -> Cow<'_, str> {
     match url.split_once('?') {
@@ -41,11 +41,11 @@ pub fn shown_url(url: &str) -> Cow<'_, str> {
     }
 }
 
-/// A text with stars in place of the query of each URL in it.
+/// A text with the query of each URL in it masked.
 #[must_use]
 pub fn without_queries(text: &str) -> Cow<'_, str> {
     let (mut out, mut kept) = (String::new(), 0);
-    // What has its stars already keeps the words behind them.
+    // A query that is already masked keeps the words after it.
     for query in queries(text).filter(|query| !text[query.clone()].starts_with(STARS)) {
         out.push_str(&text[kept..query.start]);
         out.push_str(STARS);

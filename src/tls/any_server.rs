@@ -1,10 +1,11 @@
-//! The belief in any certificate of a server, where the file says `insecure`; and what all verifiers do alike.
+//! The verifier that trusts any certificate of a server, for `insecure` in the file; and the parts that all verifiers
+//! share.
 
 use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
-/// The methods by which a verifier judges the signatures of a handshake: as webpki's verifiers do, by the algorithms of
-/// the gateway's provider.
+/// The methods by which a verifier checks the signatures of a handshake: like webpki's verifiers, with the algorithms
+/// of the gateway's provider.
 macro_rules! judge_signatures {
     () => {
         fn verify_tls12_signature(
@@ -35,7 +36,7 @@ macro_rules! judge_signatures {
 }
 pub(super) use judge_signatures;
 
-/// Believes any certificate whose key the server has.
+/// Trusts any certificate whose key the server has.
 #[derive(Debug)]
 pub(super) struct AnyServer;
 

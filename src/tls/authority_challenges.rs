@@ -1,5 +1,5 @@
-//! What a certification authority finds when it looks whether a name is ours: a text on port 80 (RFC 8555, section
-//! 8.3) or a handshake on port 443 (RFC 8737).
+//! The answers that a certification authority finds when it checks whether we control a name: a text on port 80 (RFC
+//! 8555, section 8.3) or a handshake on port 443 (RFC 8737).
 
 use super::challenge_answer::challenge_config;
 use super::challenge_lookup::{ChallengeDesk, OtherGateways};
@@ -11,24 +11,23 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The path below which a text is looked for.
+/// The path prefix of such texts.
 pub const CHALLENGE_PATH: &str = "/.well-known/acme-challenge/";
-/// Lengths of tokens; RFC 8555 (section 8.1) asks for 22 characters at least.
+/// Lengths of tokens; RFC 8555 (section 8.1) requires at least 22 characters.
 const TOKEN: std::ops::RangeInclusive<usize> = 16..=128;
 
-/// The answers that stand ready. Clones share them. Workers read them, for requests and handshakes that nothing but an
-/// authority makes.
+/// The posted answers. Clones share them. Workers read them, for requests and handshakes that only an authority sends.
 #[derive(Debug, Clone, Default)]
 pub struct AuthorityChallenges(Arc<Board>);
 
 #[derive(Default)]
 struct Board {
-    /// May any text be looked for?
+    /// May any text be posted?
     has_texts: AtomicBool,
-    /// The way to the answers of other gateways, where there are others.
+    /// The access to the answers of other gateways, if there are others.
     elsewhere: ArcSwapOption<OtherGateways>,
     ready: ArcSwap<ReadyAnswers>,
-    /// Held by whoever changes the answers.
+    /// Locked by every change of the answers.
     changing: Mutex<()>,
 }
 
@@ -50,7 +49,7 @@ impl fmt::Debug for Board {
     }
 }
 
-/// An answer that stands ready until this is dropped.
+/// An answer that is posted until this is dropped.
 #[derive(Debug)]
 pub struct PostedAnswer {
     board: AuthorityChallenges,
@@ -60,14 +59,14 @@ pub struct PostedAnswer {
 }
 
 impl AuthorityChallenges {
-    /// Stands any text ready, here or perhaps elsewhere? Every request asks this, so that it is one look at a flag.
+    /// Is any text posted, here or possibly elsewhere? Every request calls this, so that it reads a single flag.
     #[must_use]
     #[inline]
     pub fn has_texts(&self) -> bool {
         self.0.has_texts.load(Ordering::Relaxed)
     }
 
-    /// The text for a token, if it is one for `host`, which is in lower case, without port and trailing dot.
+    /// The text for a token, if it is for `host`, which is in lower case, without port and trailing dot.
     #[must_use]
     pub fn text(&self, host: &str, token: &str) -> Option<Arc<str>> {
         let ready = self.0.ready.load();
@@ -77,14 +76,14 @@ impl AuthorityChallenges {
         ready.texts.get(&(host.into(), token.into())).cloned()
     }
 
-    /// The handshake that shows an authority that `host` is ours.
+    /// The handshake that proves to an authority that we control `host`.
     #[must_use]
     pub fn handshake(&self, host: &str) -> Option<Arc<ServerConfig>> {
         self.0.ready.load().handshakes.get(host).cloned()
     }
 
-    /// From now on other gateways may have answers ready for these hosts: they are asked for at `desk`. Without hosts
-    /// nothing is asked.
+    /// From now on other gateways may have posted answers for these hosts: such answers are requested from `desk`.
+    /// Without hosts no request is made.
     pub fn look_elsewhere(&self, hosts: HashSet<Box<str>>, desk: &ChallengeDesk) {
         let before = self.0.elsewhere.load();
         let is_same = match &*before {
@@ -100,8 +99,8 @@ impl AuthorityChallenges {
         self.change(|_| {});
     }
 
-    /// The text for a token, wherever it stands ready: as [`AuthorityChallenges::text`], or else at another gateway. It
-    /// takes three seconds at most. What is not there is on the account of `asker`.
+    /// The text for a token, posted here ([`AuthorityChallenges::text`]) or at another gateway. It takes three seconds
+    /// at most. A request for an unknown text counts against `asker`.
     pub async fn text_anywhere(&self, host: &str, token: &str, asker: Client) -> Option<Arc<str>> {
         if let Some(text) = self.text(host, token) {
             return Some(text);
@@ -123,8 +122,8 @@ impl AuthorityChallenges {
             || elsewhere.as_ref().is_some_and(|other| other.knows(host))
     }
 
-    /// The handshake that shows an authority that `host` is ours, wherever it stands ready. It takes three seconds at
-    /// most. What is not there is on the account of `asker`.
+    /// The handshake that proves to an authority that we control `host`, posted here or at another gateway. It takes
+    /// three seconds at most. A request for an unknown handshake counts against `asker`.
     pub async fn handshake_anywhere(&self, host: &str, asker: Client) -> Option<Arc<ServerConfig>> {
         if let Some(config) = self.handshake(host) {
             return Some(config);
@@ -134,7 +133,7 @@ impl AuthorityChallenges {
         answer.handshake(host)
     }
 
-    /// Has a text ready.
+    /// Posts a text.
     #[must_use]
     pub fn post_text(&self, host: &str, token: &str, text: &str) -> PostedAnswer {
         let host: Box<str> = host.to_ascii_lowercase().into();
@@ -147,10 +146,10 @@ impl AuthorityChallenges {
         }
     }
 
-    /// Has a handshake ready whose certificate states `digest`, the SHA-256 of the challenge's answer.
+    /// Posts a handshake whose certificate states `digest`, the SHA-256 of the challenge's answer.
     ///
     /// # Errors
-    /// When no key or no certificate can be made.
+    /// If no key or no certificate can be made.
     pub fn post_handshake(&self, host: &str, digest: &[u8]) -> Result<PostedAnswer, String> {
         let host: Box<str> = host.to_ascii_lowercase().into();
         let config = Arc::new(challenge_config(&host, digest)?);
@@ -175,7 +174,7 @@ impl AuthorityChallenges {
 }
 
 impl PostedAnswer {
-    /// The name that it is for.
+    /// The name that the answer is for.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
@@ -261,7 +260,7 @@ mod tests {
         assert_eq!(text("a.example", &token).await.as_deref(), Some("text"));
         let handshake = async |host: &str| challenges.handshake_anywhere(host, asker).await;
         assert!(handshake("a.example").await.is_some());
-        // None of these is a question.
+        // None of these causes a request.
         let known = text("a.example", &"k".repeat(43)).await;
         assert_eq!(known.as_deref(), Some("known"));
         assert_eq!(text("b.example", &token).await, None);
@@ -280,7 +279,7 @@ mod tests {
         challenges.look_elsewhere(HashSet::new(), &desk);
         assert!(!challenges.has_texts());
         drop((challenges, desk));
-        // One after the other: no bound is met.
+        // In sequence, so that no bound is reached.
         assert_eq!(asked.await.unwrap(), 52);
         assert_eq!(refusals.load(Ordering::SeqCst), 0);
     }

@@ -1,4 +1,4 @@
-//! What stands in a certificate: its names, the end of its life, its subject, its key.
+//! The facts in a certificate: its names, the end of its validity, its subject, its key.
 
 use rustls::pki_types::CertificateDer;
 use sha2::{Digest as _, Sha256};
@@ -15,7 +15,7 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 
 use super::distinguished_name;
 
-/// What stands in one certificate. Times are seconds since 1970, by the wall clock.
+/// The facts in one certificate. Times are seconds since 1970, by the wall clock.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CertificateFacts {
     /// Its DNS names (RFC 5280 section 4.2.1.6), in lower case, in the order of the certificate.
@@ -28,7 +28,7 @@ pub struct CertificateFacts {
     pub not_after: i64,
     /// Its subject, as RFC 4514 writes it.
     pub subject: String,
-    /// The authority that signed it, as RFC 4514 writes it.
+    /// The authority that signed it, in the form of RFC 4514.
     pub issuer: String,
     /// Its serial number, in hexadecimal digits.
     pub serial: String,
@@ -39,7 +39,7 @@ pub struct CertificateFacts {
 }
 
 impl CertificateFacts {
-    /// The facts of a certificate; nothing where it cannot be read.
+    /// The facts of a certificate; `None` if it cannot be read.
     #[must_use]
     pub fn read(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, read) = X509Certificate::from_der(certificate).ok()?;
@@ -60,7 +60,7 @@ impl CertificateFacts {
     /// The facts of the first certificate of a PEM file.
     ///
     /// # Errors
-    /// The file's fault, as words behind "it".
+    /// The file's fault, as words that follow "it".
     pub fn of_pem(pem: &[u8]) -> Result<Self, String> {
         let chain = super::certificates(pem)?;
         let leaf = chain.first().and_then(Self::read);

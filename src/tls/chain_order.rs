@@ -1,15 +1,15 @@
 //! The order of the certificates in a file: the identity's own first, then the one that signed it, and so on (RFC 5246
-//! section 7.4.2). Many clients put a chain in order by themselves, and some do not.
+//! section 7.4.2). Many clients sort a chain by themselves, and some do not.
 
 use super::distinguished_name;
 use rustls::pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 
-/// A certificate of a file that has not signed the one before it.
+/// A certificate of a file that did not sign the previous one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutOfPlace {
-    /// Where it stands; the identity's own is the first.
+    /// Its position; the identity's own certificate is the first.
     pub position: usize,
     /// Its subject, as RFC 4514 writes it.
     pub subject: String,

@@ -1,4 +1,4 @@
-//! The answer to a challenge: a text, or the digest that a handshake states, and that handshake.
+//! The answer to a challenge: a text, or a digest with the handshake that states it.
 
 use super::PROVIDER;
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
@@ -9,20 +9,20 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The protocol that an authority asks for in its handshake, alone.
+/// The only protocol that an authority offers in its handshake.
 pub const CHALLENGE_PROTOCOL: &[u8] = b"acme-tls/1";
 
-/// The answer of another gateway, as long as its challenge is known here. Strangers can ask for it too, as often as they
-/// like: a key is made for the first of them alone.
+/// The answer of another gateway, as long as its challenge is known here. Strangers can request it too, any number of
+/// times: only the first request makes a key.
 pub struct OthersAnswer {
     bytes: Vec<u8>,
-    /// The handshake that states the bytes; nothing where they are no digest.
+    /// The handshake that states the bytes; the inner `None` means that they are not a digest.
     handshake: OnceLock<Option<Arc<ServerConfig>>>,
     is_told: AtomicBool,
 }
 
 impl OthersAnswer {
-    /// An answer that was not asked for yet: a text, or the digest that a handshake states.
+    /// An answer without a request so far: a text, or the digest that a handshake states.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Arc<Self> {
         Arc::new(Self {
@@ -38,13 +38,13 @@ impl OthersAnswer {
         &self.bytes
     }
 
-    /// Notes that the line is written that the answer was found. False where it was written before.
+    /// Notes that the log has the line about this answer. Returns false if the line was written before.
     #[must_use]
     pub fn tell(&self) -> bool {
         !self.is_told.swap(true, Ordering::Relaxed)
     }
 
-    /// The handshake for `host`, the one host that the answer is for.
+    /// The handshake for `host`, the only host of the answer.
     pub(super) fn handshake(&self, host: &str) -> Option<Arc<ServerConfig>> {
         let made = || challenge_config(host, &self.bytes).ok().map(Arc::new);
         self.handshake.get_or_init(made).clone()
@@ -52,13 +52,13 @@ impl OthersAnswer {
 }
 
 impl fmt::Debug for OthersAnswer {
-    /// The answer is left out.
+    /// The output does not contain the answer.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OthersAnswer").finish_non_exhaustive()
     }
 }
 
-/// A handshake with a certificate that signs itself, names `host` and states `digest` (RFC 8737, section 3).
+/// A handshake with a self-signed certificate that names `host` and states `digest` (RFC 8737, section 3).
 pub(super) fn challenge_config(host: &str, digest: &[u8]) -> Result<ServerConfig, String> {
     let digest: &[u8; 32] = digest.try_into().map_err(|_| "no SHA-256".to_owned())?;
     let made = || {
@@ -74,7 +74,7 @@ pub(super) fn challenge_config(host: &str, digest: &[u8]) -> Result<ServerConfig
     let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
     let key = PROVIDER.key_provider.load_private_key(key);
     let key = key.map_err(|error| error.to_string())?;
-    // The certificate has a critical extension that rustls does not know, so that its check of the pair is left out.
+    // The certificate has a critical extension that rustls does not know, so that its check of the pair is skipped.
     let certified = CertifiedKey::new(vec![certificate.der().clone()], key);
     let resolver = Arc::new(SingleCertAndKey::from(certified));
     let mut config = ServerConfig::builder_with_provider(PROVIDER.clone())

@@ -1,6 +1,6 @@
-//! The look for an answer to an authority where other gateways, or other processes, have theirs ready: among what is known
-//! here of them, and else by a question to the task that knows their common store or folder. A question is for a host of
-//! this gateway, and on the account of the client that asks.
+//! The lookup of an answer for an authority at other gateways or processes: among their answers that are known here,
+//! and else by a request to the task that reads their common store or folder. A request is for a host of this gateway,
+//! and counts against the client that caused it.
 
 use super::challenge_answer::OthersAnswer;
 use crate::client::Client;
@@ -11,29 +11,29 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// Questions of one client that wait at once. Strangers can ask too, and others' questions go on beside theirs.
+/// The most waiting requests of one client at the same time. Strangers can cause requests too; requests of other
+/// clients proceed in parallel.
 const MOST_OF_CLIENT: usize = 32;
-/// Questions that wait at once.
+/// The most waiting requests at the same time.
 const MOST: usize = 4096;
 /// The longest wait for an answer.
 const WITHIN: Duration = Duration::from_secs(3);
 
-/// A question for an answer that another gateway may have ready.
+/// A request for an answer that another gateway may have posted.
 #[derive(Debug)]
 pub struct ChallengeQuestion {
-    /// The host that is to be shown, in lower case.
+    /// The requested host, in lower case.
     pub host: Box<str>,
-    /// The token of a text; none of a handshake.
+    /// The token of a text; `None` for a handshake.
     pub token: Option<Box<str>>,
-    /// The way of the answer.
+    /// The channel for the answer.
     pub answer: oneshot::Sender<Option<Arc<OthersAnswer>>>,
 }
 
-/// Finds the answer for a host and the token of a text, or for a host alone, among those of other gateways that are known
-/// here.
+/// Finds the answer for a host and the token of a text, or for a host alone, among the known answers of other gateways.
 pub type KnownAnswers = dyn Fn(&str, Option<&str>) -> Option<Arc<OthersAnswer>> + Send + Sync;
 
-/// The way to other gateways' answers. Clones share its bounds.
+/// A handle for the lookup of other gateways' answers. Clones share its bounds.
 #[derive(Clone)]
 pub struct ChallengeDesk {
     known: Arc<KnownAnswers>,
@@ -43,8 +43,8 @@ pub struct ChallengeDesk {
 }
 
 impl ChallengeDesk {
-    /// A way that looks among `known` first, and the questions that are asked beyond it. `refused` hears of each that is
-    /// not asked, since as many as may wait do.
+    /// A handle that looks among `known` first, and the receiver of further requests. `refused` is called for each
+    /// request that is refused because the most requests are waiting.
     #[must_use]
     pub fn new(
         known: Arc<KnownAnswers>,
@@ -61,7 +61,7 @@ impl ChallengeDesk {
     }
 }
 
-/// How many questions of each client wait.
+/// The number of waiting requests of each client.
 #[derive(Debug, Default)]
 struct Askers(Mutex<WaitingQuestions>);
 
@@ -71,14 +71,14 @@ struct WaitingQuestions {
     of: HashMap<Client, usize>,
 }
 
-/// A place among the questions that wait, until it is dropped.
+/// A place among the waiting requests, until dropped.
 struct WaitingPlace<'a> {
     askers: &'a Askers,
     client: Client,
 }
 
 impl Askers {
-    /// A place for a question of this client; nothing where as many as may wait do.
+    /// A place for a request of this client; `None` if the most requests are waiting.
     fn enter(&self, client: Client) -> Option<WaitingPlace<'_>> {
         let mut waiting = self.waiting();
         let own = waiting.of.get(&client).copied().unwrap_or_default();
@@ -111,7 +111,7 @@ impl Drop for WaitingPlace<'_> {
     }
 }
 
-/// The hosts that other gateways may have answers for, and the way to these.
+/// The hosts for which other gateways may have answers, and the handle for the lookup.
 pub(super) struct OtherGateways {
     hosts: HashSet<Box<str>>,
     desk: ChallengeDesk,
@@ -122,7 +122,7 @@ impl OtherGateways {
         Self { hosts, desk }
     }
 
-    /// Are these the hosts that another gateway may have an answer for?
+    /// Are these exactly the hosts for which another gateway may have an answer?
     pub(super) fn knows_just(&self, hosts: &HashSet<Box<str>>) -> bool {
         self.hosts == *hosts
     }
@@ -132,7 +132,7 @@ impl OtherGateways {
         self.hosts.contains(host)
     }
 
-    /// The answer that is known, or else that comes to a question of `asker`, unless as many as may wait do.
+    /// The known answer, or else the answer to a request of `asker`, unless the most requests are waiting.
     pub(super) async fn ask(
         &self,
         host: &str,

@@ -1,4 +1,4 @@
-//! What an identity asks of clients: a certificate of one of its authorities, valid and not revoked.
+//! The requirements of an identity for clients: a certificate of one of its authorities, valid and not revoked.
 
 use super::client_verifier::ClientVerifier;
 use super::named_certificate::NamedCertificates;
@@ -16,32 +16,32 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bits of the shortest key of RSA whose signatures are believed in a handshake.
+/// Bits of the shortest RSA key whose signatures are accepted in a handshake.
 const LEAST_RSA: u32 = 2048;
 
 /// Must a client show a certificate?
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClientVerify {
-    /// None is fine; one that is bad ends the handshake.
+    /// No certificate is accepted too; an invalid one ends the handshake.
     Optional,
-    /// Without a good one there is no handshake.
+    /// Without a valid one the handshake fails.
     Required,
 }
 
-/// What clients must show. The contents of files are PEM.
+/// The certificates that clients must show. The contents of files are PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientParts {
     /// Files of authorities.
     pub ca_pem: Vec<Vec<u8>>,
     /// Must a client show a certificate?
     pub verify: ClientVerify,
-    /// Files of revocation lists. With any, there must be one of each authority in a client's chain, and none may have
+    /// Files of revocation lists. With any list, each authority in a client's chain must have one, and none may have
     /// expired.
     pub crl_pem: Vec<Vec<u8>>,
 }
 
 impl ClientParts {
-    /// A digest of everything that makes two of them equal.
+    /// A digest of everything that equality depends on.
     fn digest(&self) -> [u8; 32] {
         let mut digest = Sha256::new();
         for part in self.bytes() {
@@ -51,7 +51,8 @@ impl ClientParts {
         digest.finalize().into()
     }
 
-    /// Do these lists revoke every certificate that those of `before` revoke, and are they of the same authorities at least?
+    /// Do these lists revoke every certificate that the lists of `before` revoke, and do they belong to the same
+    /// authorities at least?
     #[must_use]
     pub fn revokes_all_of(&self, before: &Self) -> bool {
         let kept: HashSet<&Vec<u8>> = self.crl_pem.iter().collect();
@@ -67,7 +68,7 @@ impl ClientParts {
         })
     }
 
-    /// Everything that makes two of them equal.
+    /// Everything that equality depends on.
     pub(super) fn bytes(&self) -> Vec<&[u8]> {
         let verify: &[u8] = match self.verify {
             ClientVerify::Optional => b"optional",
@@ -85,12 +86,12 @@ pub struct ClientCheck {
     /// Digests of the authorities.
     authorities: BTreeSet<[u8; 32]>,
     digest: [u8; 32],
-    /// A digest of all that it was made of.
+    /// A digest of all its parts.
     parts_digest: [u8; 32],
     lists: Vec<RevocationList>,
-    /// Subjects of authorities that have no list although others have one.
+    /// Subjects of authorities without a list although others have one.
     unlisted: Vec<String>,
-    /// Lists that another key than their authority's has signed.
+    /// Lists that were signed by another key than their authority's.
     missigned: Vec<RevocationList>,
     verifier: Arc<ClientVerifier>,
 }
@@ -104,7 +105,7 @@ impl ClientCheck {
             mistakes.extend(added.err().map(|why| IdentityMistake::Authority(at, why)));
         }
         let roots = Arc::new(roots);
-        // A list is read by itself, for which one authority will do.
+        // Each list is checked separately, for which one authority is enough.
         let one_root = RootCertStore {
             roots: roots.roots.iter().take(1).cloned().collect(),
         };
@@ -123,7 +124,7 @@ impl ClientCheck {
             return Err(mistakes);
         }
         let facts = in_force(&lists);
-        // Of an authority's lists the verifier looks at the first alone.
+        // The verifier uses only the first list of an authority.
         lists.sort_by_cached_key(|(_, facts)| facts.as_ref().map(RevocationList::newest_first));
         let named = if parts.crl_pem.is_empty() {
             authorities.clone()
@@ -160,47 +161,48 @@ impl ClientCheck {
         self.authorities.len()
     }
 
-    /// A digest of the authorities, in whatever order they stand. Two identities whose authorities differ never agree
-    /// in it.
+    /// A digest of the authorities, independent of their order. Two identities with different authorities always have
+    /// different digests.
     #[must_use]
     pub fn authorities_digest(&self) -> &[u8; 32] {
         &self.digest
     }
 
-    /// A digest of all that it was made of. Two checks with one judge alike.
+    /// A digest of all its parts. Two checks with the same digest give the same results.
     pub(super) fn parts_digest(&self) -> &[u8; 32] {
         &self.parts_digest
     }
 
-    /// The revocation lists that are in force, in the order of their files: of one authority's, the newest.
+    /// The effective revocation lists, in the order of their files: the newest one of each authority.
     #[must_use]
     pub fn lists(&self) -> &[RevocationList] {
         &self.lists
     }
 
-    /// The subjects of authorities without a list of theirs, where there is a list: they refuse every client.
+    /// The subjects of authorities without a list, if there is any list: every client of theirs is refused.
     #[must_use]
     pub fn unlisted(&self) -> &[String] {
         &self.unlisted
     }
 
-    /// The lists that another key has signed than those of the authorities with their issuer's name: they refuse every client.
+    /// The lists that were signed by a key of none of the authorities with their issuer's name: every client of that
+    /// name is refused.
     #[must_use]
     pub fn missigned(&self) -> &[RevocationList] {
         &self.missigned
     }
 
-    /// Would whoever passed `earlier` pass this check too, as far as authorities and the duty to show a certificate
-    /// tell?
+    /// Would every client that passed `earlier` pass this check too, judging by authorities and the requirement of a
+    /// certificate?
     pub(super) fn is_met_by(&self, earlier: &Self) -> bool {
         self.verify <= earlier.verify && earlier.authorities.is_subset(&self.authorities)
     }
 
-    /// Would a client that shows this certificate pass at `now`, in seconds since 1970? The file is PEM: the certificate,
-    /// and behind it those between it and its authority.
+    /// Would a client that shows this certificate pass at `now`, in seconds since 1970? The file is PEM: the
+    /// certificate, followed by its intermediates.
     ///
     /// # Errors
-    /// Why it would not.
+    /// The reason why the client would not pass.
     pub fn judge(&self, pem: &[u8], now: u64) -> Result<CertificateFacts, String> {
         let chain = certificates(pem)?;
         let (leaf, between) = chain.split_first().ok_or("it is empty")?;
@@ -209,7 +211,7 @@ impl ClientCheck {
         let judged = self.verifier.judge(leaf, between, now);
         judged.map_err(|error| failure::of_file(&error))?;
         match facts.key.strip_prefix("RSA ").map(str::parse::<u32>) {
-            // The handshake would fail later, by the client's signature.
+            // The handshake would fail later, because of the client's signature.
             Some(Ok(bits)) if bits < LEAST_RSA => {
                 let text =
                     format!("its key is too short, with {bits} bits: an RSA key needs {LEAST_RSA}");
@@ -261,7 +263,7 @@ fn add_authorities(
     Ok(())
 }
 
-/// The lists of these files that can be read.
+/// Those lists of these files that can be read.
 fn lists<'a>(
     files: impl IntoIterator<Item = &'a Vec<u8>>,
 ) -> impl Iterator<Item = CertificateRevocationListDer<'static>> {
@@ -270,7 +272,7 @@ fn lists<'a>(
     lists.flatten()
 }
 
-/// The subjects of authorities that none of the lists is of, where there is a list.
+/// The subjects of authorities without a list, if there is any list.
 fn unlisted(authorities: &[Vec<u8>], lists: &[RevocationList]) -> Vec<String> {
     let issuers: HashSet<&str> = lists.iter().map(|list| &*list.issuer).collect();
     let read = authorities.iter().filter_map(|pem| certificates(pem).ok());
@@ -279,7 +281,7 @@ fn unlisted(authorities: &[Vec<u8>], lists: &[RevocationList]) -> Vec<String> {
     without.collect()
 }
 
-/// The lists that another key has signed than those of the authorities with their issuer's name.
+/// The lists that were signed by a key of none of the authorities with their issuer's name.
 fn missigned(authorities: &[Vec<u8>], lists: &[ReadList]) -> Vec<RevocationList> {
     let read = authorities.iter().filter_map(|pem| certificates(pem).ok());
     let authorities: Vec<_> = read.flatten().collect();
@@ -290,7 +292,7 @@ fn missigned(authorities: &[Vec<u8>], lists: &[ReadList]) -> Vec<RevocationList>
     wrong.filter_map(|(_, facts)| facts.clone()).collect()
 }
 
-/// The lists but those that a newer one replaces.
+/// The lists, without lists that a newer one replaces.
 fn in_force<D>(lists: &[(D, Option<RevocationList>)]) -> Vec<RevocationList> {
     let all = || lists.iter().filter_map(|(_, facts)| facts.as_ref());
     let mut newest: HashMap<_, &Age> = HashMap::new();
@@ -302,8 +304,8 @@ fn in_force<D>(lists: &[(D, Option<RevocationList>)]) -> Vec<RevocationList> {
     all().filter(is_newest).cloned().collect()
 }
 
-/// The lists of a PEM file, of which there is at least one. A broken one is told here, with its file, and not by the
-/// verifier of all.
+/// The lists of a PEM file, at least one. A broken list is reported here, with its file, rather than by the verifier of
+/// all lists.
 fn read_lists(
     pem: &[u8],
     roots: &Arc<RootCertStore>,
@@ -321,7 +323,7 @@ fn read_lists(
     }
 }
 
-/// The verifier by all lists: of each name, those of each key have their turn.
+/// The verifier with all lists: for each name, the lists of each key have a turn.
 fn verifier_of(
     roots: &Arc<RootCertStore>,
     verify: ClientVerify,

@@ -1,5 +1,5 @@
-//! The verifier of clients' certificates. What a client sends is bounded before webpki looks at it: a client can make up
-//! any chain, and webpki tries each certificate that has the name of an issuer, in every order, before it gives up.
+//! The verifier of clients' certificates. A client's chain is bounded before webpki verifies it: a client can construct
+//! any chain, and webpki tries each certificate with the name of an issuer, in every order, before it gives up.
 
 use super::any_server::judge_signatures;
 use super::named_certificate::{NamedCertificates, is_named};
@@ -13,14 +13,14 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 
 thread_local! {
-    /// The thread takes a step of a handshake in which no chain is looked at.
+    /// The thread takes a step of a handshake in which no chain is verified.
     static LOOKS_AWAY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Takes a step of a client's handshake, in which a chain of the client's is looked at only where `hears_chains`. Else it is
-/// refused before anything of it is read, by `ApplicationVerificationFailure`, which is the alert `access_denied`.
+/// Takes a step of a client's handshake, in which a client's chain is verified only if `hears_chains`. Otherwise the
+/// chain is refused before it is read, by `ApplicationVerificationFailure`, which is the alert `access_denied`.
 ///
-/// rustls tells its verifier nothing of the connection, but asks it on the thread that takes the step.
+/// rustls gives its verifier no information about the connection, but calls it on the thread that takes the step.
 pub fn take_handshake_step<T>(hears_chains: bool, step: impl FnOnce() -> T) -> T {
     LOOKS_AWAY.set(!hears_chains);
     let taken = step();
@@ -34,17 +34,17 @@ const MOST: usize = 8;
 /// Judges the certificates of clients.
 #[derive(Debug)]
 pub(super) struct ClientVerifier {
-    /// Certificates that are believed without a chain. There are none where there are revocation lists: a named
-    /// certificate would be believed whatever they say.
+    /// Certificates that are trusted without a chain. Empty if there are revocation lists: a named certificate would be
+    /// trusted regardless of them.
     pub(super) named: NamedCertificates,
-    /// The verifiers of chains: one, or one for each turn of the lists of authorities that share a name. The first has the
-    /// first turn.
+    /// The verifiers of chains: one, or one for each turn of the lists of authorities that share a name. The first has
+    /// the first turn.
     pub(super) first: Arc<dyn ClientCertVerifier>,
     pub(super) others: Vec<Arc<dyn ClientCertVerifier>>,
 }
 
-/// What is wrong with a chain before anything in it is verified. The words stand behind "its certificate is refused:"; what
-/// a client has written is not among them.
+/// The fault of a chain before any verification. The words follow "its certificate is refused:"; they contain no text
+/// from a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum ChainFault {
     #[error("its chain has {0} certificates, and a client's may have {most}", most = MOST)]
@@ -61,8 +61,8 @@ impl From<ChainFault> for CertificateError {
     }
 }
 
-/// Is the chain within the bounds? With one certificate for each name there is one way to go from issuer to issuer, which
-/// is as long as the chain at most.
+/// Is the chain within the bounds? With one certificate for each name there is only one path from issuer to issuer, no
+/// longer than the chain.
 fn bound(intermediates: &[CertificateDer<'_>]) -> Result<(), CertificateError> {
     if intermediates.len() >= MOST {
         return Err(ChainFault::TooLong(intermediates.len() + 1).into());
@@ -79,7 +79,7 @@ fn bound(intermediates: &[CertificateDer<'_>]) -> Result<(), CertificateError> {
 }
 
 impl ClientVerifier {
-    /// Judges a chain, which is bounded first.
+    /// Verifies a chain after checking its bounds.
     pub(super) fn judge(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -93,7 +93,7 @@ impl ClientVerifier {
         self.verify_chain(end_entity, intermediates, now)
     }
 
-    /// Asks one verifier after the other, as long as the list that it looks at is another key's.
+    /// Calls one verifier after the other, as long as its list belongs to another key.
     fn verify_chain(
         &self,
         end_entity: &CertificateDer<'_>,

@@ -26,8 +26,8 @@ const KNOWN: [(&str, &str); 18] = [
     ("1.2.840.113549.1.9.1", "emailAddress"),
 ];
 
-/// The name with its last part first (RFC 4514 section 2.1). Values that are no text, and those of attributes without a
-/// name, are written as the digits of their encoding.
+/// The name with its last part first (RFC 4514 section 2.1). Values that are not text, and values of attributes without
+/// a name, are written as the digits of their encoding.
 pub(super) fn write(name: &X509Name<'_>) -> String {
     let mut text = String::new();
     let parts: Vec<_> = name.iter().collect();
@@ -63,9 +63,9 @@ fn write_attribute(text: &mut String, attribute: &AttributeTypeAndValue<'_>) {
     }
 }
 
-/// A subject that somebody has written (RFC 4514 section 3), in the spelling of [`write`]: types of attributes in any case,
-/// characters escaped in any of the ways that there are. Nothing where it is none. Blanks around a type or a value are
-/// none of them: where programs put them, they often write the parts in the other order.
+/// A subject that a person has written (RFC 4514 section 3), in the spelling of [`write`]: types of attributes in any
+/// case, characters escaped in any of the allowed ways. `None` if the text is not a subject. Blanks around a type or a
+/// value are not accepted: programs that write blanks often write the parts in the other order.
 #[must_use]
 pub fn canonical(text: &str) -> Option<String> {
     let mut written = String::with_capacity(text.len());
@@ -83,7 +83,7 @@ pub fn canonical(text: &str) -> Option<String> {
     }
 }
 
-/// Where a value ends: at a comma or a plus sign that is not escaped, or with the text.
+/// The end of a value: a comma or a plus sign that is not escaped, or the end of the text.
 fn end_of_value(text: &str) -> usize {
     let mut is_escaped = false;
     let end = text.bytes().position(|byte| {
@@ -119,7 +119,7 @@ fn write_written(text: &mut String, name: &str, value: &str) -> Option<()> {
     Some(())
 }
 
-/// A value without its escapes; nothing where it breaks their rules.
+/// A value without its escapes; `None` if an escape is malformed.
 fn unescaped(value: &str) -> Option<String> {
     if value.starts_with(' ') {
         return None;
@@ -197,7 +197,7 @@ mod tests {
             ("1.2.3.4=#0C0161,CN=a", Some("1.2.3.4=#0c0161,CN=a")),
             ("emailaddress=a@b.test", Some("emailAddress=a@b.test")),
             ("CN=", Some("CN=")),
-            // As `openssl x509 -subject` and other programs write it by default.
+            // The default form of `openssl x509 -subject` and other programs.
             ("CN = anna", None),
             ("C=DE, CN=anna", None),
             ("/C=DE/CN=anna", None),

@@ -1,4 +1,4 @@
-//! The cause of a failed handshake, in words that tell an operator what to do.
+//! The cause of a failed handshake, in words that help an operator to fix it.
 
 use rustls::{AlertDescription, CertificateError};
 use std::error::Error;
@@ -15,14 +15,14 @@ pub struct Advice {
     pub plaintext: &'static str,
 }
 
-/// The cause of the failure, in words that tell an operator what to do; nothing where the error has no relation to TLS.
+/// The cause of the failure, in words that help an operator to fix it; `None` if the error has no relation to TLS.
 #[must_use]
 pub fn explain(error: &(dyn Error + 'static), advice: Advice) -> Option<String> {
     Some(of_handshake(of_tls(error)?, advice))
 }
 
-/// The server's refusal of our certificate, or of the lack of one, in the same words. Over TLS 1.3 it comes when the
-/// handshake is over for us, in place of an answer (RFC 8446, section 4.4.2.4).
+/// The server's refusal of our certificate, or of the lack of one, in the same words. In TLS 1.3 the refusal arrives
+/// after the handshake is complete on our side, in place of an answer (RFC 8446, section 4.4.2.4).
 #[must_use]
 pub fn refused_certificate(error: &(dyn Error + 'static), advice: Advice) -> Option<String> {
     let error = of_tls(error)?;
@@ -44,14 +44,14 @@ pub fn refused_certificate(error: &(dyn Error + 'static), advice: Advice) -> Opt
     is_refusal.then(|| of_handshake(error, advice))
 }
 
-/// Has the server refused all protocols that it was offered in the handshake (RFC 7301, section 3.2)?
+/// Has the server refused all offered protocols in the handshake (RFC 7301, section 3.2)?
 #[must_use]
 pub fn is_without_protocol(error: &(dyn Error + 'static)) -> bool {
     let refused = rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol);
     of_tls(error) == Some(&refused)
 }
 
-/// The error of TLS among the causes of `error`.
+/// The TLS error among the causes of `error`.
 fn of_tls<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -82,7 +82,7 @@ fn unusable(bad: &CertificateError) -> String {
     format!("the certificate cannot be used: {}", certificate_fault(bad))
 }
 
-/// The fault of a certificate in words. Some faults have names of the library's alone; two of them are common among
+/// The fault of a certificate in words. Some faults are named only in the library's terms; two of them are common among
 /// certificates that people make by hand.
 #[must_use]
 pub fn certificate_fault(bad: &CertificateError) -> String {
@@ -123,7 +123,8 @@ fn of_handshake(error: &rustls::Error, advice: Advice) -> String {
     use CertificateError as Bad;
     match error {
         rustls::Error::InvalidCertificate(bad) => match bad {
-            // An authority that was renewed under its old name signs certificates that the old one did not sign.
+            // An authority that was renewed under its old name signs certificates that the old certificate cannot
+            // verify.
             Bad::UnknownIssuer | Bad::BadSignature => {
                 format!("the certificate's authority is not trusted: name it as `ca` in {table}")
             }

@@ -1,7 +1,7 @@
 //! A certificate to present, and the private key that belongs to it.
 //!
-//! Whoever presents a certificate need not understand it. webpki reads those of X.509 version 3 alone, and `openssl x509
-//! -req` without extensions makes one of version 1, which clients may take all the same.
+//! The presenter of a certificate need not understand it. webpki reads only certificates of X.509 version 3, and
+//! `openssl x509 -req` without extensions makes one of version 1, which clients may accept nevertheless.
 
 use super::{Mistake, PROVIDER, certificates, failure, pem_fault};
 use rustls::InconsistentKeys;
@@ -24,10 +24,10 @@ pub(super) fn read(cert: &[u8], key: &[u8]) -> Result<SingleCertAndKey, Mistake>
     Ok(SingleCertAndKey::from(certified))
 }
 
-/// A certificate with its key, which belong together.
+/// A certificate with its matching key.
 ///
 /// # Errors
-/// The key is another one's, or one of the two is of no use.
+/// If the key belongs to another certificate, or one of the two cannot be used.
 pub(super) fn certified(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,

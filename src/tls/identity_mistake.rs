@@ -1,6 +1,6 @@
 //! The faults of the parts of an identity towards clients.
 
-/// The fault of one of the parts, in words where a file's contents are at fault.
+/// The fault of one of the parts, in words if a file's contents are at fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdentityMistake {
     /// The certificate cannot be read or used.

@@ -1,8 +1,7 @@
 //! TLS as every room needs it: authorities to trust, identities to present to servers and to clients, and the causes of
 //! failed handshakes.
 //!
-//! A value is compared by a digest of the contents that it was read from, so a reload sees whether the files have
-//! changed.
+//! A value is compared by a digest of the contents that it was read from, so that a reload detects changed files.
 //!
 //! In: files of certificates and keys. Out: verifiers and identities, for both sides.
 //!
@@ -96,11 +95,11 @@ pub struct ClientTls(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    /// The authorities to trust; without any, those that the system trusts.
+    /// The authorities to trust; `None` means the authorities that the system trusts.
     roots: Option<OwnRoots>,
     identity: Option<Arc<SingleCertAndKey>>,
     server_name: Option<ServerName<'static>>,
-    /// Any certificate is believed.
+    /// Every certificate is trusted.
     is_insecure: bool,
     /// A digest of all fields above, so that two values can be compared.
     digest: [u8; 32],
@@ -120,7 +119,7 @@ pub struct PemFiles<'a> {
     pub identity: Option<(&'a [u8], &'a [u8])>,
     /// The name that the server's certificate must have, if not the host name of the connection.
     pub server_name: Option<&'a str>,
-    /// Any certificate is believed, whoever signed it and whatever its name is.
+    /// Every certificate is trusted, for any signature and any name.
     pub insecure: bool,
 }
 
@@ -150,7 +149,7 @@ impl ClientTls {
     /// Reads the contents of files.
     ///
     /// # Errors
-    /// All mistakes in them.
+    /// All mistakes in the files.
     pub fn new(files: PemFiles<'_>) -> Result<Self, Vec<Mistake>> {
         let mut mistakes = Vec::new();
         let mut note = |mistake| mistakes.push(mistake);
@@ -188,18 +187,18 @@ impl ClientTls {
     /// The configuration of a client.
     ///
     /// # Errors
-    /// When the system trusts no authority and none is named.
+    /// If the system trusts no authority and none is named.
     pub fn config(&self) -> Result<Arc<ClientConfig>, Arc<str>> {
         self.0.config.get_or_init(|| self.build()).clone()
     }
 
-    /// Is any certificate believed?
+    /// Is every certificate trusted?
     #[must_use]
     pub fn is_insecure(&self) -> bool {
         self.0.is_insecure
     }
 
-    /// A digest of all that the value was made of.
+    /// A digest of all parts of the value.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         self.0.digest
@@ -279,7 +278,7 @@ pub fn server_name(text: &str) -> Option<ServerName<'static>> {
     ServerName::try_from(text.to_owned()).ok()
 }
 
-/// The certificates of a PEM file, of which there is at least one; or the file's fault.
+/// The certificates of a PEM file, at least one; or the file's fault.
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match all {

@@ -1,4 +1,4 @@
-//! Certificates that a file of authorities names themselves: a peer that shows one of them is believed without a chain.
+//! Certificates that are themselves in a file of authorities: a peer that shows one of them is trusted without a chain.
 //!
 //! `openssl req -x509` makes a certificate that signs itself and calls itself an authority. A chain must not end in an
 //! authority's certificate (RFC 5280 section 4.2.1.9), so that webpki refuses it, although the operator has named this
@@ -21,10 +21,10 @@ use x509_parser::prelude::FromDer as _;
 /// Digests (SHA-256) of the certificates in a file of authorities.
 pub(super) type NamedCertificates = BTreeSet<[u8; 32]>;
 
-/// Is it one of these certificates, and valid at `now` for the purpose that `serves` looks for?
+/// Is it one of these certificates, and valid at `now` for the purpose that `serves` checks?
 ///
 /// # Errors
-/// It is one of them, and not valid now or not for the purpose.
+/// If it is one of them, but not valid now or not for the purpose.
 pub(super) fn is_named(
     named: &NamedCertificates,
     certificate: &CertificateDer<'_>,
@@ -35,7 +35,7 @@ pub(super) fn is_named(
     if !named.contains(&fingerprint) {
         return Ok(false);
     }
-    // A stranger's certificate is not read here: it may be long.
+    // An untrusted certificate is not read here: it may be long.
     let Some(facts) = CertificateFacts::read(certificate) else {
         return Ok(false);
     };
@@ -58,7 +58,7 @@ pub(super) fn is_named(
     }
 }
 
-/// Believes servers whose certificate is named, if it is for their name, and others as webpki does.
+/// Trusts servers whose certificate is in the file, if it is for their name, and others by webpki's rules.
 #[derive(Debug)]
 pub(super) struct NamedServers {
     pub(super) named: NamedCertificates,
@@ -88,7 +88,7 @@ impl ServerCertVerifier for NamedServers {
 /// The check of servers by a file of authorities.
 ///
 /// # Errors
-/// When there is no authority in the file.
+/// If the file contains no authority.
 pub(super) fn servers(
     roots: &Arc<RootCertStore>,
     named: NamedCertificates,

@@ -1,4 +1,4 @@
-//! The identities that one listener offers, and which of them a client gets.
+//! The identities that one listener offers, and the choice among them for a client.
 
 use super::ServerIdentity;
 use super::served_name::{rests_below, wildcard_rest};
@@ -15,47 +15,48 @@ pub struct Offer {
     by_table: Names,
     /// Positions of identities by exact names.
     exact: Names,
-    /// Positions of identities by what stands behind the `*` of their wildcards.
+    /// Positions of identities by the suffixes of their wildcards, without the `*`.
     wildcards: Names,
-    /// Those of the wildcards whose identities demand certificates: their demand covers hosts at any depth.
+    /// The wildcards whose identities demand certificates: their demand covers hosts at any depth.
     demanding: Names,
-    /// The length of the longest of these. No more of a host is looked up among them, however many dots a client sends.
+    /// The length of the longest of these. No longer part of a host is looked up among them, for any number of dots in
+    /// a client's host.
     longest_demanding: usize,
     default: Option<usize>,
-    /// An identity asks for clients' certificates.
+    /// An identity requests clients' certificates.
     asks_clients: bool,
-    /// There are identities, and each demands certificates.
+    /// There is at least one identity, and each demands certificates.
     demands_everywhere: bool,
-    /// The offers that the listener had before, and this one.
+    /// The number of the listener's offers so far, including this one.
     generation: u64,
 }
 
-/// A name that two identities of one listener claim, or the two that both want to be the default.
+/// A name that two identities of one listener claim, or two identities that both want to be the default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimedTwice {
-    /// The name; nothing where it is the default that both claim.
+    /// The name; `None` if both claim to be the default.
     pub name: Option<String>,
     /// The names of the two identities, in the order of the listener.
     pub identities: [String; 2],
 }
 
-/// Why a client gets an identity.
+/// The reason for the choice of an identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChosenBy {
-    /// It has a name for the host.
+    /// The identity has a name for the host.
     Name,
-    /// It demands certificates for every host below a wildcard of its own.
+    /// The identity demands certificates for every host below one of its wildcards.
     Demand,
-    /// It is the default.
+    /// The identity is the default.
     Default,
 }
 
 impl Offer {
-    /// The offer of a listener, each identity once. One that is alone is the default. Without any, all handshakes are
-    /// refused.
+    /// The offer of a listener, each identity once. A single identity is the default. A listener without identities
+    /// refuses all handshakes.
     ///
     /// # Errors
-    /// All names that two of them claim.
+    /// All names that two of the identities claim.
     pub fn new(identities: Vec<Arc<ServerIdentity>>) -> Result<Self, Vec<ClaimedTwice>> {
         let by_table = identities.iter().enumerate();
         let by_table = by_table.map(|(at, one)| (one.name().into(), at)).collect();
@@ -126,7 +127,7 @@ impl Offer {
         Some(&self.identities[*self.by_table.get(table)?])
     }
 
-    /// Does an identity ask for clients' certificates?
+    /// Does an identity request clients' certificates?
     #[must_use]
     pub fn asks_clients(&self) -> bool {
         self.asks_clients
@@ -138,24 +139,24 @@ impl Offer {
         self.demands_everywhere
     }
 
-    /// The identity of clients that name no host, or one that no other identity answers for.
+    /// The identity for clients that name no host, or a host that no other identity serves.
     #[must_use]
     pub fn default_identity(&self) -> Option<&Arc<ServerIdentity>> {
         Some(&self.identities[self.default?])
     }
 
     /// The identity for a host: by its exact name, then by a wildcard for its first label, then by the nearest wildcard
-    /// above it whose identity demands certificates, then the default. `host` is in lower case, without port and trailing
-    /// dot; nothing where the client named none.
+    /// above it whose identity demands certificates, then the default. `host` is in lower case, without port and
+    /// trailing dot; `None` if the client named none.
     ///
-    /// Routes take all hosts below a wildcard of theirs. So a demand covers them all as well, though the certificate that
-    /// is shown is for one label.
+    /// Routes match all hosts below one of their wildcards. So a demand covers all of these too, though the shown
+    /// certificate is for one label.
     #[must_use]
     pub fn choose(&self, host: Option<&str>) -> Option<&Arc<ServerIdentity>> {
         self.choice(host).map(|(identity, _)| identity)
     }
 
-    /// As [`Self::choose`], with the reason.
+    /// Like [`Self::choose`], with the reason.
     #[must_use]
     pub fn choice(&self, host: Option<&str>) -> Option<(&Arc<ServerIdentity>, ChosenBy)> {
         let by_name = host.and_then(|host| {
@@ -173,8 +174,8 @@ impl Offer {
         rests_below(host, self.longest_demanding).find_map(|rest| self.demanding.get(rest))
     }
 
-    /// The identities of hosts below `suffix` (with its dot in front) that no longer name is for: of those with one label
-    /// in front of it, and of those with more.
+    /// The identities for hosts below `suffix` (with its leading dot) that no longer name covers: for hosts with one
+    /// label before it, and for hosts with more.
     #[must_use]
     pub fn below(&self, suffix: &str) -> [Option<&Arc<ServerIdentity>>; 2] {
         let own = self.demanding.get(suffix);
@@ -183,38 +184,39 @@ impl Offer {
         [one, more].map(|at| Some(&self.identities[at.or(self.default)?]))
     }
 
-    /// May a request for `host` be served on a connection whose handshake was by `identity`? Else it belongs on another
-    /// connection (421, RFC 9110 section 15.5.20). `host` as in [`Self::choose`].
+    /// May a request for `host` be served on a connection whose handshake was by `identity`? If not, the request
+    /// belongs on another connection (421, RFC 9110 section 15.5.20). `host` as in [`Self::choose`].
     ///
-    /// It may, unless the host belongs to another identity and one of the two asks for clients' certificates. A reload
-    /// that asks more of clients than the handshake did makes another identity of the same table.
+    /// It may, unless the host belongs to another identity and one of the two requests clients' certificates. If a
+    /// reload has added requirements for clients that the handshake did not meet, the table contains a different
+    /// identity.
     #[must_use]
     pub fn may_serve(&self, identity: &Arc<ServerIdentity>, host: Option<&str>) -> bool {
         if !self.looks_at_hosts(identity) {
             return true;
         }
         let Some(own) = self.choose(host) else {
-            // No handshake leads to this host: no other connection would help, and it has no rules of its own.
+            // No handshake leads to this host: no other connection would help, and the host has no rules of its own.
             return true;
         };
         Arc::ptr_eq(own, identity) || is_as_strict(identity, own)
     }
 
-    /// Can a request be for a host that a connection by `identity` may not serve ([`Self::may_serve`])?
+    /// Is there a host that a connection by `identity` may not serve ([`Self::may_serve`])?
     #[must_use]
     pub fn looks_at_hosts(&self, identity: &ServerIdentity) -> bool {
         self.asks_clients || identity.client().is_some()
     }
 
-    /// The number of the offer among those of its listener, once it is in force: no two have had the same. Before it is 1,
-    /// or that of the offer which it was made from.
+    /// The number of the installed offer among those of its listener, unique there. Before the installation it is 1, or
+    /// the number of the offer from which this one was made.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// This offer in the place of `old`, with the identities of `old` that are equal to its own, so that their sessions and
-    /// tickets go on.
+    /// This offer as a replacement of `old`, with equal identities taken from `old`, so that their sessions and tickets
+    /// stay valid.
     #[must_use]
     pub fn keeping(mut self, old: &Self) -> Self {
         self.generation = old.generation + 1;
@@ -230,8 +232,8 @@ impl Offer {
 }
 
 impl Offer {
-    /// This offer with other certificates: those that `certified` has for identities of that name. Names and clients'
-    /// certificates are as before.
+    /// This offer with other certificates: those that `certified` has for identities of that name. Names and
+    /// requirements for clients stay unchanged.
     #[must_use]
     pub fn certified(&self, certified: &HashMap<String, Arc<ServerIdentity>>) -> Self {
         let of = |own: &Arc<ServerIdentity>| certified.get(own.name()).unwrap_or(own).clone();
@@ -250,7 +252,7 @@ impl Offer {
     }
 }
 
-/// Was a handshake by `had` worth as much as one by `own`?
+/// Was a handshake by `had` at least as strict as one by `own`?
 fn is_as_strict(had: &ServerIdentity, own: &ServerIdentity) -> bool {
     let is_same_table = had.name() == own.name();
     match (had.client(), own.client()) {

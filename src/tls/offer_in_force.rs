@@ -1,31 +1,31 @@
-//! The offers of the listeners as they are now: handshakes read them, a reload replaces all of them at once.
+//! The installed offers of the listeners: handshakes read them, a reload replaces all of them at once.
 
 use super::Offer;
 use arc_swap::{ArcSwap, Guard};
 use std::fmt;
 use std::sync::Arc;
 
-/// The offers of the listeners with TLS, each at its listener's number among them. A reload makes others, which come into
-/// force with all else that the file says; between two reloads certificates come, and one offer takes another's place.
+/// The offers of the listeners with TLS, each at its listener's number among them. A reload installs new offers
+/// together with the rest of the file; between two reloads a new certificate replaces one offer.
 #[derive(Debug, Default)]
 pub struct Offers(Vec<ArcSwap<Offer>>);
 
 impl Offers {
-    /// The offer of the listener with this number. It is held for a moment, never over a wait.
+    /// The offer of the listener with this number. The guard is kept for a moment, never across an await.
     #[must_use]
     pub fn load(&self, listener: usize) -> Guard<Arc<Offer>> {
         self.0[listener].load()
     }
 
-    /// Has new handshakes on a listener use `offer`. Identities that are equal to those of the offer before stay as they
-    /// are ([`Offer::keeping`]). One thread installs offers.
+    /// Makes new handshakes on a listener use `offer`. Identities that equal identities of the previous offer stay the
+    /// same objects ([`Offer::keeping`]). Only one thread installs offers.
     pub fn install(&self, listener: usize, offer: Offer) {
         let kept = offer.keeping(&self.load(listener));
         self.0[listener].store(Arc::new(kept));
     }
 
-    /// The offers that a reload puts in the place of these: a listener without a new one goes on as it is. Equal identities
-    /// stay as they are here too.
+    /// The offers that a reload installs: a listener without a new one keeps its own. Equal identities stay the same
+    /// objects here too.
     #[must_use]
     pub fn replaced(&self, mut new: impl FnMut(usize) -> Option<Offer>) -> Self {
         let all = self.0.iter().enumerate();
@@ -43,9 +43,10 @@ impl FromIterator<Offer> for Offers {
     }
 }
 
-/// Where the offers in force are found. The program passes it in: it keeps them with all else that a reload changes.
+/// The source of the installed offers. The program passes it in, since it stores them together with all other parts
+/// that a reload changes.
 pub trait OfferSource: fmt::Debug + Send + Sync {
-    /// The offer in force of the listener with this number.
+    /// The installed offer of the listener with this number.
     fn offer(&self, listener: usize) -> Guard<Arc<Offer>>;
 }
 
@@ -57,7 +58,7 @@ pub struct OfferInForce {
 }
 
 impl OfferInForce {
-    /// The offer of a listener that is about to open: of the one with this number among those with TLS.
+    /// The offer of a listener that is about to open: the listener with this number among those with TLS.
     #[must_use]
     pub fn new(listener: usize, source: Arc<dyn OfferSource>) -> Self {
         Self { listener, source }
@@ -69,7 +70,7 @@ impl OfferInForce {
         self.listener
     }
 
-    /// The offer in force. It is held for a moment, never over a wait.
+    /// The installed offer. The guard is kept for a moment, never across an await.
     #[must_use]
     pub fn load(&self) -> Guard<Arc<Offer>> {
         self.source.offer(self.listener)

@@ -1,17 +1,17 @@
-//! What is wrong with a file that has nothing of what is looked for in it. Most such files hold the right thing in another
-//! form: a key with a passphrase, or bytes of DER as authorities hand them out.
+//! The fault of a file that has no item of the expected kind. Most such files have the right item in another form: a
+//! key with a passphrase, or DER, as authorities deliver.
 
-/// Why no certificate is found in a file.
+/// The reason why no certificate is found in a file.
 pub(super) fn of_certificates(file: &[u8]) -> String {
     missing(file, "`-----BEGIN CERTIFICATE-----`", "x509")
 }
 
-/// Why no revocation list is found in a file.
+/// The reason why no revocation list is found in a file.
 pub(super) fn of_lists(file: &[u8]) -> String {
     missing(file, "`-----BEGIN X509 CRL-----`", "crl")
 }
 
-/// Why no private key is found in a file.
+/// The reason why no private key is found in a file.
 pub(super) fn of_key(file: &[u8]) -> String {
     if has_passphrase(file) {
         return "it has a passphrase: `openssl pkey -in FILE -out NEW` writes it without one"
@@ -30,7 +30,7 @@ fn missing(file: &[u8], beginning: &str, command: &str) -> String {
     }
 }
 
-/// Is it a private key that is encrypted, by PKCS #8 or as OpenSSL did before?
+/// Is it an encrypted private key, in PKCS #8 or in OpenSSL's older form?
 fn has_passphrase(file: &[u8]) -> bool {
     let begins_so = |line: &[u8]| {
         line.starts_with(b"-----BEGIN ENCRYPTED PRIVATE KEY-----")
@@ -39,7 +39,7 @@ fn has_passphrase(file: &[u8]) -> bool {
     file.split(|byte| *byte == b'\n').any(begins_so)
 }
 
-/// Does it begin as a long sequence of DER does? No text begins so.
+/// Does it begin like a long DER sequence? No text begins like that.
 fn is_der(file: &[u8]) -> bool {
     matches!(file, [0x30, 0x81..=0x84, ..])
 }

@@ -1,4 +1,4 @@
-//! What stands in a revocation list: whose it is, when it was written, and the end of the time for which it holds.
+//! The facts in a revocation list: its issuer, the time of its writing, and the end of its validity.
 
 use super::distinguished_name;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
@@ -12,26 +12,26 @@ use x509_parser::oid_registry::{
 use x509_parser::prelude::FromDer as _;
 use x509_parser::revocation_list::CertificateRevocationList;
 
-/// What stands in one list.
+/// The facts in one list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RevocationList {
     /// The position of its file in `ClientParts::crl_pem`.
     pub file: usize,
     /// The authority that wrote it, as RFC 4514 writes it.
     pub issuer: String,
-    /// The time from which its authority's certificates are all refused, in seconds since 1970 by the wall clock.
+    /// The time from which all certificates of its authority are refused, in seconds since 1970 by the wall clock.
     pub next_update: Option<i64>,
-    /// The key that signed it, and the part of the authority's certificates that it is for, as the list has them.
+    /// The key that signed it, and the part of the authority's certificates that it covers, as stated in the list.
     scope: [Option<Vec<u8>>; 2],
     age: Age,
 }
 
-/// Which of an authority's lists is newer: the time at which it was written, the end of the time for which it holds, then
-/// its number, shorter ones first.
+/// The order by age of an authority's lists: the time of writing, the end of validity, then the number, shorter ones
+/// first.
 pub(super) type Age = (i64, i64, Option<(usize, Vec<u8>)>);
 
 impl RevocationList {
-    /// The facts of a list; nothing where it cannot be read.
+    /// The facts of a list; `None` if it cannot be read.
     pub(super) fn read(der: &[u8], file: usize) -> Option<Self> {
         let (_, list) = CertificateRevocationList::from_der(der).ok()?;
         let number = list.crl_number().map(|number| number.to_bytes_be());
@@ -55,35 +55,35 @@ impl RevocationList {
         })
     }
 
-    /// The key that signed it, as the list names it.
+    /// The key that signed it, as named in the list.
     pub(super) fn key(&self) -> Option<&[u8]> {
         self.scope[0].as_deref()
     }
 
-    /// What lists have in common of which the newest holds in place of the others: their issuer, and the certificates that
-    /// they are for.
+    /// The properties that lists of one series share, the newest of which replaces the others: their issuer, and the
+    /// certificates that they cover.
     pub(super) fn series(&self) -> (&str, &[Option<Vec<u8>>; 2]) {
         (&self.issuer, &self.scope)
     }
 
-    /// Which of a series is newer.
+    /// The age within a series.
     pub(super) fn age(&self) -> &Age {
         &self.age
     }
 
-    /// When the list was written, in an order from newer to older ones.
+    /// A sort key that puts newer lists first.
     pub(super) fn newest_first(&self) -> impl Ord + use<> {
         Reverse(self.age.clone())
     }
 
-    /// Has it ended at `now`, so that it refuses every client?
+    /// Has the list expired at `now`, so that it refuses every client?
     #[must_use]
     pub fn has_ended(&self, now: i64) -> bool {
         self.next_update.is_some_and(|end| end < now)
     }
 }
 
-/// Authorities by their subjects, as these stand in their certificates.
+/// Authorities by their subjects, as encoded in their certificates.
 pub(super) type BySubject<'a> = HashMap<Vec<u8>, Vec<X509Certificate<'a>>>;
 
 /// The authorities that can be read.
@@ -101,7 +101,7 @@ pub(super) fn by_subject<'a>(authorities: &'a [CertificateDer<'_>]) -> BySubject
 /// The serial numbers of the certificates that lists revoke, by the name of their authority, all as bytes.
 type Revoked = HashMap<Vec<u8>, HashSet<Box<[u8]>>>;
 
-/// What these lists revoke. One that revokes nothing stands there by its authority alone.
+/// The certificates that these lists revoke. A list without revoked certificates has an entry with its authority alone.
 pub(super) fn revoked<'a>(
     lists: impl Iterator<Item = CertificateRevocationListDer<'a>>,
 ) -> Revoked {
@@ -119,14 +119,14 @@ pub(super) fn revoked<'a>(
     all
 }
 
-/// Is the list signed by a key that none of the authorities has, though some of them have the name of its issuer? Every client
-/// of that name is refused by it then.
+/// Is the list signed by a key that none of the authorities has, though some of them have the name of its issuer? Every
+/// client of that name is then refused.
 pub(super) fn is_missigned(list: &[u8], authorities: &BySubject<'_>) -> bool {
     let Ok((_, list)) = CertificateRevocationList::from_der(list) else {
         return false;
     };
     let of_name = authorities.get(list.issuer().as_raw());
-    // What cannot be verified here may be right.
+    // A signature that cannot be verified here may be valid.
     let is_wrong = |one: &X509Certificate<'_>| {
         let judged = list.verify_signature(one.public_key());
         matches!(judged, Err(X509Error::SignatureVerificationError))
@@ -134,7 +134,7 @@ pub(super) fn is_missigned(list: &[u8], authorities: &BySubject<'_>) -> bool {
     of_name.is_some_and(|of_name| of_name.iter().all(is_wrong))
 }
 
-/// The subject of an authority; nothing where its certificate cannot be read.
+/// The subject of an authority; `None` if its certificate cannot be read.
 pub(super) fn subject(authority: &[u8]) -> Option<String> {
     let (_, read) = X509Certificate::from_der(authority).ok()?;
     Some(distinguished_name::write(read.subject()))

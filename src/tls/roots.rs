@@ -1,4 +1,4 @@
-//! Authorities whose certificates are trusted: those of a file, or the system's.
+//! Authorities whose certificates are trusted: the authorities of a file, or the system's.
 
 use super::named_certificate::NamedCertificates;
 use super::{Mistake, certificates, failure};

@@ -1,12 +1,12 @@
-//! Revocation lists of authorities that share a name, as one does that goes on with a new key. Of the lists of one name
-//! webpki looks at the first alone, and refuses the client where another key has signed it: so the lists of each key
-//! have a turn as the first. A list counts in no turn but for certificates of the key that has signed it.
+//! Revocation lists of authorities that share a name, such as an authority that continues with a new key. Of the lists
+//! of one name webpki uses the first alone, and refuses the client if another key has signed it: so the lists of each
+//! key have a turn as the first. In each turn a list counts only for certificates of the key that has signed it.
 
 use super::revocation_list::RevocationList;
 use rustls::pki_types::CertificateRevocationListDer;
 use std::collections::HashMap;
 
-/// A list as the verifier takes it, with what stands in it.
+/// A list in the verifier's form, with its facts.
 pub(super) type ReadList = (
     CertificateRevocationListDer<'static>,
     Option<RevocationList>,
@@ -15,8 +15,7 @@ pub(super) type ReadList = (
 /// Most turns. An authority changes its key once in years.
 const MOST_TURNS: usize = 8;
 
-/// The lists once for each turn, where they stand in the order in which they count. Without two keys of one name there is
-/// one turn.
+/// The lists once for each turn, sorted by precedence. Without two keys of one name there is one turn.
 pub(super) fn turns(lists: &[ReadList]) -> Vec<Vec<CertificateRevocationListDer<'static>>> {
     let ranks = ranks(lists);
     let count = ranks.iter().max().map_or(1, |most| most + 1);
@@ -28,7 +27,7 @@ pub(super) fn turns(lists: &[ReadList]) -> Vec<Vec<CertificateRevocationListDer<
     (0..count.min(MOST_TURNS)).map(turn).collect()
 }
 
-/// For each list, how many other keys of its issuer's name have lists before it.
+/// For each list, the number of other keys of its issuer's name that have lists before it.
 fn ranks(lists: &[ReadList]) -> Vec<usize> {
     let mut keys: HashMap<&str, HashMap<Option<&[u8]>, usize>> = HashMap::new();
     let mut all = Vec::with_capacity(lists.len());

@@ -1,4 +1,4 @@
-//! A host name for which an identity of ours answers: exact, or a wildcard for one label.
+//! A host name that an identity of ours serves: exact, or a wildcard for one label.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use std::fmt;
 pub struct ServedName(Box<str>);
 
 impl ServedName {
-    /// Reads a name. International names are taken as given, that is in their ASCII form (`xn--`). Nothing when it is no
-    /// DNS name (RFC 1123 section 2.1; underscores are taken, as clients do): an address for one, or a wildcard that is
-    /// not all of the first label.
+    /// Reads a name. International names are accepted in their ASCII form (`xn--`). `None` for other text than a DNS
+    /// name (RFC 1123 section 2.1; underscores are accepted, as by clients): an address, for instance, or a wildcard
+    /// that is not the whole first label.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let text = text.strip_suffix('.').unwrap_or(text);
@@ -32,7 +32,7 @@ impl ServedName {
         &self.0
     }
 
-    /// Is `host` this name, or one label in front of the wildcard's rest? `host` is in lower case, without port and
+    /// Is `host` this name, or one label followed by the wildcard's suffix? `host` is in lower case, without port and
     /// trailing dot.
     #[must_use]
     pub fn covers(&self, host: &str) -> bool {
@@ -48,29 +48,29 @@ impl ServedName {
         self == other || (!other.is_wildcard() && self.covers(&other.0))
     }
 
-    /// Is it a wildcard, and `host` below it, however deep?
+    /// Is it a wildcard, and `host` below it, at any depth?
     #[must_use]
     pub fn is_above(&self, host: &str) -> bool {
         let below = self.rest().and_then(|rest| host.strip_suffix(rest));
         below.is_some_and(|labels| !labels.is_empty())
     }
 
-    /// What stands behind the wildcard, with the dot in front; nothing for an exact name.
+    /// The suffix of the wildcard, with its leading dot; `None` for an exact name.
     #[must_use]
     pub fn rest(&self) -> Option<&str> {
         self.0.strip_prefix('*')
     }
 }
 
-/// All of a host but its first label, with the dot in front.
+/// A host without its first label, with the leading dot.
 pub(super) fn wildcard_rest(host: &str) -> Option<&str> {
     let dot = host.find('.').filter(|dot| *dot > 0)?;
     Some(&host[dot..])
 }
 
-/// The ends of a host that begin with a dot, the longest first: those of at most `longest` bytes.
+/// The suffixes of a host that begin with a dot, the longest first, of at most `longest` bytes.
 pub(super) fn rests_below(host: &str, longest: usize) -> impl Iterator<Item = &str> {
-    // At least one byte of a label stands in front.
+    // At least one byte of a label comes before.
     let from = host.len().saturating_sub(longest).max(1);
     let candidates = host.as_bytes().get(from..).unwrap_or_default();
     let dots = (from..).zip(candidates).filter(|(_, byte)| **byte == b'.');

@@ -1,5 +1,5 @@
-//! An identity towards clients: a certificate with its key, the names it answers for, and what it asks of clients. It is
-//! made at load; a handshake only reads it.
+//! An identity towards clients: a certificate with its key, the names that it serves, and its requirements for clients.
+//! It is made at load; a handshake only reads it.
 
 use super::chain_order::{OutOfPlace, first_out_of_place};
 use super::client_check::{ClientCheck, ClientParts, ClientVerify};
@@ -21,7 +21,8 @@ use std::sync::Arc;
 /// Session tickets that a client gets with a handshake of TLS 1.3.
 const TICKETS: usize = 2;
 
-/// What clients of HTTP/1.0 ask for. They are served as those of HTTP/1.1 are, behind whatever the file prefers.
+/// The protocol that clients of HTTP/1.0 offer. They are served like clients of HTTP/1.1, after all protocols that the
+/// file prefers.
 const HTTP_1_0: &str = "http/1.0";
 
 /// A protocol that a client can choose in its handshake (ALPN, RFC 7301).
@@ -64,7 +65,7 @@ impl TlsVersion {
     }
 }
 
-/// What an identity is made of. The contents of files are PEM.
+/// The parts of an identity. The contents of files are PEM.
 #[derive(Clone, PartialEq, Eq)]
 #[allow(
     missing_debug_implementations,
@@ -73,20 +74,21 @@ impl TlsVersion {
 pub struct IdentityParts {
     /// The name of its table.
     pub name: String,
-    /// The certificate, and behind it those between it and its authority. It is empty where the certificate is ordered
-    /// and has not come yet: handshakes are refused until then.
+    /// The certificate, followed by its intermediates. Empty if the certificate is ordered and not issued yet:
+    /// handshakes are refused until then.
     pub cert_pem: Vec<u8>,
     /// The private key of the certificate, without a passphrase.
     pub key_pem: Vec<u8>,
-    /// The names it answers for; without any, the DNS names of the certificate.
+    /// The names that it serves; `None` means the DNS names of the certificate.
     pub hosts: Option<Vec<ServedName>>,
-    /// It is taken where no name fits.
+    /// The identity is used if no name fits.
     pub is_default: bool,
     /// The least version of TLS.
     pub least_version: TlsVersion,
-    /// The protocols to choose from, the dearest first; without any, no choice is offered and HTTP/1.1 is spoken.
+    /// The protocols to choose from, in order of preference; without any, the handshake offers no choice and HTTP/1.1
+    /// is used.
     pub alpn: Vec<Alpn>,
-    /// What clients must show; without it no certificate is asked of them.
+    /// The requirements for clients; `None` means that no certificate is requested.
     pub client: Option<ClientParts>,
 }
 
@@ -150,37 +152,37 @@ impl ServerIdentity {
         &self.name
     }
 
-    /// The names it answers for; none where its certificate has no DNS name and no other was written.
+    /// The names that it serves; empty if its certificate has no DNS name and no other was written.
     #[must_use]
     pub fn hosts(&self) -> &[ServedName] {
         &self.hosts
     }
 
-    /// Is it taken where no name fits?
+    /// Is the identity used if no name fits?
     #[must_use]
     pub fn is_default(&self) -> bool {
         self.is_default
     }
 
-    /// What stands in its certificate.
+    /// The facts in its certificate.
     #[must_use]
     pub fn facts(&self) -> &CertificateFacts {
         &self.facts
     }
 
-    /// The first certificate behind its own that has not signed the one before it.
+    /// The first certificate after its own that did not sign the previous one.
     #[must_use]
     pub fn out_of_place(&self) -> Option<&OutOfPlace> {
         self.out_of_place.as_ref()
     }
 
-    /// Has its certificate not come yet? Its handshakes are refused until then.
+    /// Is its certificate not issued yet? Its handshakes are refused until then.
     #[must_use]
     pub fn is_pending(&self) -> bool {
         self.facts.names.is_empty() && self.facts.serial.is_empty()
     }
 
-    /// What it asks of clients; nothing where it asks for no certificate.
+    /// The requirements for clients; `None` if no certificate is requested.
     #[must_use]
     pub fn client(&self) -> Option<&ClientCheck> {
         self.client.as_ref()
@@ -210,7 +212,7 @@ impl ServerIdentity {
 }
 
 impl ServerIdentity {
-    /// A digest of all parts: two identities are equal where it is.
+    /// A digest of all parts: two identities are equal if their digests are.
     pub(super) fn digest(&self) -> [u8; 32] {
         self.digest
     }
@@ -290,8 +292,8 @@ fn read_pair(cert: &[u8], key: &[u8]) -> Result<(CertifiedKey, CertificateFacts)
 /// The words behind "the key" for a key that the library makes nothing of.
 const NO_SUCH_KEY: &str = "it is not a key that TLS can use here: ECDSA (P-256, P-384, P-521), Ed25519, or RSA with 2048 to 8192 bits";
 
-/// A session may be taken up again only where no certificate is asked of clients: the old session's would count on
-/// without another look at its end, its revocation, or the authorities of today.
+/// A session may be resumed only if no certificate is requested from clients: otherwise the old session's certificate
+/// would continue to count without a check of its expiry, its revocation, or the present authorities.
 fn server_config(
     parts: &IdentityParts,
     certified: Option<CertifiedKey>,
@@ -315,7 +317,7 @@ fn server_config(
     let chosen_from = parts.alpn.iter().map(|alpn| alpn.as_str());
     let older = parts.alpn.contains(&Alpn::Http11).then_some(HTTP_1_0);
     config.alpn_protocols = chosen_from.chain(older).map(Into::into).collect();
-    // The order of our suites counts, and AES comes before ChaCha20: scanners of TLS ask for an order.
+    // The server's order of suites counts, and AES comes before ChaCha20: TLS scanners expect a server's order.
     config.ignore_client_order = true;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
@@ -327,7 +329,7 @@ fn server_config(
     Ok(config)
 }
 
-/// The choice of a certificate that has not come yet: none, so that the handshake is refused.
+/// The certificate resolver before a certificate is issued: it returns none, so that the handshake is refused.
 #[derive(Debug)]
 struct NoCertificateYet;
 

@@ -1,4 +1,4 @@
-//! What a handshake has settled about a client's connection.
+//! The result of the handshake of a client's connection.
 
 use super::entitlement::Entitlement;
 use super::validity::Validity;
@@ -13,7 +13,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// The outcome of a handshake, which holds as long as the connection lives, and whether its client may go on.
+/// The result of a handshake, valid for the life of the connection, and whether the client may continue.
 #[derive(Debug)]
 pub struct TlsSession {
     /// The identity that the client was shown.
@@ -24,9 +24,9 @@ pub struct TlsSession {
     pub sni: Option<Box<str>>,
     /// The protocol that both sides agreed on (ALPN); HTTP/1.1 without an agreement.
     pub protocol: Alpn,
-    /// An earlier session was taken up again.
+    /// An earlier session was resumed.
     pub is_resumed: bool,
-    /// The certificate that the client has shown and that was verified. There is none where none was asked for.
+    /// The certificate that the client has shown, verified. `None` if none was requested.
     pub client: Option<ClientCertificate>,
     entitlement: Entitlement,
 }
@@ -38,9 +38,9 @@ pub struct ClientCertificate {
     pub subject: Box<str>,
     /// SHA-256 of the whole certificate.
     pub fingerprint: [u8; 32],
-    /// What the certificate is worth.
+    /// The validity of the certificate.
     validity: Validity,
-    /// The certificate in a field, once it was asked for.
+    /// The certificate as a field value, once needed.
     field: OnceCell<HeaderValue>,
 }
 
@@ -57,7 +57,7 @@ impl ClientCertificate {
 }
 
 impl TlsSession {
-    /// The session of a connection whose handshake, by `identity`, is over.
+    /// The session of a connection whose handshake, by `identity`, is complete.
     #[must_use]
     pub fn new(connection: &ServerConnection, identity: Arc<ServerIdentity>) -> Self {
         let shown = connection.peer_certificates();
@@ -76,15 +76,15 @@ impl TlsSession {
         }
     }
 
-    /// May the client go on, as far as it is known? It is to be looked up where the offer has changed.
+    /// Is the client known to be permitted to continue? A changed offer requires a new check.
     #[inline]
     #[must_use]
     pub fn is_known_good(&self, offer: &Offer) -> bool {
         self.entitlement.is_known_good(offer.generation())
     }
 
-    /// Looks whether the client may go on by `offer`, and by the time `now` in seconds since 1970. Returns why it may not
-    /// from now on; nothing where that is as before.
+    /// Checks whether the client may continue by `offer`, and by the time `now` in seconds since 1970. Returns the
+    /// reason if the permission is lost now; `None` if it is unchanged.
     #[must_use]
     pub fn look_up(&self, offer: &Offer, now: i64) -> Option<Error> {
         let validity = self.client.as_ref().map(|client| &client.validity);
@@ -98,7 +98,7 @@ impl TlsSession {
                 let today = offer.named(self.identity.name());
                 match today.and_then(|today| today.client()) {
                     Some(check) => validity.verify(check, now),
-                    // No authority is believed there any more.
+                    // No authority is trusted there any more.
                     None => Err(CertificateError::UnknownIssuer.into()),
                 }
             }
@@ -110,8 +110,8 @@ impl TlsSession {
         judged.err()
     }
 
-    /// Would the client, which has shown no certificate, get no connection today: by the name that it asked for, or by the
-    /// identity that it was shown? Where neither is left, each other identity must let it in.
+    /// Would the client, which has shown no certificate, get no connection today: by the name that it requested, or by
+    /// the identity that it was shown? If neither exists any more, each other identity must admit the client.
     fn is_asked_for_more(&self, offer: &Offer) -> bool {
         let by_name = offer.choose(self.sni.as_deref());
         let asked = by_name.into_iter().chain(offer.named(self.identity.name()));
@@ -120,30 +120,30 @@ impl TlsSession {
         demanded.unwrap_or_else(|| offer.demands_everywhere())
     }
 
-    /// May the client not go on?
+    /// Is the client not permitted to continue?
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.entitlement.is_lost()
     }
 
-    /// Has what is still under way be cut, where the time for it is over. True when that is now.
+    /// Cuts unfinished requests if their time is over. Returns true if that happens now.
     pub fn cut_late(&self, now: Instant) -> bool {
         self.entitlement.cut_late(now)
     }
 
-    /// Resolves when the client may not go on.
+    /// Resolves when the client may no longer continue.
     pub async fn lost(&self) {
         self.entitlement.lost().await;
     }
 
-    /// Resolves when what is under way is to be cut.
+    /// Resolves when unfinished requests are to be cut.
     pub async fn cut(&self) {
         self.entitlement.cut().await;
     }
 }
 
 impl TlsVersion {
-    /// The version that both sides of a connection have agreed on; nothing before they have.
+    /// The version that both sides of a connection have agreed on; `None` before the agreement.
     #[must_use]
     pub fn of(connection: &ServerConnection) -> Option<Self> {
         match connection.protocol_version()? {
@@ -154,7 +154,8 @@ impl TlsVersion {
     }
 }
 
-/// The host that a client names in its handshake, as [`super::Offer::choose`] takes it. rustls has put it in lower case.
+/// The host that a client names in its handshake, in the form that [`super::Offer::choose`] takes. rustls has put it in
+/// lower case.
 #[must_use]
 pub fn named_host(sni: &str) -> &str {
     sni.strip_suffix('.').unwrap_or(sni)

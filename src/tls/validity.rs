@@ -1,6 +1,6 @@
-//! What a client's certificate is worth while its connection lives: the authorities, revocation lists and times of today
-//! hold for it, and not those of its handshake. It is verified again when a reload changes what is asked of it, and when
-//! one of the times that it depends on has ended.
+//! The validity of a client's certificate while its connection lives, checked against the present authorities,
+//! revocation lists and times, and not against the state at the handshake. The certificate is verified again when a
+//! reload changes the requirements for it, and when a time that it depends on has passed.
 
 use super::ServerIdentity;
 use super::client_check::ClientCheck;
@@ -14,11 +14,11 @@ use x509_parser::prelude::FromDer as _;
 /// The validity of one connection's certificate.
 #[derive(Debug)]
 pub(super) struct Validity {
-    /// The client's own certificate, and behind it those that it has sent.
+    /// The client's own certificate, followed by the others that it has sent.
     chain: Box<[CertificateDer<'static>]>,
-    /// The digest of the check by which it was verified last.
+    /// The digest of the check that verified it last.
     verified_by: Cell<[u8; 32]>,
-    /// The second, since 1970 by the wall clock, in which the next of the times that it depends on has ended.
+    /// The second, since 1970 by the wall clock, after the next of the times that the validity depends on.
     next_end: Cell<i64>,
 }
 
@@ -42,13 +42,13 @@ impl Validity {
         self.chain.first().map_or(&[], |own| own)
     }
 
-    /// Has one of the times ended on which the last verification depends?
+    /// Has a time passed that the last verification depends on?
     pub(super) fn has_ended(&self, now: i64) -> bool {
         now >= self.next_end.get()
     }
 
-    /// Verifies the chain once more, where that may have another end than the last time. What an identity asks of clients
-    /// may be the same though its own certificate is another.
+    /// Verifies the chain once more, if the result may differ from the last time. The requirements of an identity may
+    /// be the same though its own certificate is another.
     pub(super) fn verify(&self, check: &ClientCheck, now: i64) -> Result<(), Error> {
         if *check.parts_digest() == self.verified_by.get() && !self.has_ended(now) {
             return Ok(());
@@ -61,8 +61,8 @@ impl Validity {
     }
 }
 
-/// The first second after `now` in which a certificate of the chain, or a revocation list, has ended. A list has ended in the
-/// second that it names, a certificate behind it.
+/// The first second after `now` in which a certificate of the chain, or a revocation list, has ended. A list has
+/// expired in the second that it names, a certificate in the next one.
 fn next_end(chain: &[CertificateDer<'_>], check: &ClientCheck, now: i64) -> i64 {
     let of_certificate = |one: &CertificateDer<'_>| {
         let (_, read) = X509Certificate::from_der(one).ok()?;
@@ -95,13 +95,14 @@ mod tests {
         ServerIdentity::new(parts).unwrap()
     }
 
-    /// A certificate of the identity's own that comes, as those that are ordered do, has no client's verified again.
+    /// A new certificate of the identity itself, such as an ordered one, causes no verification of clients'
+    /// certificates.
     #[test]
     fn a_chain_is_verified_again_only_where_what_is_asked_has_changed() {
         let (ca, other) = (Authority::new(), Authority::new());
         let old = parts("api", &["api.test"]);
         let before = identity(&old, &[&ca]);
-        // Nobody has signed this chain who is believed: to verify it is to refuse it.
+        // No trusted authority has signed this chain, so that its verification fails.
         let chain = certificates(&parts("anna", &["anna.test"]).cert_pem).unwrap();
         let validity = Validity::new(&chain, &before, NOW);
         let verify = |identity: &ServerIdentity, now| {

@@ -1,7 +1,7 @@
 //! Upstreams: named sets of servers to forward to.
 //!
-//! In: the head and body of a request for a server. Out: the answer's, or a failure with its cause. Limits are not
-//! known here.
+//! In: the head and body of a request for a server. Out: the answer's, or a failure with its cause. The room knows no
+//! limits.
 //!
 //! ```text
 //! server     an entry of `servers`: where it listens, and what it speaks
@@ -58,37 +58,37 @@ use transport::owed_time::UploadState;
 pub enum Purpose {
     /// One exchange among others on its connection.
     Exchange,
-    /// A tunnel, which takes its connection for good, and is opened over HTTP/1.1.
+    /// A tunnel, which keeps its connection, and is opened over HTTP/1.1.
     Tunnel,
 }
 
-/// The body of a request to a server. One whose beginning is kept can be sent once more from its first byte on.
+/// The body of a request to a server. A body whose beginning is kept can be sent once more from its first byte.
 pub trait OutgoingBody:
     Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin + 'static
 {
-    /// The state of its upload, to which is noted what the server takes; nothing where that is of no use.
+    /// The state of its upload, in which the server's progress is noted; `None` if that is not needed.
     fn upload(&self) -> Option<Rc<dyn UploadState>> {
         None
     }
 
-    /// From now on what is taken of the body is kept, as long as there is room.
+    /// Keeps the part of the body that is taken from now on, as long as there is room.
     fn keep(&mut self) {}
 
-    /// Is all that was taken of the body still at hand?
+    /// Is everything that was taken of the body still available?
     fn is_kept(&self) -> bool {
         false
     }
 
-    /// Begins anew, once. False where what was taken is not at hand any more.
+    /// Starts the body again, once. Returns false if the taken part is no longer available.
     fn rewind(&mut self) -> bool {
         false
     }
 
-    /// Lets go of what is kept: the request is answered.
+    /// Drops the kept part, since the request is answered.
     fn forget(&mut self) {}
 }
 
-/// The body of a request that has none.
+/// The body of a request without a body.
 impl OutgoingBody for Empty<Bytes> {}
 
 /// A named set of servers.
@@ -98,28 +98,28 @@ pub struct Upstream {
     pub name: Arc<str>,
     /// Its servers, in the order of the file. Never empty.
     pub servers: Vec<Server>,
-    /// Longest time to wait for a connection, the handshake of TLS included.
+    /// Longest time to wait for a connection, the TLS handshake included.
     pub connect_timeout: Duration,
     /// Requests carry the certificate that their client has shown (RFC 9440).
     pub forward_client_cert: bool,
-    /// The host that its servers are asked for; nothing where it is the client's.
+    /// The host in requests to its servers; `None` means the client's.
     pub host: Option<ServerHost>,
-    /// TLS towards its servers, where one of them has it.
+    /// TLS towards its servers, if one of them uses it.
     pub tls: Option<ServerTls>,
-    /// The protocol that its servers are asked in.
+    /// The protocol of requests to its servers.
     pub protocol: Protocol,
     /// The time between two resolutions of its servers' names.
     pub resolve: Duration,
-    /// The age from which a connection takes no further request, where it is written.
+    /// The age from which a connection takes no further request, if configured.
     pub max_age: Option<Duration>,
-    /// Which server gets a request, and what becomes of it when the server fails.
+    /// The choice of a request's server, and the treatment of the request if the server fails.
     pub rules: UpstreamRules,
-    /// What is known of it. Kept over reloads by the [`Registry`].
+    /// Its state. Kept over reloads by the [`Registry`].
     pub state: Arc<UpstreamState>,
 }
 
 impl Upstream {
-    /// The names among its servers that must be resolved, as often as they stand there.
+    /// Those names of its servers that must be resolved, including repetitions.
     pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.servers.iter().filter_map(|server| server.url.name())
     }

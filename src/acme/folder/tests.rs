@@ -16,7 +16,7 @@ fn files_are_the_owners_alone_and_replaced_whole() {
     let lock = folder.lock().unwrap().unwrap();
     assert!(folder.lock().unwrap().is_none(), "a second one orders too");
     assert_eq!(folder.read(Part::Accounts, "a").unwrap(), None);
-    // The rest of a process that ended in the middle, with the rights of a careless one.
+    // A process that was interrupted left this file behind, with careless permissions.
     let beside = folder.path().join("accounts/a.json.new");
     fs::write(&beside, "half").unwrap();
     for text in ["one", "two"] {
@@ -25,7 +25,7 @@ fn files_are_the_owners_alone_and_replaced_whole() {
         assert_eq!(kept.as_deref(), Some(text));
     }
     assert!(!beside.exists());
-    // A disk may lose bytes: what cannot be read is not what nothing may be kept beside.
+    // A disk may lose bytes: a damaged file must not prevent new ones.
     fs::write(folder.path().join("accounts/a.json"), b"\xff\0").unwrap();
     let damaged = folder.read(Part::Accounts, "a").unwrap();
     assert_eq!(damaged.as_deref(), Some("\u{fffd}\0"));
@@ -37,7 +37,7 @@ fn files_are_the_owners_alone_and_replaced_whole() {
     folder.forget(Part::Accounts, "a").unwrap();
     assert_eq!(folder.read(Part::Accounts, "a").unwrap(), None);
     drop(lock);
-    // A process that another test is just starting has the lock's file as well, until it becomes another program.
+    // A process that another test is just forking has the lock's file open too, until its exec.
     let until = Instant::now() + Duration::from_secs(10);
     while folder.lock().unwrap().is_none() {
         assert!(Instant::now() < until, "the lock is free");
@@ -100,7 +100,7 @@ fn a_pair_that_others_may_have_written_is_not_believed() {
     assert!(said.contains("shop.pem: `chmod o-w"), "{said}");
 }
 
-/// A group that may write to the whole volume may write to its files, until the gateway has them for itself again.
+/// A group that may write to the whole volume may write to its files, until the gateway makes them its own again.
 #[test]
 fn the_group_of_a_volume_writes_to_its_files_until_the_start() {
     let pair = "certificates/shop.pem";
@@ -128,8 +128,8 @@ fn the_group_of_a_volume_writes_to_its_files_until_the_start() {
     }
 }
 
-/// The attack: a member of a volume's group puts a link in the place of a file when the gateway has looked at it, and is about to
-/// close it to the group.
+/// The attack: a member of a volume's group replaces a file by a link after the gateway has examined the file, and
+/// before the gateway closes it to the group.
 #[test]
 fn a_link_that_comes_meanwhile_is_not_closed_to_the_group() {
     let root = tempfile::tempdir().unwrap();
@@ -157,7 +157,7 @@ fn a_link_that_comes_meanwhile_is_not_closed_to_the_group() {
     assert!(open(&pair, volume).is_err());
 }
 
-/// The attack: whoever may write to the folder behind a link says what is there.
+/// The attack: anyone who may write to the folder behind a link controls the content.
 #[test]
 fn no_link_is_followed_but_that_to_the_folder() {
     let root = tempfile::tempdir().unwrap();
@@ -193,7 +193,7 @@ fn no_link_is_followed_but_that_to_the_folder() {
     assert!(!lax.join("anything").exists());
 }
 
-/// Opening a pipe would wait for ever for its other end.
+/// Opening a pipe would block until its other end is opened.
 #[test]
 fn nothing_is_opened_but_regular_files() {
     let digest = "a".repeat(64);
@@ -236,7 +236,7 @@ fn answers_to_challenges_are_for_other_processes_and_go_with_their_orders() {
     let other = Folder::at(root.path());
     assert_eq!(posted(&other, &first).unwrap(), b"one");
     assert_eq!(posted(&other, &second).unwrap(), [0, 255]);
-    // An answer that is being written is none.
+    // An answer that is being written does not count.
     let beside = folder.challenge(&first).with_extension("new");
     fs::write(&beside, "half").unwrap();
     assert_eq!(other.all_posted().unwrap().len(), 2);
@@ -244,7 +244,7 @@ fn answers_to_challenges_are_for_other_processes_and_go_with_their_orders() {
     folder.withdraw(&first).unwrap();
     folder.withdraw(&first).unwrap();
     assert_eq!(posted(&other, &first), None);
-    // A process that was killed leaves its answers: they end, and go at the latest with the next lock.
+    // A killed process leaves its answers: they expire, and are removed with the next lock at the latest.
     let old = std::time::SystemTime::now() - CHALLENGE_LIFE * 2;
     let file = File::open(folder.challenge(&second)).unwrap();
     file.set_modified(old).unwrap();

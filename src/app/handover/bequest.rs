@@ -1,27 +1,28 @@
-//! What a gateway hands to its successor beside sockets: the number of gateways that count together, and the certificates
-//! that it holds. It is a line of JSON on the channel between the two, and nowhere else: private keys are in it.
+//! The data that a gateway hands to its successor beside sockets: the number of gateways that count together, and its
+//! certificates. The data is one line of JSON, and is sent on the channel between the two processes only, since it
+//! contains private keys.
 //!
-//! Any part of it may be missing, and parts that are not known here are left aside: the two may be of different versions.
+//! Any part may be missing, and unknown parts are ignored: the two processes may be of different versions.
 
 use super::channel::MOST_BEQUEATHED;
 use crate::acme::HandedCertificate;
 use serde_json::{Map, Value, json};
 use std::num::NonZeroU32;
 
-/// The room in the line for what is not a certificate.
+/// The room in the line for everything but certificates.
 const BESIDE_CERTIFICATES: usize = 4096;
 
-/// What is handed over beside sockets.
+/// The data that is handed over beside sockets.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::app) struct Bequest {
-    /// The gateways that count together, by the last number that Redis gave; nothing where it gave none.
+    /// The number of gateways that count together, as Redis last reported it; `None` if Redis has reported none.
     pub(in crate::app) gateways: Option<NonZeroU32>,
     /// The certificates that were ordered.
     pub(in crate::app) certificates: Vec<HandedCertificate>,
 }
 
 impl Bequest {
-    /// The line, without its end. Certificates for which it has no room are left out.
+    /// The line, without its end. Certificates that do not fit are left out.
     pub(super) fn line(&self) -> String {
         let mut room = MOST_BEQUEATHED - BESIDE_CERTIFICATES;
         let certificates = self.certificates.iter().map(HandedCertificate::to_json);
@@ -40,7 +41,7 @@ impl Bequest {
         Value::Object(all).to_string()
     }
 
-    /// What a line says. What cannot be read is missing.
+    /// Reads a line. Parts that cannot be read are missing.
     pub(in crate::app) fn read(line: &str) -> Self {
         let read = serde_json::from_str::<Value>(line).unwrap_or_default();
         let gateways = read["gateways"].as_u64();

@@ -1,11 +1,12 @@
-//! The connection between a gateway and its successor: a line each way at a time.
+//! The connection between a gateway and its successor, on which each side sends lines.
 //!
-//! The successor says `ready`, with the positions of the sockets that it has no use for; the gateway says `serve`; the
-//! successor accepts connections, and says `serving`. Until `serve` it has done nothing that shows, and may be ended.
+//! The successor sends `ready`, with the positions of the sockets that it does not use; the gateway sends `serve`; the
+//! successor accepts connections, and sends `serving`. Before `serve` the successor has no visible effect, and may be
+//! ended.
 //!
-//! Before `ready` the successor may say `inherit`, and gets a line with what the gateway hands over beside sockets
-//! ([`super::bequest`]): on this connection alone, since private keys are in it. It asks only where the gateway announces
-//! that it answers ([`crate::listen::handed_sockets::BEQUEATHS`]).
+//! Before `ready` the successor may send `inherit`, and gets a line with the data that the gateway hands over beside
+//! sockets ([`super::bequest`]): on this connection alone, since the line contains private keys. It sends `inherit`
+//! only if the gateway announces support ([`crate::listen::handed_sockets::BEQUEATHS`]).
 
 use std::io;
 use std::os::unix::net;
@@ -14,44 +15,44 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// The successor could serve.
+/// The successor is ready to serve.
 pub(in crate::app) const READY: &str = "ready";
-/// The successor shall serve.
+/// The successor is to serve.
 pub(in crate::app) const SERVE: &str = "serve";
 /// The successor serves.
 pub(in crate::app) const SERVING: &str = "serving";
 
-/// The successor asks for what is handed over beside sockets.
+/// The successor requests the data that is handed over beside sockets.
 pub(in crate::app) const INHERIT: &str = "inherit";
 
-/// The most bytes of a line that a gateway hears of its successor.
+/// The most bytes of a line that a gateway reads from its successor.
 const MOST: usize = 64 * 1024;
-/// The most bytes of one that a successor hears: the certificates of thousands of identities are in it.
+/// The most bytes of a line that a successor reads: it contains the certificates of thousands of identities.
 pub(in crate::app) const MOST_BEQUEATHED: usize = 32 << 20;
-/// Longest time for a line to be taken.
+/// Longest time for writing a line.
 const WRITTEN: Duration = Duration::from_secs(1);
 
 /// One end of the connection.
 #[derive(Debug)]
 pub(in crate::app) struct Channel {
     stream: BufReader<UnixStream>,
-    /// The most bytes of a line that is heard.
+    /// The most bytes of a line that is read.
     most: usize,
 }
 
 impl Channel {
-    /// The end of a gateway, inside a runtime.
+    /// The gateway's end, inside a runtime.
     ///
     /// # Errors
-    /// When the runtime cannot register it.
+    /// If the runtime cannot register the stream.
     pub(in crate::app) fn to_successor(stream: net::UnixStream) -> io::Result<Self> {
         Self::new(stream, MOST)
     }
 
-    /// The end of a successor, inside a runtime.
+    /// The successor's end, inside a runtime.
     ///
     /// # Errors
-    /// When the runtime cannot register it.
+    /// If the runtime cannot register the stream.
     pub(in crate::app) fn to_predecessor(stream: net::UnixStream) -> io::Result<Self> {
         Self::new(stream, MOST_BEQUEATHED)
     }
@@ -65,22 +66,23 @@ impl Channel {
     /// Sends a line.
     ///
     /// # Errors
-    /// When the other end is closed, or does not take the line.
+    /// If the other end is closed, or does not take the line.
     pub(in crate::app) async fn say(&mut self, line: &str) -> io::Result<()> {
         let line = format!("{line}\n");
         timeout(WRITTEN, self.stream.write_all(line.as_bytes())).await?
     }
 
-    /// Sends the line with what is handed over beside sockets. The caller bounds the time.
+    /// Sends the line with the data that is handed over beside sockets. The caller bounds the time.
     ///
     /// # Errors
-    /// When the other end is closed.
+    /// If the other end is closed.
     pub(in crate::app) async fn bequeath(&mut self, line: &str) -> io::Result<()> {
         self.stream.write_all(line.as_bytes()).await?;
         self.stream.write_all(b"\n").await
     }
 
-    /// The next line of the other end; nothing when it is closed, or sends what is no line. The caller bounds the time.
+    /// The next line from the other end; `None` if it is closed, or sends something other than a line. The caller
+    /// bounds the time.
     pub(in crate::app) async fn hear(&mut self) -> Option<String> {
         let mut line = String::new();
         let most = u64::try_from(self.most).unwrap_or(u64::MAX);

@@ -1,12 +1,12 @@
-//! The program of this process as its successor starts it: by the path that it was started with, where an upgrade has put
-//! another file since, and with the same arguments.
+//! The program of this process, to be started again as its successor: by the path with which it was started, where an
+//! upgrade may have put another file, and with the same arguments.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What Linux appends to the path of a file that is gone.
+/// The text that Linux appends to the path of a deleted file.
 const GONE: &str = " (deleted)";
 
 /// The program and its arguments.
@@ -17,7 +17,7 @@ pub(in crate::app) struct Program {
 }
 
 impl Program {
-    /// The program of this process. The call comes at the start, while the file is the one that runs.
+    /// The program of this process. Called at the start, while the path still leads to the running file.
     pub(in crate::app) fn of_this_process() -> Self {
         let mut arguments = std::env::args_os();
         let called = arguments.next().unwrap_or_default();
@@ -41,8 +41,9 @@ impl Program {
     }
 }
 
-/// The path that leads from `called`, the program's name as its caller gave it, to the file that is `running`. The path
-/// is not resolved: an upgrade may turn a link. Where the name leads elsewhere it is the path of the running file.
+/// The path from `called`, the program's name as its caller gave it, to the `running` file. The path is not resolved,
+/// since an upgrade may change a symbolic link. If the name leads to another file, the running file's own path is
+/// returned.
 fn found(called: &OsStr, running: &Path, path: Option<&OsStr>) -> PathBuf {
     let has_folder = called.as_encoded_bytes().contains(&b'/');
     let candidates: Vec<PathBuf> = if has_folder {
@@ -69,7 +70,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     file(one).is_some() && file(one) == file(other)
 }
 
-/// The path itself; of a file that is gone, the path where it was.
+/// The path itself, or for a deleted file its former path.
 fn in_place_of(running: &Path) -> PathBuf {
     let text = running.as_os_str().to_str();
     let was = text.and_then(|text| text.strip_suffix(GONE));
@@ -100,7 +101,7 @@ mod tests {
             found(OsStr::new("nothing"), &running, Some(folders)),
             running
         );
-        // The file was replaced before the start had come so far.
+        // The file was replaced during the start.
         let gone = PathBuf::from(format!("{}{GONE}", running.display()));
         assert_eq!(found(OsStr::new("nothing"), &gone, None), running);
     }

@@ -1,4 +1,4 @@
-//! The slots of a Redis Cluster: how many calls a request of each route pays, and which slots are hot.
+//! The slots of a Redis Cluster: the number of calls that a request of each route needs, and the hot slots.
 
 use crate::config::{Compiled, describe};
 use crate::key::MissingKey;
@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// The slots of a Redis Cluster that the limits of a file count in.
+/// The slots of a Redis Cluster in which the limits of a file count.
 pub(super) struct SlotSpread<'a> {
-    /// The file, which knows its secrets.
+    /// The file, for the masking of its secrets.
     compiled: &'a Compiled,
     routes: Vec<RouteSlots<'a>>,
     hot: Vec<HotSlot<'a>>,
@@ -29,22 +29,22 @@ struct SlotLimits<'a> {
     limits: Vec<&'a str>,
 }
 
-/// What chooses the slot of a counter.
+/// The part of a limit that determines the slot of a counter.
 #[derive(PartialEq, Eq)]
 enum SlotChoice {
     Tag(Arc<str>),
-    /// A key template as the file writes it, and what counts requests without the key, if anything does.
+    /// A key template as the file writes it, and the counting of requests without the key, if they are counted.
     Key(String, Option<MissingKey>),
 }
 
-/// A slot that many keys, or all requests, are counted in: on one master.
+/// A slot in which many keys, or all requests, are counted: on one master.
 struct HotSlot<'a> {
     tag: Option<&'a str>,
     limits: Vec<&'a str>,
 }
 
 impl<'a> SlotSpread<'a> {
-    /// The slots of this file, where it has shared tags or names a cluster.
+    /// The slots of this file, if it has shared tags or names a cluster.
     pub(super) fn of(compiled: &'a Compiled) -> Option<Self> {
         let outline = &compiled.outline;
         let shared = outline.limits.iter().map(|limit| &**limit);
@@ -76,7 +76,7 @@ impl<'a> SlotSpread<'a> {
         })
     }
 
-    /// For people.
+    /// The text for people.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         let mut spans = false;
@@ -125,7 +125,7 @@ impl<'a> SlotSpread<'a> {
         text
     }
 
-    /// For programs.
+    /// The object for programs.
     pub(super) fn json(&self) -> Value {
         let routes = self.routes.iter().filter(|one| !one.slots.is_empty());
         let routes = routes.map(|RouteSlots { route, slots }| {
@@ -143,7 +143,7 @@ impl<'a> SlotSpread<'a> {
     }
 }
 
-/// The slots of the limits of these names. Limits of one key share the slots of its values.
+/// The slots of the limits with these names. Limits of one key share the slots of its values.
 fn slots<'a>(names: &[Arc<str>], by_name: &HashMap<&str, &'a Limit>) -> Vec<SlotLimits<'a>> {
     let mut slots: Vec<SlotLimits<'a>> = Vec::new();
     for limit in names
@@ -165,7 +165,7 @@ fn slots<'a>(names: &[Arc<str>], by_name: &HashMap<&str, &'a Limit>) -> Vec<Slot
     slots
 }
 
-/// The slots that count many keys: those of tags, and that of limits without a key.
+/// The slots that count many keys: slots of tags, and the slot of limits without a key.
 fn hot<'a>(shared: &[&'a Limit]) -> Vec<HotSlot<'a>> {
     let mut hot: Vec<HotSlot<'a>> = Vec::new();
     for limit in shared {
@@ -179,7 +179,7 @@ fn hot<'a>(shared: &[&'a Limit]) -> Vec<HotSlot<'a>> {
             hot.push(HotSlot { tag, limits });
             hot.len() - 1
         });
-        // Rates of one limit stand side by side.
+        // The rates of one limit are adjacent.
         if hot[at].limits.last() != Some(&&*limit.name) {
             hot[at].limits.push(&limit.name);
         }
@@ -187,7 +187,7 @@ fn hot<'a>(shared: &[&'a Limit]) -> Vec<HotSlot<'a>> {
     hot
 }
 
-/// What chooses the slot of the limit's counters.
+/// The part of the limit that determines the slot of its counters.
 fn chosen(limit: &Limit) -> SlotChoice {
     if let Some(tag) = &limit.with {
         return SlotChoice::Tag(Arc::clone(tag));
@@ -199,7 +199,8 @@ fn chosen(limit: &Limit) -> SlotChoice {
 }
 
 impl SlotChoice {
-    /// Is the slot that of `other`, whatever the request? Requests without the key may be counted in two ways.
+    /// Is the slot equal to the slot of `other`, for every request? Requests without the key may be counted in two
+    /// ways.
     fn may_be(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Key(key, one), Self::Key(same, two)) => {
@@ -209,7 +210,7 @@ impl SlotChoice {
         }
     }
 
-    /// Takes `other`, if that says what counts requests without the key.
+    /// Takes over `other`'s counting of requests without the key, if it has one.
     fn learn(&mut self, other: Self) {
         if let (Self::Key(_, None), Self::Key(_, Some(_))) = (&*self, &other) {
             *self = other;

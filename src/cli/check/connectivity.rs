@@ -25,22 +25,22 @@ const KEYS_WITHIN: Duration = Duration::from_secs(5);
 /// Servers that are probed at once.
 const AT_ONCE: usize = 64;
 
-/// What came of the probe of a store or a server.
+/// The result of the probe of a store or a server.
 pub(super) struct Probe {
     what: &'static str,
     name: String,
     pub(super) place: String,
-    /// What the server reports, or why there is no connection.
+    /// The server's report, or the reason why there is no connection.
     outcome: Result<String, String>,
-    /// Does the store let any client in that reaches it?
+    /// Does the store accept every client that reaches it?
     pub(super) open: bool,
     /// The policy by which the store forgets counters when its memory is full, if it does.
     pub(super) evicts: Option<String>,
-    /// Does the store not let its user call a command that the limits need?
+    /// Does the store forbid its user a command that the limits need?
     unpermitted: bool,
-    /// What came of a server's probe, where the file has probes.
+    /// The result of a health probe, if the file has probes.
     probe: Option<Result<(), String>>,
-    /// The state of a server in the running gateway, where one answers: the word, and the sentence.
+    /// The state of a server in the running gateway, if a gateway answers: the word, and the sentence.
     state: Option<(String, String)>,
 }
 
@@ -67,12 +67,12 @@ impl Probe {
         }
     }
 
-    /// Is all as it should be?
+    /// Is the result free of faults?
     fn is_good(&self) -> bool {
         self.outcome.is_ok() && !matches!(self.probe, Some(Err(_)))
     }
 
-    /// The probe with stars for the secrets of the file. What servers say stays on its line.
+    /// The probe with the secrets of the file masked. The text of a server stays on one line.
     fn masked(self, compiled: &Compiled) -> Self {
         let hide = |text: String| printable_line(&compiled.hide(&text)).into_owned();
         Self {
@@ -87,7 +87,7 @@ impl Probe {
 /// Probes the store and the servers of every upstream.
 ///
 /// # Errors
-/// When there is no runtime to probe them in.
+/// If there is no runtime to probe them in.
 pub(super) fn probe(compiled: &Compiled) -> Result<Vec<Probe>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -95,15 +95,15 @@ pub(super) fn probe(compiled: &Compiled) -> Result<Vec<Probe>, String> {
     let runtime = runtime.map_err(|error| error.to_string())?;
     crate::telemetry::log::hear_http2();
     let probes = runtime.block_on(all(compiled)).into_iter();
-    // A look where a socket leads, on a disk that is away, may still hold a thread.
+    // The lookup of a socket's path, on a disk that does not answer, may still block a thread.
     runtime.shutdown_background();
     Ok(probes.map(|probe| probe.masked(compiled)).collect())
 }
 
-/// Reads the keys of tokens that stand at URLs, for what is verified by them afterwards.
+/// Reads the keys of tokens from their URLs, for the verification of tokens afterwards.
 ///
 /// # Errors
-/// The keys at one URL cannot be read.
+/// If the keys at one URL cannot be read.
 pub(in crate::cli) fn read_keys(compiled: &Compiled) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -180,7 +180,7 @@ async fn keys(published: &PublishedKeys) -> Probe {
     Probe::new("jwks", shown_url(set.url()).into_owned(), outcome)
 }
 
-/// Adds the states of the servers in the running gateway, where one answers at the file's admin listener.
+/// Adds the states of the servers in the running gateway, if it answers at the file's admin listener.
 async fn add_states(servers: &mut [Probe], admin: &ListenAddress) {
     let Ok(answer) = admin_client::get(admin, "/v1/upstreams").await else {
         return;
@@ -243,7 +243,7 @@ async fn redis(target: &RedisTarget, store: &StoreSettings) -> Vec<Probe> {
     vec![Probe::of_redis(target.to_string(), false, Err(why))]
 }
 
-/// A warning where the time of a call leaves hardly any for a decision to wait, or for a slower network.
+/// A warning if the time of a call leaves hardly any time for a decision to wait, or for a slower network.
 fn too_far(found: &RedisReport, timeout: Duration) -> String {
     if found.took * 2 <= timeout {
         return String::new();
@@ -255,7 +255,7 @@ fn too_far(found: &RedisReport, timeout: Duration) -> String {
     )
 }
 
-/// Looks at a server, at each of its addresses.
+/// Probes a server, at each of its addresses.
 async fn server(upstream: Arc<Upstream>, server: Server) -> Vec<Probe> {
     let name = upstream.name.to_string();
     let probe = |place: String, outcome| Probe {

@@ -7,7 +7,7 @@ use crate::listen::listener::{ListenAddress, Listener, ProxyPeers};
 use crate::tls::{ClientVerify, Offer, ServedName, ServerIdentity};
 use serde_json::{Value, json};
 
-/// A line for each identity, and one for each listener, where any listener has more than an address.
+/// A line for each identity, and one for each listener, if any listener has more than an address.
 pub(super) fn lines(compiled: &Compiled) -> Vec<String> {
     let orders = KnownOrders::of(compiled);
     let identities = compiled.identities.all().map(LoadedIdentity::identity);
@@ -129,7 +129,7 @@ fn verify(verify: ClientVerify) -> &'static str {
     }
 }
 
-/// Which peers must name their client, behind the rest of a listener's line.
+/// The peers that must name their client, as the end of a listener's line.
 fn proxies(listener: &Listener) -> String {
     let who = match (&listener.proxies, &listener.address) {
         (None, _) => return String::new(),
@@ -148,7 +148,7 @@ fn without_tls(listener: &Listener) -> String {
     }
 }
 
-/// The identities of an offer, and what becomes of clients that name no host.
+/// The identities of an offer, and the treatment of clients that name no host.
 fn offered(offer: &&Offer) -> String {
     let names: Vec<&str> = offer.identities().iter().map(|one| one.name()).collect();
     let others = match offer.default_identity() {

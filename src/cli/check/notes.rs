@@ -1,4 +1,4 @@
-//! The notes of `check`: what the limits mean together, and what they leave open.
+//! The notes of `check`: the combined meaning of the limits, and the gaps that they leave.
 
 mod counting;
 mod forged_tokens;
@@ -27,8 +27,8 @@ pub(super) fn all(compiled: &Compiled) -> Vec<String> {
     known.chain(of_limits(compiled)).chain(shares).collect()
 }
 
-/// What a balancer in front must do, where there may be one: it sends requests into connections that are just being
-/// closed, unless it gives them up first.
+/// The requirement for a load balancer in front, if there may be one: without its own shorter idle time it sends
+/// requests into connections that are just being closed.
 fn kept_connections(compiled: &Compiled) -> Option<String> {
     let outline = &compiled.outline;
     let has_one = outline.names_keep_alive || !outline.trust.is_empty();
@@ -50,7 +50,7 @@ pub(super) fn of_limits(compiled: &Compiled) -> Vec<String> {
     notes.map(|note| compiled.hide(&note)).collect()
 }
 
-/// The fields that are counted byte for byte: their server may read several spellings as one.
+/// The fields that are counted byte for byte, although their server may treat several spellings as one.
 fn bytes(compiled: &Compiled) -> Option<String> {
     let limits = compiled.outline.limits.iter();
     let mut names: Vec<&str> = limits
@@ -68,7 +68,7 @@ fn bytes(compiled: &Compiled) -> Option<String> {
     })
 }
 
-/// Groups by a credential: its one spelling is what digests are made of.
+/// Groups by a credential: the digests are made of one spelling of the credential.
 fn digests(compiled: &Compiled) -> Option<String> {
     let mut groups = compiled.outline.groups.iter();
     let group = groups.find(|group| group.by.is_credential())?;
@@ -78,7 +78,7 @@ fn digests(compiled: &Compiled) -> Option<String> {
     ))
 }
 
-/// What limits and groups that go by clients' certificates depend on.
+/// The dependencies of limits and groups that use clients' certificates.
 fn certificates(compiled: &Compiled) -> Vec<String> {
     let outline = &compiled.outline;
     let limits = outline.limits.iter();
@@ -119,7 +119,7 @@ fn certificates(compiled: &Compiled) -> Vec<String> {
     notes
 }
 
-/// Limits whose 401s are free, since no other limit of their route counts them.
+/// Limits whose 401 answers are free, since no other limit of their route counts them.
 fn guesses(compiled: &Compiled) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     let services = compiled.snapshot.services.iter();
@@ -139,8 +139,8 @@ fn guesses(compiled: &Compiled) -> Vec<String> {
     notes
 }
 
-/// The first limit of the route that turns requests away for their key, where every other may lack its own or be charged
-/// nothing; and why those are charged nothing.
+/// The first limit of the route that refuses requests for their key while every other limit may lack its key or charge
+/// nothing; and the reasons for the latter.
 fn free_guesses(service: &Service) -> Option<(&Limit, Vec<String>)> {
     let mut limits = service.limits.iter();
     limits.find_map(|limit| {
@@ -152,7 +152,7 @@ fn free_guesses(service: &Service) -> Option<(&Limit, Vec<String>)> {
         let beside = beside.filter(|other| !other.by.can_be_absent());
         let idle: Option<Vec<String>> = beside.map(|other| is_free(other, limit)).collect();
         let mut idle = idle?;
-        // Several rates of one limit.
+        // The rates of one limit appear once.
         idle.dedup();
         Some((&**limit, idle))
     })
@@ -166,7 +166,7 @@ fn turns_away(limit: &Limit) -> bool {
         || limit.asks_token()
 }
 
-/// Why a guess at the key of `guessed` may be charged nothing by `limit`, if that is so.
+/// The reason why `limit` may charge nothing for a guess at the key of `guessed`, if there is one.
 fn is_free(limit: &Limit, guessed: &Limit) -> Option<String> {
     let name = &limit.name;
     let methods = |limit: &Limit| match &limit.exempt {
@@ -175,7 +175,7 @@ fn is_free(limit: &Limit, guessed: &Limit) -> Option<String> {
     };
     let also = methods(guessed);
     let exempt = methods(limit);
-    // A request that both limits exempt is answered no 401.
+    // A request that both limits exempt gets no 401.
     let exempt = exempt.iter().find(|method| !also.contains(method));
     let least = match &limit.price {
         Some(price) if price.may_peek => 0,
@@ -193,7 +193,7 @@ fn is_free(limit: &Limit, guessed: &Limit) -> Option<String> {
     }
 }
 
-/// The meaning of `scope = "gateway"` where there are several gateways.
+/// The meaning of `scope = "gateway"` for several gateways.
 pub(super) fn scope(compiled: &Compiled) -> Option<&'static str> {
     let mut limits = compiled.outline.limits.iter();
     let own = limits.any(|limit| limit.scope == Scope::Gateway);

@@ -18,14 +18,14 @@ use std::sync::Arc;
 /// The orders of a file, by the names of their identities.
 pub(super) struct KnownOrders<'a>(HashMap<&'a str, KnownOrder<'a>>);
 
-/// The order of an identity, and what is kept about it; or why it cannot be read, in words.
+/// The order of an identity, and the stored record about it; or the reason why the record cannot be read, in words.
 pub(super) struct KnownOrder<'a> {
     order: &'a OrderedIdentity,
     known: Result<OrderOutlook, String>,
 }
 
 impl<'a> KnownOrders<'a> {
-    /// The orders of a file. Those that are kept in the store are asked for there, for two seconds at most.
+    /// The orders of a file. Records that are kept in the store are read there, in two seconds at most.
     pub(super) fn of(compiled: &'a Compiled) -> Self {
         let now = i64::try_from(clock::wall().micros() / 1_000_000).unwrap_or(i64::MAX);
         let in_store = |one: &&OrderedIdentity| matches!(one.authority.storage, Storage::Store(_));
@@ -44,13 +44,13 @@ impl<'a> KnownOrders<'a> {
         Self(all.collect())
     }
 
-    /// The order of the identity of this name; nothing where its certificate is a file.
+    /// The order of the identity of this name; `None` if its certificate is a file.
     pub(super) fn named(&self, name: &str) -> Option<&KnownOrder<'a>> {
         self.0.get(name)
     }
 }
 
-/// What the store keeps of these orders.
+/// Reads the store's records of these orders.
 fn ask_store(
     compiled: &Compiled,
     orders: &[OrderedIdentity],
@@ -75,8 +75,8 @@ fn ask_store(
     })
 }
 
-/// The report where what is kept of an order would not be believed. What a file means, and whether all is well that it
-/// names, depends on it; how it is understood, and how it differs from another one, does not.
+/// The report if the stored record of an order would not be trusted. The tasks that show the meaning of a file, or the
+/// state of its servers, depend on the record; the tasks that print or compare files do not.
 pub(super) fn refused(task: &CheckTask, compiled: &Compiled) -> Option<Report> {
     if !matches!(task, CheckTask::Meaning | CheckTask::Connect) {
         return None;
@@ -96,7 +96,7 @@ pub(super) fn refused(task: &CheckTask, compiled: &Compiled) -> Option<Report> {
     Some(Report::new(Arc::clone(&compiled.source), all))
 }
 
-/// Notes on folders of certificates that a group may write to, and on those that who asks may not write to.
+/// Notes on folders of certificates that a group may write to, and on folders that this user may not write to.
 pub(super) fn notes(compiled: &Compiled) -> Vec<String> {
     let mut notes = Vec::new();
     for authority in authorities_of(compiled) {
@@ -113,13 +113,13 @@ pub(super) fn notes(compiled: &Compiled) -> Vec<String> {
             ));
         }
     }
-    // Several authorities may keep theirs in one place.
+    // Several authorities may keep certificates in one place.
     let mut seen = HashSet::new();
     notes.retain(|note| seen.insert(note.clone()));
     notes
 }
 
-/// The authorities that something is ordered from, in the order of the identities.
+/// The authorities from which identities are ordered, in the order of the identities.
 fn authorities_of(compiled: &Compiled) -> Vec<&Authority> {
     let mut seen = HashSet::new();
     let all = compiled.orders.iter().map(|order| &*order.authority);
@@ -127,7 +127,7 @@ fn authorities_of(compiled: &Compiled) -> Vec<&Authority> {
         .collect()
 }
 
-/// A line for each authority that something is ordered from, in the order of the identities.
+/// A line for each authority from which identities are ordered, in the order of the identities.
 pub(super) fn authorities(compiled: &Compiled) -> Vec<String> {
     let lines = authorities_of(compiled).into_iter().map(|authority| {
         let kinds = authority.challenges.iter().map(|kind| kind.as_str());
@@ -147,7 +147,7 @@ pub(super) fn authorities(compiled: &Compiled) -> Vec<String> {
 }
 
 impl KnownOrder<'_> {
-    /// The words behind the hosts: `ordered from public, renewed by ...`.
+    /// The words after the hosts: `ordered from public, renewed by ...`.
     pub(super) fn words(&self) -> String {
         let from = &self.order.authority.name;
         let whose = match self.order.authority.storage {
@@ -161,7 +161,7 @@ impl KnownOrder<'_> {
         format!("ordered from {from}{whose}, {rest}")
     }
 
-    /// What is known of the order, for programs.
+    /// The state of the order, for programs.
     pub(super) fn json(&self) -> Value {
         let known = self.known.as_ref().ok();
         let at = |time: Option<i64>| time.map(show_instant);
@@ -222,7 +222,7 @@ fn known_words(known: &OrderOutlook, hosts: &[String]) -> String {
     )
 }
 
-/// The last failure: its cause stands at the end, since an authority may say anything in it.
+/// The last failure: its cause comes last, since an authority may send any text in it.
 fn last_words(last: &KeptFailure) -> String {
     let at = show_instant(last.at);
     match &last.cause {

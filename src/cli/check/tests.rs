@@ -103,7 +103,7 @@ fn forged_tokens_that_are_verified_whatever_limits_say_are_named() {
     }
 }
 
-/// Each is held against all, which for a file of very many routes would take minutes.
+/// Each route is compared with all routes, which for a very large file would take minutes.
 #[test]
 fn of_very_many_routes_by_a_token_the_first_ones_are_looked_at() {
     let key = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/config/jwt/rsa.pem");
@@ -185,7 +185,7 @@ fn what_clients_share_is_listed_where_servers_have_bounds() {
     assert!(text.contains(": 100000 connections: 100; "), "{text}");
 }
 
-/// The limit that lets a client have too much is named, with the number to write.
+/// The message names the limit that allows a client too much, with the number to write.
 #[test]
 fn a_limit_that_leaves_no_place_is_named_with_the_number_that_does() {
     let told = |places: u32, limit: &str| {
@@ -264,7 +264,7 @@ fn a_limit_that_a_client_gets_around_leaves_nothing_to_others() {
     }
 }
 
-/// What a client has on several routes of an upstream is taken together, and a limit over routes counts once.
+/// A client's shares of several routes of an upstream are added, and a limit over routes counts once.
 #[test]
 fn limits_of_several_routes_leave_nothing_to_others_together() {
     let noted = |per_route: [&str; 3]| {
@@ -337,7 +337,8 @@ fn how_limits_count_is_said() {
         let told = noted("", &format!("{queue}{full}"));
         assert!(!told.contains("queue-never-full"), "{told}");
     }
-    // A day and more: in memory a restart forgets it, and so does a Redis that writes nothing to disk.
+    // A day and more: a restart of a gateway with counters in memory loses them, and so does a Redis that writes
+    // nothing to disk.
     let month = "algorithm = \"fixed-window\"\nanchor = \"clock\"\nrate = \"10000/month\"";
     let own = format!("{month}\nscope = \"gateway\"");
     let in_memory = "counted in memory over a day and more: l; a restart forgets what was used";
@@ -365,7 +366,7 @@ fn how_limits_count_is_said() {
     let told = tiers(rates, "[\"99/min\", \"9000/d\"]");
     let note = "counted in memory over a day and more: l, l (group free); a restart forgets";
     assert!(told.contains(note), "{told}");
-    // A note that is meant so is left out.
+    // A note that the file ignores is left out.
     let quiet = "queue = 100\nmax_wait = \"2s\"\nignore_warnings = \"queue-never-full\"";
     let told = noted("", &format!("{queue}{quiet}"));
     assert!(!told.contains("queue-never-full"), "{told}");
@@ -380,7 +381,7 @@ fn how_limits_count_is_said() {
     let told = checked(&tiered, Format::Human, true).out;
     let note = "limit l (group free) lets a few requests a day through";
     assert!(told.contains(note), "{told}");
-    // A request that a server fails is gone for an hour or more.
+    // The cost of a request that a server fails lasts for an hour or more.
     for (limit, told) in [
         ("rate = \"1/h\"", true),
         ("rate = \"5/d\"", true),
@@ -394,7 +395,7 @@ fn how_limits_count_is_said() {
     }
 }
 
-/// Addresses behind a translator count as the IPv4 addresses inside, whatever larger network holds them.
+/// Addresses behind a translator count as the IPv4 addresses inside, even if a larger network contains them.
 #[test]
 fn networks_that_lose_a_translators_clients_are_noted() {
     let noted = |server: &str, lists: &str| {
@@ -458,7 +459,7 @@ fn what_keys_leave_open_is_said() {
             None => assert!(!told.out.contains("guesses"), "{more} {}", told.out),
         }
     }
-    // A request that both limits exempt is answered no 401.
+    // A request that both limits exempt gets no 401.
     let both = text.replace("burst = 20\n", &format!("burst = 20\n{exempt}")) + exempt;
     let both = checked(&both, Format::Human, false).out;
     assert!(!both.contains("guesses are free"), "{both}");
@@ -529,8 +530,7 @@ fn mistakes_are_told_for_people_and_for_programs() {
     assert_eq!(lines[2]["errors"], 1);
 }
 
-/// A queue that holds for a minute, in front of a route that gives its upstream 30 s. The file marks the finding as
-/// meant.
+/// A queue that holds for a minute, in front of a route that gives its upstream 30 s. The file ignores the finding.
 const PATIENT: &str = "\
     [limits.patient]\nby = \"route\"\nalgorithm = \"leaky-bucket\"\nrate = \"1/s\"\nmax_wait = \"1min\"\n\
     [upstreams.u]\nservers = \"a:1\"\n\
@@ -550,7 +550,7 @@ fn what_may_be_granted_in_part_is_not_said_never_to_pass() {
     assert_eq!((part.err.as_str(), part.code), ("", 0));
 }
 
-/// A finding of `--connect` is a warning in every format, and the file may mark it as meant.
+/// A finding of `--connect` is a warning in every format, and the file may ignore it.
 #[test]
 fn an_open_redis_is_a_warning_as_any() {
     let folder = tempfile::tempdir().unwrap();
@@ -593,7 +593,7 @@ fn an_open_redis_is_a_warning_as_any() {
     let answer = asked(&meant, Format::Json);
     assert_eq!(answer.code, 0, "{}", answer.out);
     assert!(answer.out.contains("\"ignored\":1"), "{}", answer.out);
-    // Without `--connect` no server is asked: the mark is not reported as unused.
+    // Without `--connect` no server is contacted: the ignored code is not reported as unused.
     let answer = checked(&meant, Format::Json, true);
     assert_eq!(answer.code, 0, "{}", answer.out);
 }

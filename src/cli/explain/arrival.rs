@@ -1,4 +1,4 @@
-//! The listener by which a request comes: with TLS or without, or one that sends everything on to `https`.
+//! The listener that a request uses: with TLS or without, or one that redirects all requests to `https`.
 
 use super::port::{asked_port, is_on};
 use crate::config::Compiled;
@@ -6,7 +6,7 @@ use crate::listen::listener::Listener;
 use http::request::Parts;
 use http::uri;
 
-/// Does a request come by TLS? One without a scheme does where the listener on its port has TLS, or where no listener
+/// Does a request use TLS? A request without a scheme uses TLS if the listener on its port has TLS, or if no listener
 /// serves requests without TLS.
 pub(super) fn comes_by_tls(compiled: &Compiled, parts: &Parts) -> bool {
     let has_tls = compiled.offers.iter().any(Option::is_some);
@@ -20,7 +20,7 @@ pub(super) fn comes_by_tls(compiled: &Compiled, parts: &Parts) -> bool {
         }
 }
 
-/// Is a request without TLS sent on to `https`, by the listener on its port, or by all there are?
+/// Is a request without TLS redirected to `https`, by the listener on its port, or by all listeners?
 pub(super) fn is_sent_on(compiled: &Compiled, parts: &Parts) -> bool {
     let mut there = on_port(compiled, parts).filter(|listener| listener.tls.is_none());
     if let Some(listener) = there.next() {

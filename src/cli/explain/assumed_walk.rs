@@ -1,4 +1,4 @@
-//! The walk of a request that is explained, on a connection that is assumed: what is kept of it, and what is not known.
+//! The walk of an explained request, on an assumed connection: its notes, and the facts that are unknown.
 
 use super::arrival;
 use super::explanation::{ExpectedAnswer, Unknown};
@@ -21,7 +21,7 @@ use http::{HeaderMap, HeaderName};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// The connection that a request would most likely come on.
+/// The connection that a request would most likely use.
 #[derive(Debug)]
 pub(super) struct AssumedConnection<'a> {
     peer: ConnectionPeer,
@@ -31,7 +31,8 @@ pub(super) struct AssumedConnection<'a> {
 }
 
 impl<'a> AssumedConnection<'a> {
-    /// The connection from `peer` of the request in `parts`, which comes by TLS or not; of its handshake this came.
+    /// The connection from `peer` for the request in `parts`, with or without TLS, and with this outcome of its
+    /// handshake.
     pub(super) fn of(
         compiled: &Compiled,
         parts: &Parts,
@@ -75,19 +76,19 @@ impl ConnectionFacts for AssumedConnection<'_> {
     }
 }
 
-/// What is kept of the walk.
+/// The notes of the walk.
 #[derive(Debug, Default)]
 pub(super) struct WalkNotes {
     pub(super) plan: Plan,
     /// The fields that were dropped, each once.
     pub(super) stripped: Vec<StrippedField>,
-    /// The path that routes are matched against; nothing where the walk has ended before.
+    /// The path that routes are matched against; `None` if the walk has ended before.
     pub(super) matched: Option<String>,
-    /// The fields that routes were looked for with.
+    /// The fields with which the route was looked up.
     pub(super) fields: HeaderMap,
     /// The position of the service that takes the request.
     pub(super) service: Option<usize>,
-    /// What is not known.
+    /// The facts that are unknown.
     pub(super) unknown: Vec<Unknown>,
 }
 
@@ -103,7 +104,7 @@ pub(super) enum WalkEnd {
 }
 
 impl WalkNotes {
-    /// Walks the request in `head`, and goes on at the stops as the gateway does where nothing hinders it.
+    /// Walks the request in `head`, and answers the stops as the gateway does if nothing prevents the request.
     pub(super) fn walk(
         &mut self,
         snapshot: &Snapshot,
@@ -115,7 +116,7 @@ impl WalkNotes {
                 Ok(Stop::Planned) => return WalkEnd::Planned,
                 Ok(Stop::Answer(answer)) => return WalkEnd::Early(answer),
                 Ok(Stop::ChallengeText) => self.unknown.push(Unknown::ChallengeText),
-                // No counter is used up, no file is open and no body has come where nothing is sent.
+                // Since no request is sent, no counter is used up, no descriptor is needed and no body arrives.
                 Ok(Stop::EarlyQuestion(_) | Stop::OpenFile | Stop::BodyBeginning) => {}
                 Err(error) => return WalkEnd::Failed(error),
             }
@@ -124,7 +125,7 @@ impl WalkNotes {
 }
 
 impl WalkEnd {
-    /// The answer to a request that has no plan.
+    /// The answer to a request without a plan.
     pub(super) fn answer(self) -> ExpectedAnswer {
         match self {
             Self::Early(EarlyAnswer::Redirect(there)) => {

@@ -1,4 +1,5 @@
-//! The candidates: routes that nearly took the request, and why they did not. The route table itself answers each question.
+//! The candidates: routes that nearly matched the request, and the reasons why they did not. The route table itself
+//! answers each question.
 
 use super::stripped_fields::StrippedField;
 use crate::config::Compiled;
@@ -8,7 +9,7 @@ use crate::route::{Condition, HostPattern, Rule, Segment, Table};
 use http::Method;
 use std::sync::Arc;
 
-/// A route that nearly took the request.
+/// A route that nearly matched the request.
 #[derive(Debug)]
 pub(super) struct RouteCandidate {
     pub(super) name: Arc<str>,
@@ -16,7 +17,7 @@ pub(super) struct RouteCandidate {
     pub(super) why: String,
 }
 
-/// A request as routes are matched against it.
+/// A request in the form that routes are matched against.
 #[derive(Debug)]
 pub(super) struct RouteQuery<'a> {
     pub(super) host: &'a str,
@@ -27,7 +28,7 @@ pub(super) struct RouteQuery<'a> {
 }
 
 impl RouteQuery<'_> {
-    /// The position of the route of `table` that takes the request.
+    /// The position of the route of `table` that matches the request.
     fn find(&self, table: &Table) -> Option<usize> {
         let method = &self.request.parts.method;
         table.find(self.host, self.path, method, &self.request)
@@ -38,7 +39,7 @@ impl RouteQuery<'_> {
         table.is_some_and(|table| self.find(&table).is_some())
     }
 
-    /// Would `rule` take the request after this change?
+    /// Would `rule` match the request after this change?
     fn would_be_met_by(&self, rule: &Rule, change: impl FnOnce(&mut Rule)) -> bool {
         let mut rule = rule.clone();
         change(&mut rule);
@@ -46,7 +47,7 @@ impl RouteQuery<'_> {
     }
 }
 
-/// The routes of a lower rank that take the request too, and those that one thing alone keeps from it.
+/// The routes of a lower rank that also match the request, and the routes with exactly one unmet condition.
 pub(super) fn all(
     compiled: &Compiled,
     found: Option<usize>,
@@ -71,8 +72,8 @@ pub(super) fn all(
     near.collect()
 }
 
-/// The names of the limits that are looked at before the request's token is verified, where it decides which route takes
-/// the request.
+/// The names of the limits that are checked before the request's token is verified, if the token decides which route
+/// matches.
 pub(super) fn limits_before_token(
     compiled: &Compiled,
     query: &RouteQuery<'_>,
@@ -95,12 +96,12 @@ pub(super) fn limits_before_token(
     };
     let shared = snapshot.shared_early_limits(last, &possible).into_iter();
     let mut names: Vec<Arc<str>> = shared.map(|limit| Arc::clone(&limit.name)).collect();
-    // Several rates of one limit.
+    // The rates of one limit appear once.
     names.dedup();
     names
 }
 
-/// The one thing that keeps `rule` from taking the request; none where there are several.
+/// The only condition of `rule` that the request does not meet; `None` if there are several.
 fn lacks(rule: &Rule, query: &RouteQuery<'_>) -> Option<String> {
     if query.would_be_met_by(rule, |rule| rule.methods.clear()) {
         let methods: Vec<&str> = rule.methods.iter().map(Method::as_str).collect();
@@ -124,7 +125,7 @@ fn lacks(rule: &Rule, query: &RouteQuery<'_>) -> Option<String> {
         .then(|| format!("its path is {}", rule.path.told()))
 }
 
-/// The conditions of `rule` that do not hold, in words. The value of a field or parameter that authenticates is not shown.
+/// The unmet conditions of `rule`, in words. The value of a field or parameter that authenticates is not shown.
 fn unmet(rule: &Rule, query: &RouteQuery<'_>) -> String {
     let fails = |one: &&Condition| {
         let alone = vec![(*one).clone()];
@@ -158,7 +159,7 @@ fn first(path: &str) -> &str {
     path.split('/').next().unwrap_or_default()
 }
 
-/// Why `winner` comes before `rule`, where both take the request.
+/// The reason why `winner` has precedence over `rule` if both match the request.
 fn lower(winner: &Rule, rule: &Rule, query: &RouteQuery<'_>) -> &'static str {
     if rank_of_host(winner, query) != rank_of_host(rule, query) {
         return "it takes the request too, but the host of the chosen route is more specific";
@@ -179,7 +180,7 @@ fn lower(winner: &Rule, rule: &Rule, query: &RouteQuery<'_>) -> &'static str {
     }
 }
 
-/// The length of the host pattern that matches: an exact host ranks first, a rule for any host last.
+/// The length of the matching host pattern: an exact host ranks first, a rule for any host last.
 fn rank_of_host(rule: &Rule, query: &RouteQuery<'_>) -> usize {
     let matching = rule.hosts.iter().filter(|host| {
         let alone = vec![(*host).clone()];

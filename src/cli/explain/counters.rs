@@ -1,4 +1,4 @@
-//! `explain --live`: the counters of a request as they stand in the running gateway.
+//! `explain --live`: the present counters of a request in the running gateway.
 
 use super::explanation::{AppliedLimit, CounterState, Explanation, KeyResult, LiveVerdict};
 use crate::admin::PEEK;
@@ -13,10 +13,11 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io;
 
-/// Asks the gateway whose admin listener is at `listen`, and notes the state of the counter beside each limit.
+/// Reads the state of each limit's counter from the gateway whose admin listener is at `listen`, and notes it with the
+/// limit.
 ///
 /// # Errors
-/// The reason that there is no answer.
+/// If there is no answer, with the reason.
 pub(super) fn read(explanation: &mut Explanation, listen: &ListenAddress) -> io::Result<()> {
     let limits = explanation.routing.iter_mut();
     let limits = limits.flat_map(|routing| &mut routing.limits);
@@ -40,7 +41,8 @@ pub(super) fn read(explanation: &mut Explanation, listen: &ListenAddress) -> io:
     Ok(())
 }
 
-/// The counter as the admin listener is asked for it. A name there is the limit's own, so that a candidate cannot be asked for.
+/// The counter in the form of a request to the admin listener. The request names a limit, so that a candidate, which
+/// shares the name, cannot be requested.
 fn counter(applied: &AppliedLimit) -> Option<Value> {
     let limit = &applied.limit;
     match &applied.key {
@@ -54,9 +56,9 @@ fn counter(applied: &AppliedLimit) -> Option<Value> {
     }
 }
 
-/// What a request of `cost` gets from a counter in this state; none where the state is unknown.
+/// The verdict of a counter in this state on a request of `cost`; `None` if the state is unknown.
 ///
-/// The time until a counter is as if unused says how full a bucket is, and when a window ends.
+/// The time until a counter is as if unused tells how full a bucket is, and when a window ends.
 fn verdict(limit: &Limit, cost: u32, state: &CounterState) -> Option<LiveVerdict> {
     let CounterState::Units {
         remaining,
@@ -107,7 +109,7 @@ fn verdict(limit: &Limit, cost: u32, state: &CounterState) -> Option<LiveVerdict
     })
 }
 
-/// The microseconds by which `units` more would overfill a bucket that is empty in `reset`.
+/// The microseconds by which `units` more would overfill a bucket that is empty after `reset`.
 fn overflow(bucket: &Bucket, units: u32, reset: u64) -> u64 {
     let interval = bucket.interval;
     let next = interval.add(Span::micros(reset), interval.times(u64::from(units)));

@@ -1,4 +1,4 @@
-//! The explanation of a request: its data, which `request` fills in and `text` and `json` show.
+//! The explanation of a request: the data, which `request` fills in and `text` and `json` show.
 
 use super::candidates::RouteCandidate;
 use super::handshake::HandshakeOutlook;
@@ -14,28 +14,28 @@ use http::{HeaderName, Method};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What would become of a request.
+/// The predicted outcome of a request.
 #[derive(Debug)]
 pub(super) struct Explanation {
     pub(super) method: Method,
     pub(super) target: String,
     pub(super) peer: Option<IpAddr>,
     pub(super) client: Walk,
-    /// What the explanation hangs on and is not known here.
+    /// The unknown facts on which the explanation depends.
     pub(super) unknown: Vec<Unknown>,
-    /// What comes of the handshake, where the request comes by TLS.
+    /// The outcome of the handshake, if the request uses TLS.
     pub(super) handshake: Option<HandshakeOutlook>,
-    /// None where the gateway answers before it looks at the path.
+    /// `None` if the gateway answers before it examines the path.
     pub(super) routing: Option<Routing>,
     pub(super) answer: ExpectedAnswer,
 }
 
-/// What only the running gateway or an issuer could tell about a request.
+/// A fact about a request that only the running gateway or an issuer knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unknown {
-    /// The keys of tokens that their issuer publishes at a URL. The answer hangs on them.
+    /// The keys of tokens that their issuer publishes at a URL. The answer depends on them.
     KeysByUrl,
-    /// The text that a certification authority looks for, while a certificate is being ordered.
+    /// The text that a certification authority requests while a certificate is being ordered.
     ChallengeText,
 }
 
@@ -48,7 +48,7 @@ impl Unknown {
         }
     }
 
-    /// What is not known, and how it could be.
+    /// The unknown fact, and how to find it.
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::KeysByUrl => {
@@ -75,13 +75,13 @@ pub(super) struct Routing {
     pub(super) candidates: Vec<RouteCandidate>,
     pub(super) stripped: Vec<StrippedField>,
     pub(super) limits: Vec<AppliedLimit>,
-    /// The host that the servers are asked for, where it is not the client's.
+    /// The host in requests to the servers, if it is not the client's.
     pub(super) asked_host: Option<String>,
-    /// The server that the request goes to, where its key decides.
+    /// The server that the request goes to, if its key decides.
     pub(super) server: Option<ServerChoice>,
-    /// The fields by which the servers know the client; none where the value is not known.
+    /// The fields that identify the client to the servers; the value is `None` if unknown.
     pub(super) identity: Vec<(HeaderName, Option<String>)>,
-    /// The limits that are looked at before the token is verified, where it decides which route takes the request.
+    /// The limits that are checked before the token is verified, if the token decides which route matches.
     pub(super) before_token: Vec<Arc<str>>,
     /// The counters whose limits may refuse before the request's token is verified, if it has one.
     pub(super) early: Option<EarlyCounters>,
@@ -103,12 +103,12 @@ pub(super) enum EarlyCounters {
 pub(super) struct ChosenRoute {
     pub(super) name: Arc<str>,
     pub(super) place: Option<String>,
-    /// None where the route answers by itself.
+    /// `None` if the route answers by itself.
     pub(super) upstream: Option<Arc<str>>,
     pub(super) servers: Vec<String>,
 }
 
-/// A limit that the request is held to.
+/// A limit that applies to the request.
 #[derive(Debug)]
 pub(super) struct AppliedLimit {
     /// The limit, or its tier for the client's group.
@@ -117,19 +117,19 @@ pub(super) struct AppliedLimit {
     pub(super) means: String,
     /// The key template as the file writes it.
     pub(super) by: String,
-    /// The group whose tier holds, and the meaning of the tier.
+    /// The group whose tier applies, and the meaning of the tier.
     pub(super) tier: Option<(Arc<str>, String)>,
     pub(super) key: KeyResult,
-    /// The terms of its leases, where the counters are in a Redis.
+    /// The terms of its leases, if the counters are in Redis.
     pub(super) leased: Option<String>,
-    /// The state of the counter in the running gateway, if that was asked.
+    /// The state of the counter in the running gateway, if it was requested.
     pub(super) state: Option<CounterState>,
-    /// The verdict on the request from that state.
+    /// The verdict on the request in that state.
     pub(super) live: Option<LiveVerdict>,
 }
 
 impl AppliedLimit {
-    /// The key, where the limit decides on the request by it.
+    /// The key, if the limit decides on the request by it.
     pub(super) fn deciding(&self) -> Option<&CountedKey> {
         match &self.key {
             KeyResult::Counted(counted) if self.limit.mode.decides() => Some(counted),
@@ -138,7 +138,7 @@ impl AppliedLimit {
     }
 }
 
-/// What the key template of a limit makes of the request.
+/// The result of a limit's key template for the request.
 #[derive(Debug)]
 pub(super) enum KeyResult {
     /// A key to count under.
@@ -147,15 +147,15 @@ pub(super) enum KeyResult {
     Skipped,
     /// The limit exempts the request, or the group that the client is in.
     Exempt(Option<Arc<str>>),
-    /// No key, for a fault of this part of the template.
+    /// No key, because of a fault of this part of the template.
     Faulty(KeyFault, String),
 }
 
-/// The key of a counter, and what the request takes from it.
+/// The key of a counter, and the cost of the request there.
 #[derive(Debug)]
 pub(super) struct CountedKey {
     pub(super) key: String,
-    /// The key as the store has it.
+    /// The key in the form of the store.
     pub(super) raw: Vec<u8>,
     pub(super) cost: u32,
     pub(super) misquoted: Option<PriceError>,
@@ -166,17 +166,17 @@ pub(super) struct CountedKey {
 /// The fault of a part of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyFault {
-    /// The part is demanded, and absent.
+    /// The part is required, and absent.
     Absent,
-    /// A group is to know the part, and none does.
+    /// A group must know the part, and none does.
     Unknown,
     /// The part came several times, with different values.
     Ambiguous,
-    /// A token that is not believed claims the part.
+    /// A claim of an untrusted token is the part.
     Unbelieved,
-    /// A token claims the part, and the keys of its issuer have not been read.
+    /// A token's claim is the part, and the keys of its issuer have not been read.
     KeysUnread,
-    /// Another limit refuses the part as unknown, so that this one is not asked.
+    /// Another limit refuses the part as unknown, so that this limit is not checked.
     LeftOut,
 }
 
@@ -197,11 +197,11 @@ impl KeyFault {
 /// The answer that the request would get.
 #[derive(Debug)]
 pub(super) struct ExpectedAnswer {
-    /// The gateway's own, or the route's; none where the upstream answers.
+    /// The gateway's own, or the route's; `None` if the upstream answers.
     pub(super) own: Option<OwnAnswer>,
-    /// What the limits make of the request first; none where the gateway answers whatever has been counted.
+    /// The limits' result for the request, which comes first; `None` if the gateway answers independently of counters.
     pub(super) limits: Option<LimitOutlook>,
-    /// The answer hangs on what is not known here.
+    /// The answer depends on unknown facts.
     pub(super) is_unknown: bool,
 }
 
@@ -210,12 +210,12 @@ pub(super) struct ExpectedAnswer {
 pub(super) struct OwnAnswer {
     pub(super) status: u16,
     pub(super) reason: String,
-    /// Is it for something that the request lacks?
+    /// Is the cause something that the request lacks?
     pub(super) is_lack: bool,
 }
 
 impl ExpectedAnswer {
-    /// The gateway's own, whatever has been counted.
+    /// The gateway's own answer, independent of counters.
     pub(super) fn gateway(status: u16, reason: String) -> Self {
         Self {
             own: Some(OwnAnswer {
@@ -228,7 +228,7 @@ impl ExpectedAnswer {
         }
     }
 
-    /// One that hangs on what is not known here.
+    /// An answer that depends on unknown facts.
     pub(super) fn unknown(limits: Option<LimitOutlook>) -> Self {
         Self {
             own: None,
@@ -243,33 +243,33 @@ impl ExpectedAnswer {
     }
 }
 
-/// What the limits make of the request.
+/// The limits' result for the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LimitOutlook {
     /// No limit applies.
     None,
     /// The counters were not read.
     Unasked,
-    /// Every limit has room now, and the request is held for so many microseconds.
+    /// Every limit has room now, and the request is held for this number of microseconds.
     Room(u64),
 }
 
 /// The state of a counter in the running gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CounterState {
-    /// So many units left of so many, and the microseconds until the counter is as if unused.
+    /// The units left, the units in all, and the microseconds until the counter is as if unused.
     Units { remaining: u64, of: u64, reset: u64 },
-    /// The gateway runs with a file that has no such limit.
+    /// The gateway runs with a file that does not have this limit.
     Unknown,
     /// The gateway could not read the counter.
     Failed(String),
 }
 
-/// What the request would get from a counter as it stands.
+/// The verdict of a counter in its present state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LiveVerdict {
     pub(super) outcome: VerdictOutcome,
-    /// Is the wait of a refusal exact, and no upper bound?
+    /// Is the wait of a refusal exact, rather than an upper bound?
     pub(super) is_exact: bool,
     /// The units that the request would be charged.
     pub(super) takes: u32,

@@ -1,5 +1,5 @@
-//! The handshake in front of a request: which identity the client gets, whether its certificate is taken, and whether the
-//! connection may serve the request's host.
+//! The handshake before a request: the identity that the client gets, the acceptance of its certificate, and whether
+//! the connection may serve the request's host.
 
 use super::port::{asked_port, is_on};
 use crate::clock;
@@ -17,13 +17,13 @@ use std::sync::Arc;
 /// The client's side of a handshake.
 #[derive(Debug, Default)]
 pub(super) struct ClientHandshake {
-    /// The host that the client names (SNI), in lower case; empty where it names none.
+    /// The host that the client names (SNI), in lower case; `None` if it names none.
     pub(super) sni: Option<String>,
-    /// The certificate that it shows, as PEM.
+    /// The certificate that the client shows, as PEM.
     pub(super) certificate: Option<Vec<u8>>,
 }
 
-/// What comes of a handshake.
+/// The outcome of a handshake.
 #[derive(Debug)]
 pub(super) struct HandshakeOutlook {
     /// The address of the listener.
@@ -31,13 +31,13 @@ pub(super) struct HandshakeOutlook {
     sni: Option<String>,
     /// The name of the identity that the client gets, if any.
     identity: Option<String>,
-    /// Why it gets that one, or none.
+    /// The reason why the client gets that identity, or none.
     why: String,
-    /// What becomes of the client's certificate, where one is shown or asked for.
+    /// The treatment of the client's certificate, if one is shown or requested.
     certificate: Option<String>,
-    /// The certificate that is taken.
+    /// The accepted certificate.
     taken: Option<TakenCertificate>,
-    /// Where its certificate is ordered from, and whether it has come.
+    /// The authority of an ordered certificate, and whether the certificate has been issued.
     order: Option<String>,
     /// Is the handshake refused?
     is_refused: bool,
@@ -45,7 +45,7 @@ pub(super) struct HandshakeOutlook {
     may_serve: bool,
 }
 
-/// A client's certificate that the identity takes.
+/// A client's certificate that the identity accepts.
 #[derive(Debug)]
 struct TakenCertificate {
     facts: CertificateFacts,
@@ -53,7 +53,7 @@ struct TakenCertificate {
 }
 
 impl HandshakeOutlook {
-    /// The certificate that limits and groups go by.
+    /// The certificate that limits and groups use.
     pub(super) fn shown(&self) -> Option<ShownCertificate<'_>> {
         let taken = self.taken.as_ref()?;
         Some(ShownCertificate {
@@ -63,7 +63,7 @@ impl HandshakeOutlook {
         })
     }
 
-    /// Does no request come of the handshake?
+    /// Does the handshake lead to no request?
     pub(super) fn is_refused(&self) -> bool {
         self.is_refused
     }
@@ -103,8 +103,8 @@ impl HandshakeOutlook {
     }
 }
 
-/// What comes of a handshake with the listener that the client most likely means: of those on the request's port, the first
-/// that has an identity for the name, else the first. Nothing where no listener has TLS.
+/// The outcome of a handshake with the listener that the client most likely means: among listeners on the request's
+/// port, the first with an identity for the name, else the first. `None` if no listener has TLS.
 pub(super) fn outlook(
     compiled: &Compiled,
     client: &ClientHandshake,
@@ -159,7 +159,8 @@ pub(super) fn outlook(
     })
 }
 
-/// Where the certificate of an identity is ordered from, and whether it has come; nothing where it is a file.
+/// The authority from which the certificate of an identity is ordered, and whether the certificate has been issued;
+/// `None` if the certificate is a file.
 fn order(compiled: &Compiled, identity: &ServerIdentity) -> Option<String> {
     let mut orders = compiled.orders.iter();
     let order = orders.find(|one| *one.name == *identity.name())?;
@@ -206,7 +207,7 @@ fn why(choice: Option<(&Arc<ServerIdentity>, ChosenBy)>, sni: Option<&str>) -> S
     }
 }
 
-/// What becomes of the client's certificate.
+/// The treatment of the client's certificate.
 #[derive(Default)]
 struct CertificateOutlook {
     text: Option<String>,

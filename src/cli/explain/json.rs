@@ -120,7 +120,7 @@ fn outcome(outcome: VerdictOutcome) -> &'static str {
     }
 }
 
-/// How long the request is held, or refused; none where that is not known.
+/// The time for which the request is held, or until it would be admitted; `None` if unknown.
 fn wait(live: &LiveVerdict) -> Option<u64> {
     match live.outcome {
         VerdictOutcome::Admit { delay } => Some(delay),
@@ -156,7 +156,7 @@ fn limit(applied: &AppliedLimit) -> Value {
     limit
 }
 
-/// What the request takes, and from which counter.
+/// The cost of the request, and the counter that it charges.
 fn charge(applied: &AppliedLimit, counted: &CountedKey) -> Value {
     let tier = applied.tier.as_ref();
     let mut charge = json!({

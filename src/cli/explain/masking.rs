@@ -1,10 +1,10 @@
-//! Stars for the secrets in an explanation: in texts of the file, not in those of the request.
+//! Masks the secrets in an explanation: in texts of the file, not in texts of the request.
 
 use super::explanation::{AppliedLimit, Explanation, KeyResult, Routing};
 use crate::config::masking::Secrets;
 
 impl Explanation {
-    /// Puts stars for `secrets`.
+    /// Masks `secrets`.
     pub(super) fn hide(&mut self, secrets: &Secrets) {
         let hide = |text: &mut String| *text = secrets.hide(text).into_owned();
         if let Some(own) = &mut self.answer.own {
@@ -18,7 +18,7 @@ impl Explanation {
 
 impl Routing {
     fn hide(&mut self, hide: &impl Fn(&mut String)) {
-        // A path that is forwarded as it came is the request's own.
+        // A path that is forwarded unchanged is the request's own.
         let matched = &self.matched;
         let rewritten = self.forwarded.as_mut().filter(|path| *path != matched);
         rewritten.into_iter().for_each(hide);

@@ -1,4 +1,4 @@
-//! How a request ends, as far as that can be known before it is sent.
+//! The end of a request, in so far as it can be predicted.
 
 use super::explanation::{
     AppliedLimit, EarlyCounters, ExpectedAnswer, Explanation, LimitOutlook, OwnAnswer, Routing,
@@ -14,7 +14,8 @@ use crate::snapshot::Service;
 use http::uri::PathAndQuery;
 use http::{Method, Uri, header};
 
-/// How a request ends under `service`, by its method, its target as it is forwarded, and what it lacks.
+/// The end of a request under `service`, by its method, its forwarded target, and the requirements that it does not
+/// meet.
 pub(super) fn answer(
     service: &Service,
     method: &Method,
@@ -58,7 +59,7 @@ pub(super) fn answer(
         };
     }
     let Some(own) = &service.own else {
-        // Limits that hold everywhere are asked first.
+        // Limits that apply to every route are checked first.
         let limits = limits.filter(|limits| *limits != LimitOutlook::None);
         return ExpectedAnswer {
             limits,
@@ -81,7 +82,7 @@ pub(super) fn answer(
 }
 
 impl Explanation {
-    /// Takes the live verdicts in: the answer, and the charge of each limit.
+    /// Takes over the live verdicts: the answer, and the charge of each limit.
     pub(super) fn settle(&mut self) {
         let Some(routing) = &mut self.routing else {
             return;
@@ -133,7 +134,7 @@ fn is_refused_early(applied: &AppliedLimit, counters: EarlyCounters) -> bool {
 }
 
 impl Routing {
-    /// Of the limits that decide, none charges a refused request.
+    /// No deciding limit charges a refused request.
     fn charge_nothing(&mut self) {
         for applied in &mut self.limits {
             if let Some(live) = &mut applied.live
@@ -152,7 +153,7 @@ impl AppliedLimit {
         limited.status().as_u16()
     }
 
-    /// The verdict of an unused counter, and that of a used-up one.
+    /// The verdict of an unused counter, and the verdict of an exhausted one.
     pub(super) fn outlook(&self, fresh: &Verdict) -> String {
         let status = self.status();
         let left = fresh.remaining;

@@ -1,11 +1,11 @@
-//! The port that a request names, and so the listeners that it may go to.
+//! The port that a request names, which selects the listeners that it may go to.
 
 use crate::listen::listener::Listener;
 use http::request::Parts;
 use http::{header, uri};
 
-/// The port that a request names: in its URI, or else behind its host. One that names none may go to any: what stands in
-/// front of the gateway may have the default port.
+/// The port that a request names: in its URI, or else after its host. A request without a port may go to any listener:
+/// a proxy in front of the gateway may have the default port.
 pub(super) fn asked_port(parts: &Parts) -> Option<u16> {
     let by_host = || {
         let host = parts.headers.get(header::HOST)?;

@@ -1,4 +1,4 @@
-//! The explanation of a request, worked out with the gateway's own parts: nothing is sent, counted or asked.
+//! The explanation of a request, computed with the gateway's own parts: no request is sent, and no unit is charged.
 
 use super::arrival;
 use super::assumed_walk::{AssumedConnection, WalkEnd, WalkNotes};
@@ -68,7 +68,7 @@ pub(super) fn explain(compiled: &Compiled, mut request: ExplainedRequest) -> Exp
     let connection = AssumedConnection::of(compiled, parts, peer, scheme, handshake.as_ref());
     let content = Content::announced(&request.parts.headers);
     let mut head = HeadFacts {
-        // What is explained comes over HTTP/1.1, which carries no call of gRPC.
+        // The explained request uses HTTP/1.1, which carries no gRPC call.
         call_began: None,
         parts: &mut request.parts,
         connection,
@@ -95,7 +95,7 @@ pub(super) fn explain(compiled: &Compiled, mut request: ExplainedRequest) -> Exp
     }
 }
 
-/// The fault of the framing that the gateway would find before it reads the head, but for a fragment.
+/// The fault of the framing that the gateway would find before it reads the head, except a fragment.
 fn framing_fault(parts: &Parts) -> Option<FramingFault> {
     let has = |name: HeaderName| parts.headers.contains_key(name);
     let is_framed_twice = has(header::CONTENT_LENGTH) && has(header::TRANSFER_ENCODING);
@@ -108,7 +108,7 @@ fn framing_fault(parts: &Parts) -> Option<FramingFault> {
     }
 }
 
-/// Is the head larger than heads that are read, as a client of HTTP/1.1 writes it?
+/// Is the head, as a client of HTTP/1.1 writes it, larger than the gateway reads?
 fn is_too_large(parts: &Parts) -> bool {
     let (fields, target) = (&parts.headers, parts.uri.path_and_query());
     let lines = fields.iter();
@@ -119,8 +119,8 @@ fn is_too_large(parts: &Parts) -> bool {
     fields.len() > MOST_REQUEST_FIELDS || size > MOST_REQUEST_HEAD
 }
 
-/// Names the host in a request that has no such field, as clients do: the host of its URI, or else the assumed one. Was it
-/// the assumed one?
+/// Adds the missing `Host` field to a request, as clients do: the host of its URI, or else the assumed one. Returns
+/// whether the host was assumed.
 fn name_host(request: &mut ExplainedRequest) -> bool {
     let parts = &mut request.parts;
     if parts.headers.contains_key(header::HOST) {
@@ -128,7 +128,7 @@ fn name_host(request: &mut ExplainedRequest) -> bool {
     }
     let own = parts.uri.authority().map(|authority| {
         let text = authority.as_str();
-        // User information is never sent in it (RFC 9110 section 7.2).
+        // User information is never sent in the field (RFC 9110 section 7.2).
         text.rsplit_once('@').map_or(text, |(_, host)| host)
     });
     let host = HeaderValue::from_str(own.unwrap_or(ASSUMED_HOST));
@@ -138,8 +138,8 @@ fn name_host(request: &mut ExplainedRequest) -> bool {
     own.is_none()
 }
 
-/// The route and the limits of a walked request, and how it ends. There is no route where the gateway answers before it
-/// looks for one.
+/// The route, the limits and the end of a walked request. There is no route if the gateway answers before it looks one
+/// up.
 fn explained(
     compiled: &Compiled,
     head: &mut HeadFacts<'_, AssumedConnection<'_>>,
@@ -201,7 +201,7 @@ fn explained(
     (Some(routing), answer)
 }
 
-/// The route of a request whose path was read, and the routes that came near.
+/// The route of a request whose path was read, and the routes that nearly matched.
 fn near(
     compiled: &Compiled,
     head: &HeadFacts<'_, AssumedConnection<'_>>,
@@ -224,7 +224,7 @@ fn near(
         before_token,
         candidates,
         route: found.map(|found| chosen(compiled, found)),
-        // What a group of a route has asked the token for.
+        // The result of a route's group that needed a claim of the token.
         token: members.as_ref().and_then(|members| members.why_not()),
         stripped: mem::take(&mut notes.stripped),
         matched,
@@ -233,7 +233,7 @@ fn near(
     }
 }
 
-/// The host that the servers are asked for, where it is not the client's.
+/// The host in requests to the servers, if it is not the client's.
 fn asked_host(service: &Service) -> Option<String> {
     let change = service.host_change.as_ref()?;
     Some(match &change.host {
@@ -242,7 +242,7 @@ fn asked_host(service: &Service) -> Option<String> {
     })
 }
 
-/// The fields by which the servers know the client, with their values.
+/// The fields that identify the client to the servers, with their values.
 fn told(service: &Service, caller: &Caller<'_>, plan: &Plan) -> Vec<(HeaderName, Option<String>)> {
     let Some(identity) = &service.identity else {
         return Vec::new();
@@ -281,7 +281,7 @@ fn chosen(compiled: &Compiled, position: usize) -> ChosenRoute {
     }
 }
 
-/// The limits of the route, as they apply to the request.
+/// The limits of the route, in the form that applies to the request.
 fn applied(
     compiled: &Compiled,
     service: &Service,
@@ -313,7 +313,7 @@ fn applied(
         if compiled.asks_redis() {
             applied.leased = leases::of_request(&applied.limit);
         }
-        // The gateway does not ask a limit whose key another limit refuses as unknown.
+        // The gateway does not check a limit whose key another limit refuses as unknown.
         if let Some(RefusalCause::UnknownKey { part, .. }) = plan.lack()
             && !plan.positions().any(|planned| planned == position)
         {
@@ -324,19 +324,19 @@ fn applied(
 }
 
 impl AppliedLimit {
-    /// What the key template makes of the request; where a tier holds, the limit becomes the tier.
+    /// The result of the key template for the request; if a tier applies, it replaces the limit.
     fn read_key(&mut self, caller: &Caller<'_>) -> KeyResult {
         let limit = Arc::clone(&self.limit);
         let (mut standing, mut keys) = (Memberships::default(), Vec::new());
         if let Some(exempt) = &limit.exempt {
-            // In the order of the gateway, whose log names no group where the rest suffices.
+            // In the gateway's order: its log names no group if the other exemptions suffice.
             if exempt.covers(caller) {
                 return KeyResult::Exempt(None);
             }
             match exempt.group(&mut standing, caller, &mut keys) {
                 Ok(None) => {}
                 Ok(Some(group)) => return KeyResult::Exempt(Some(Arc::clone(&group.name))),
-                // The limit counts the request as one of no group, though the request is turned away.
+                // The limit counts the request as one of no group, though the request is refused.
                 Err(_) if limit.mode.decides() => {}
                 Err(doubt) => return doubtful(doubt, caller),
             }

@@ -1,4 +1,4 @@
-//! The server that a request goes to, where an upstream chooses by a key of the request.
+//! The server that a request goes to, if an upstream chooses by a key of the request.
 
 use crate::config::{Compiled, describe};
 use crate::key::{Caller, KeyOutcome};
@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 pub(super) struct ServerChoice {
     /// The parts of the key, as the file writes them.
     by: String,
-    /// The servers in the order of the key; nothing where the request has no key, or several values for it.
+    /// The servers in the order of the key; `None` if the request has no key, or several values for it.
     order: Option<Vec<String>>,
     /// The percentage of the average in flight beyond which a server is passed over.
     bounded: Option<u32>,
@@ -22,7 +22,7 @@ pub(super) struct ServerChoice {
 }
 
 impl ServerChoice {
-    /// The choice for the request of `caller`; nothing where the upstream chooses otherwise, or has one server.
+    /// The choice for the request of `caller`; `None` if the upstream chooses in another way, or has one server.
     pub(super) fn of(compiled: &Compiled, service: &Service, caller: &Caller<'_>) -> Option<Self> {
         let at = service.upstream?;
         let upstream = &compiled.snapshot.upstreams[at];
@@ -95,7 +95,7 @@ impl ServerChoice {
         })
     }
 
-    /// Puts stars for the secrets of the file.
+    /// Masks the secrets of the file.
     pub(super) fn hide(&mut self, hide: &impl Fn(&mut String)) {
         hide(&mut self.by);
         self.order.iter_mut().flatten().for_each(hide);

@@ -1,4 +1,4 @@
-//! A field of a request that the gateway drops before anything reads it, and why.
+//! A field of a request that the gateway drops before any part reads it, and the reason.
 
 use crate::intake::stripped_fields::StripCause;
 use http::HeaderName;

@@ -150,7 +150,7 @@ fn request(routing: &Routing, out: &mut String) {
     }
 }
 
-/// The client's address, and why it is that one.
+/// The client's address, and the reason for this address.
 fn walk(walk: &Walk, peer: &str) -> String {
     let client = client::spelled(walk.client);
     let hops = |field: Field| {
@@ -230,7 +230,7 @@ fn limit(applied: &AppliedLimit, title: &str, out: &mut String) {
     }
 }
 
-/// Why the limit has no key for the request.
+/// The reason why the limit has no key for the request.
 fn key_fault(fault: KeyFault, part: &str, decides: bool) -> String {
     let refuses = match fault {
         _ if !decides => "would refuse, and lets the request pass",
@@ -251,7 +251,7 @@ fn key_fault(fault: KeyFault, part: &str, decides: bool) -> String {
     }
 }
 
-/// The tier that holds, of a limit that has some.
+/// The tier that applies, if the limit has tiers.
 fn tier(applied: &AppliedLimit) -> Option<String> {
     if let Some((group, means)) = &applied.tier {
         return Some(format!(
@@ -263,7 +263,7 @@ fn tier(applied: &AppliedLimit) -> Option<String> {
     (!groups.is_empty()).then(|| format!("for everyone: the client is not in {groups}"))
 }
 
-/// What the request takes, and from which counter.
+/// The cost of the request, and the counter that it charges.
 fn charge(applied: &AppliedLimit, counted: &CountedKey) -> String {
     let key = match counted.key.as_str() {
         "" => "on its one counter".to_owned(),
@@ -298,7 +298,7 @@ fn state(state: &CounterState) -> String {
     }
 }
 
-/// What the request gets from the counter.
+/// The counter's verdict on the request.
 fn gets(applied: &AppliedLimit, live: &LiveVerdict, cost: u32) -> String {
     let takes = live.takes;
     let wait = match live.outcome {
@@ -354,7 +354,7 @@ fn ending(answer: &ExpectedAnswer) -> String {
     }
 }
 
-/// How a request ends whose end hangs on what is not known here.
+/// The end of a request that depends on unknown facts.
 fn unknown_ending(limits: Option<LimitOutlook>) -> String {
     let what = "not known, since it depends on that";
     match limits {
@@ -367,7 +367,8 @@ fn unknown_ending(limits: Option<LimitOutlook>) -> String {
     }
 }
 
-/// How a request ends that lacks what one of its limits demands. The other limits are asked, and charge it.
+/// The end of a request that does not meet a requirement of one of its limits. The other limits are checked, and charge
+/// the request.
 fn lacking(what: &str, limits: LimitOutlook) -> String {
     match limits {
         LimitOutlook::None => format!("{what}; no other limit counts it"),

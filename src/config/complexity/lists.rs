@@ -6,21 +6,21 @@ use std::path::Path;
 
 /// A list, and files in which it is long.
 pub(super) struct List {
-    /// Its path in the schema, or what is tried beyond the schema.
+    /// The list's path in the schema, or the name of a case that the schema lacks.
     pub(super) name: &'static str,
-    /// Is such a file good? A list that has only few different entries repeats them, which is a mistake.
+    /// Is such a file valid? A list that can have only a few different entries repeats them, which is a mistake.
     pub(super) is_good: bool,
     text: fn(usize) -> String,
 }
 
 impl List {
-    /// A file with so many entries.
+    /// A file with this number of entries.
     pub(super) fn file(&self, many: usize) -> String {
         (self.text)(many)
     }
 }
 
-/// The name under which a path of the schema is tried: a key may take one entry in place of a list of them.
+/// The name under which a path of the schema is tested: a key may take one entry in place of a list of entries.
 pub(super) fn one_name(path: &str) -> String {
     let path = path
         .replace("include[].", "include.")
@@ -28,7 +28,7 @@ pub(super) fn one_name(path: &str) -> String {
     path.replace(".client[]", ".client.ca[]")
 }
 
-/// Files that the files of the lists name.
+/// Writes the files that the tested files name.
 pub(super) fn put_files(folder: &Path) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config");
     for (from, to) in [
@@ -131,7 +131,7 @@ fn granted(key: &str, values: &str, rest: &str) -> String {
 const GOOD: bool = true;
 const BAD: bool = false;
 
-/// The name of a list, whether its files are good, and a file with so many entries.
+/// The name of a list, whether its files are valid, and a function that makes a file with a given number of entries.
 type Row = (&'static str, bool, fn(usize) -> String);
 
 /// Every list.
@@ -501,7 +501,8 @@ pub(super) fn all() -> Vec<List> {
     all.collect()
 }
 
-/// Tables with a limit that is warned of, and ignores it. Each has every key that is held against other tables.
+/// Tables with a limit that causes a warning and ignores the warning. Each limit has every key that is compared with
+/// other tables.
 pub(super) fn ignored_warning(n: usize) -> String {
     format!(
         "[limits.l{n}]\nby = \"ip\"\nrate = \"${{NOT_SET:-{n}}}1/min\"\nburst = 5\nalgorithm = \"leaky-bucket\"\nmax_wait = \"1min\"\n\

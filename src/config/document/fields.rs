@@ -1,4 +1,4 @@
-//! The keys of one table. Each key is asked for once, by name and type; every mistake is noted with its place.
+//! The keys of one table. Each key is read once, by name and type; every mistake is noted with its place.
 
 use super::vocabulary::{Default, Emptiness, Table, ValueShape};
 use super::words::Words;
@@ -13,38 +13,38 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-/// Words by which other proxies say that a time has no bound.
+/// The words by which other proxies state that a time has no bound.
 const WORDS_FOR_OFF: [&str; 4] = ["off", "false", "none", "never"];
 
 /// The end of the advice to write a number, `true` or `false` in place of a text.
 pub(super) const WITHOUT_QUOTES: &str = ", without quotes";
 
-/// One table being read.
+/// A table that is being read.
 pub(super) struct Fields<'a> {
     vocabulary: &'static Table,
     /// `[limits.per-ip]`.
     title: String,
     /// The table's noun and its place.
     name: At<String>,
-    /// The header of the table.
+    /// The place of the table's header.
     place: Span,
     table: &'a DeTable<'a>,
-    /// Unknown keys, each under the name it probably means.
+    /// Unknown keys, each under the name that it probably means.
     misspelt: Vec<(&'static str, &'a Spanned<DeValue<'a>>)>,
     found: &'a mut Findings,
 }
 
-/// May a time be zero?
+/// Whether a time can be zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Zero {
-    /// A time may be zero.
+    /// A time can be zero.
     Allowed,
     /// A time of zero would make no sense.
     Refused,
 }
 
 impl<'a> Fields<'a> {
-    /// Starts reading a table of the top level; unknown keys and absent required ones are noted at once.
+    /// Starts to read a table of the top level; unknown keys and absent required keys are noted at once.
     pub(super) fn new(
         vocabulary: &'static Table,
         name: At<String>,
@@ -62,7 +62,7 @@ impl<'a> Fields<'a> {
         fields
     }
 
-    /// A table whose mistakes are noted only as its keys are read.
+    /// A table whose mistakes are noted only when its keys are read.
     pub(super) fn unchecked(
         vocabulary: &'static Table,
         table: &'a DeTable<'a>,
@@ -79,7 +79,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Notes unknown keys and absent required ones.
+    /// Notes unknown keys and absent required keys.
     fn check(&mut self) {
         let Self {
             vocabulary, table, ..
@@ -182,8 +182,8 @@ impl<'a> Fields<'a> {
         self.found.error(code, message)
     }
 
-    /// A key's value as it stands. Without the key, the value of a misspelling of it, so that one run reports every
-    /// mistake.
+    /// A key's value as written. If the key is absent, the value of a misspelt form of the key is used, so that one run
+    /// reports every mistake.
     pub(super) fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
         let misspelt = || self.misspelt.iter().find(|(meant, _)| *meant == key);
         self.table
@@ -191,7 +191,7 @@ impl<'a> Fields<'a> {
             .or_else(|| misspelt().map(|(_, value)| *value))
     }
 
-    /// A value in which `pick` finds one that the key takes.
+    /// The value of a key, if `pick` accepts its type.
     pub(super) fn typed<T>(
         &mut self,
         key: &'static str,
@@ -275,7 +275,7 @@ impl<'a> Fields<'a> {
         self.take(read, &item.span())
     }
 
-    /// One of the words of a type.
+    /// One of the words of the type.
     pub(super) fn choice<T: Words>(&mut self, key: &'static str) -> Setting<T> {
         let word = self.typed(key, DeValue::as_str);
         word.and_then(|word, span| {
@@ -311,7 +311,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Reads a table that stands inside this one, under `path`.
+    /// Reads a table inside this table, under `path`.
     pub(super) fn inner<T>(
         &mut self,
         vocabulary: &'static Table,
@@ -345,7 +345,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A time above nothing, or `false` where there is none.
+    /// A time above zero, or `false` for no time.
     pub(super) fn time_or_off(&mut self, key: &'static str) -> Setting<Option<Duration>> {
         let value = self.value(key).map(Spanned::get_ref);
         if !value.is_some_and(DeValue::is_bool) {
@@ -387,7 +387,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Notes a mistake in place of a value.
+    /// Notes a mistake and returns no value.
     pub(super) fn refuse<T>(&mut self, wrong: Diagnostic) -> Option<T> {
         self.found.push(wrong);
         None
@@ -427,7 +427,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Notes a value of another type than the key takes.
+    /// Notes a value whose type the key does not take.
     pub(super) fn wrong_type<T>(
         &mut self,
         key: &'static str,
@@ -480,7 +480,7 @@ impl<'a> Fields<'a> {
         None
     }
 
-    /// Notes a key that does not exist, and the key that it probably means.
+    /// Notes a key that does not exist, and the key that was probably meant.
     fn unknown(&mut self, key: &Spanned<DeString<'_>>, value: &'a Spanned<DeValue<'a>>) {
         let Table {
             noun, keys, later, ..

@@ -1,4 +1,4 @@
-//! The forms of values: the reader of each, and its shape for messages, the reference and the schema.
+//! The forms of values: each form has a reader, and a shape for messages, the reference and the schema.
 
 use super::fields::{Fields, Zero};
 use super::vocabulary::{Emptiness, Table, ValueShape};
@@ -27,11 +27,11 @@ pub(super) trait Section: Sized {
     /// Reads every key.
     fn read(fields: &mut Fields<'_>) -> Self;
 
-    /// Is a key a mistake that has been reported, or a required key absent?
+    /// Is a required key absent, or does any key have a mistake that has been reported?
     fn is_bad(&self) -> bool;
 }
 
-/// How a text is read.
+/// The function that reads a text.
 pub(super) type TextReader<T> = fn(&str) -> Result<T, ValueError>;
 
 /// A shape and its reader.
@@ -47,7 +47,7 @@ impl<T, R: Fn(&'static str, &mut Fields<'_>) -> Setting<T>> Form<T> for ShapedRe
     }
 }
 
-/// A shape with a reader of its own.
+/// A shape with a custom reader.
 pub(super) fn custom<T>(
     shape: ValueShape,
     read: impl Fn(&'static str, &mut Fields<'_>) -> Setting<T>,
@@ -75,7 +75,7 @@ pub(super) fn texts_as<T>(shape: ValueShape, read: TextReader<T>) -> impl Form<I
     custom(shape, move |key, fields| fields.texts(key, read))
 }
 
-/// A text or a list of texts. An empty list could mean nothing at all or everything, so it is reported.
+/// A text or a list of texts. An empty list is reported, since it could mean nothing or everything.
 pub(super) fn filled_texts<T>(read: TextReader<T>, empty: Emptiness) -> impl Form<Items<T>> {
     custom(ValueShape::Texts, move |key, fields| {
         let list = fields.texts(key, read);
@@ -115,14 +115,14 @@ pub(super) fn filled_word_list<T: Words>(empty: Emptiness) -> impl Form<Items<T>
     })
 }
 
-/// Yes or no.
+/// `true` or `false`.
 pub(super) fn flag() -> impl Form<bool> {
     custom(ValueShape::Flag, |key, fields| {
         fields.typed(key, DeValue::as_bool)
     })
 }
 
-/// A whole number, from and to.
+/// A whole number from `least` to `most`.
 pub(super) fn number(least: u32, most: u32) -> impl Form<u32> {
     let shape = ValueShape::Whole { least, most };
     custom(shape, move |key, fields| fields.whole(key, least..=most))
@@ -140,7 +140,7 @@ pub(super) fn time(zero: Zero) -> impl Form<Duration> {
     })
 }
 
-/// A time above nothing, or `false` where there is none.
+/// A time above zero, or `false` for no time.
 pub(super) fn time_or_off() -> impl Form<Option<Duration>> {
     custom(ValueShape::DurationOrOff, move |key, fields| {
         fields.time_or_off(key)
@@ -169,7 +169,7 @@ pub(super) fn bytes_in_a_second() -> impl Form<u64> {
     })
 }
 
-/// A table, and the value that `finish` makes of it.
+/// A table whose value is the result of `finish`.
 pub(super) fn inner_table<R: Section, T>(
     finish: fn(R, &mut Fields<'_>) -> Option<T>,
 ) -> impl Form<T> {
@@ -189,12 +189,12 @@ pub(super) fn inner_table<R: Section, T>(
     })
 }
 
-/// A table that is taken as it is written, if it has no mistake.
+/// A table that is used as written, if it has no mistake.
 pub(super) fn whole<R: Section>(read: R, _: &mut Fields<'_>) -> Option<R> {
     (!read.is_bad()).then_some(read)
 }
 
-/// A table as it is written, with the mistakes in it.
+/// A table as written, together with its mistakes.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "made of a table as other values are"

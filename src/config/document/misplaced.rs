@@ -1,10 +1,10 @@
-//! Keys that stand in a table which does not have them: where they belong.
+//! Keys in a table that does not have them: the advice names the table that has the key.
 
 use super::vocabulary::{Key, Table};
 use super::{IGNORE_WARNINGS, INCLUDE, TABLES};
 use crate::config::report::{all_of, nearest, one_of};
 
-/// The advice about `name`, which `table` does not have; `near` is the key of the table that is probably meant.
+/// The advice about `name`, which `table` lacks; `near` is the key of the table that was probably meant.
 pub(super) fn advice(table: &Table, name: &str, near: Option<&Key>) -> String {
     if let Some(key) = near {
         return format!("did you mean `{}`? {}", key.name, key.about);
@@ -26,7 +26,7 @@ pub(super) fn advice(table: &Table, name: &str, near: Option<&Key>) -> String {
     }
 }
 
-/// The advice about keys whose namesakes elsewhere are something else.
+/// The advice about keys that have another meaning in other tables.
 fn told_apart(table: &Table, name: &str) -> Option<&'static str> {
     match (table.name, name) {
         ("routes" | "limits" | "groups" | "defaults" | "response" | "admin" | "log", "tls") => {

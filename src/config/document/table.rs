@@ -1,5 +1,5 @@
-//! `table!`: a table of the file, a block for each of its keys. The meaning of a key for the gateway is compiled
-//! elsewhere.
+//! `table!` declares a table of the file, with a block for each of its keys. The meaning of a key for the gateway is
+//! compiled elsewhere.
 //!
 //! ```text
 //! table! {
@@ -11,7 +11,7 @@
 //! }
 //! ```
 //!
-//! A table has a type for its written values, a static with its declaration, its name, and a noun for sentences. A key
+//! A table has a type for its written values, a static with its declaration, a name, and a noun for sentences. A key
 //! has the type of its value, the form that reads the value ([`super::form`]), a default, an example, and a comparison
 //! of two values.
 
@@ -22,7 +22,7 @@ use super::vocabulary::{Default, Table};
 use crate::config::report::Findings;
 use toml::de::DeTable;
 
-/// The name of a key whose identifier may be a raw one: `for` is a word of the language.
+/// The name of a key whose identifier may be a raw identifier: `for` is a keyword of Rust.
 pub(in crate::config) const fn key_name(identifier: &'static str) -> &'static str {
     match identifier.as_bytes() {
         [b'r', b'#', name @ ..] => match std::str::from_utf8(name) {
@@ -33,7 +33,7 @@ pub(in crate::config) const fn key_name(identifier: &'static str) -> &'static st
     }
 }
 
-/// The value that holds where `key` is not written, read from its declaration. A test reads every default.
+/// The value that applies if `key` is not written, read from the key's declaration. A test reads every default.
 pub(super) fn default_of<T>(table: &'static Table, key: &'static str, form: &impl Form<T>) -> T {
     let value = match table.key(key).map(|key| key.default) {
         Some(Default::Value(value)) => value,
@@ -122,7 +122,7 @@ macro_rules! table {
     };
 }
 
-/// The value of a key whose default is a value: the written value, or else the default.
+/// The value of a key whose default is a value: the written value, or the default.
 macro_rules! value {
     (Value $static:ident $key:ident $type:ty, $form:expr) => {
         #[allow(dead_code, reason = "some defaults are known where the value is used")]
@@ -141,7 +141,7 @@ macro_rules! value {
     ($default:ident $($key:tt)*) => {};
 }
 
-/// The subject of messages about a table with a name of its own: "limit `per-ip`".
+/// The subject of messages about a named table: "limit `per-ip`".
 macro_rules! subject {
     (name $struct:ident $noun:literal) => {
         impl std::fmt::Display for $struct {
@@ -158,7 +158,7 @@ macro_rules! subject {
     ($extra:ident $($rest:tt)+) => {};
 }
 
-/// The type of a table's field beside its keys.
+/// The type of a field that a table has in addition to its keys.
 macro_rules! extra {
     (name) => { $crate::config::input::source::At<String> };
     (place) => { $crate::config::input::source::Span };

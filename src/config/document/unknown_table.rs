@@ -1,4 +1,4 @@
-//! Unknown tables and names: the one that is probably meant, and the report.
+//! Unknown tables and names: finds the table that was probably meant, and reports the mistake.
 
 use super::vocabulary::{Default, Table};
 use super::{INCLUDE, TABLES, table_named, written_value};
@@ -7,7 +7,8 @@ use crate::config::report::{Code, Details as _, Findings, all_of, nearest};
 use crate::config::value::{is_name, quoted};
 use toml::de::{DeTable, DeValue};
 
-/// The table that an unknown name stands for: the nearest by name, or else the table whose required keys it has.
+/// The table that an unknown name probably means: the table with the nearest name, or else the table whose required
+/// keys are present.
 pub(super) fn meant(name: &str, value: &DeValue<'_>) -> Option<&'static Table> {
     if let Some(near) = nearest(name, TABLES.iter().map(|table| table.name)) {
         return table_named(near);
@@ -24,7 +25,7 @@ pub(super) fn meant(name: &str, value: &DeValue<'_>) -> Option<&'static Table> {
         keys.filter(|key| table.key(key.get_ref()).is_some())
             .count()
     };
-    // The first of equally near tables.
+    // Among equally near tables, the first one wins.
     let likely = TABLES.iter().rev().copied();
     likely
         .filter(|table| table.named && has_required(table, first))
@@ -39,7 +40,7 @@ fn has_required(table: &Table, fields: &DeTable<'_>) -> bool {
     required.any(|key| fields.contains_key(key.name))
 }
 
-/// Notes a table or key at the top level that does not exist; `meant` is the table that it probably stands for.
+/// Notes a table or key at the top level that does not exist; `meant` is the table that was probably meant.
 pub(super) fn note(
     name: &str,
     span: &Span,
@@ -103,7 +104,7 @@ pub(super) fn note_misplaced(
         .help(format!("give it a name: `{}`", vocabulary.title("NAME")));
 }
 
-/// Notes a name that response fields, metrics or Redis keys could not have.
+/// Notes a name that response fields, metrics or Redis keys cannot contain.
 pub(super) fn check_name(vocabulary: &Table, name: &At<String>, found: &mut Findings) {
     if !is_name(&name.value, b"_-") {
         let shown = quoted(&name.value);

@@ -1,5 +1,5 @@
 //! The declaration of a key of the file: its name, the shape of its value, its default, its meaning, and how two values
-//! are compared. The keys themselves stand in [`crate::config::document`], a block for each.
+//! are compared. The keys are declared in [`crate::config::document`], with a block for each key.
 
 use crate::config::presentation::{
     Boot, IdentityOutline, LimitOutline, Outline, RouteOutline, ShownValue, TokenOutline,
@@ -14,9 +14,9 @@ use crate::limit;
 pub struct Table {
     /// The table's name at the top level.
     pub name: &'static str,
-    /// Has each of its tables a name of its own, as in `[limits.NAME]`?
+    /// Is each table of this kind named, as in `[limits.NAME]`?
     pub named: bool,
-    /// Does it stand in the main file only, though its tables have names?
+    /// Can only the main file have such tables, although the tables are named?
     pub main_only: bool,
     /// The noun for one such table in a sentence.
     pub noun: &'static str,
@@ -24,11 +24,11 @@ pub struct Table {
     pub about: &'static str,
     /// The keys of the table.
     pub keys: &'static [Key],
-    /// Keys that are known by name and not taken in this version.
+    /// Keys that are known by name but not supported in this version.
     pub later: &'static [&'static str],
-    /// An example of the table, where its keys alone do not show its form.
+    /// An example of the table, if its keys alone do not show its form.
     pub takes: Option<&'static str>,
-    /// The report on an empty table, where an empty table is a mistake.
+    /// The report on an empty table, if an empty table is a mistake.
     pub empty: Option<Emptiness>,
 }
 
@@ -46,17 +46,17 @@ pub struct Emptiness {
 /// A key of a table.
 #[derive(Debug)]
 pub struct Key {
-    /// The key's name.
+    /// The name of the key.
     pub name: &'static str,
     /// The shape of the key's value.
     pub shape: fn() -> ValueShape,
     /// The default.
     pub default: Default,
-    /// The meaning of the key, whose first sentence or clause is short enough for a table cell.
+    /// The meaning of the key; its first sentence or clause is short enough for a table cell.
     pub about: &'static str,
-    /// A value, as written in the file.
+    /// An example value, as written in the file.
     pub example: &'static str,
-    /// How two values of the key are compared, and whether a reload takes a new value over.
+    /// The comparison of two values of the key, and whether a reload can apply a new value.
     pub compare: Compare,
 }
 
@@ -65,30 +65,30 @@ pub struct Key {
 pub enum Default {
     /// The key has no default and must be written.
     Required,
-    /// The key has no default: it must be written, or one of these keys.
+    /// The key has no default: either the key or one of these keys must be written.
     Unless(&'static [&'static str]),
     /// The default is this value, as written in the file.
     Value(&'static str),
-    /// The default in words.
+    /// The default, described in words.
     Words(&'static str),
-    /// The default in words, and its value for a compiled limit.
+    /// The default in words, and its value computed from a compiled limit.
     Computed(&'static str, fn(&limit::Limit) -> Option<String>),
-    /// The default in words, and its value for a compiled file: it hangs on another key.
+    /// The default in words, and its value computed from a compiled file, since the default depends on another key.
     Compiled(&'static str, fn(&Outline) -> String),
 }
 
-/// The source of a key's value for `--diff` and a reload. A key is compared where both files have a value for it.
+/// The source of a key's value for `--diff` and for a reload. A key is compared if both files have a value for the key.
 #[derive(Debug, Clone, Copy)]
 pub enum Compare {
-    /// The key is part of another key, or is compared together with others. A reload takes it over.
+    /// The key is part of another key, or is compared together with other keys. A reload applies it.
     Within,
     /// The key is part of the store's address, which needs a restart.
     StoreAddress,
     /// The key is read once, at start.
     Restart(fn(&Boot) -> Option<ShownValue>),
-    /// The key holds for the whole gateway.
+    /// The key applies to the whole gateway.
     Gateway(fn(&Outline) -> Option<ShownValue>),
-    /// The key is one of `[jwt]`.
+    /// The key belongs to `[jwt]`.
     Tokens(fn(&TokenOutline) -> Option<ShownValue>),
     /// The key belongs to a group.
     Group(fn(&key::Group) -> Option<ShownValue>),
@@ -107,39 +107,39 @@ pub enum Compare {
 pub enum ValueShape {
     /// A text.
     Text,
-    /// A text or a list of them.
+    /// A text or a list of texts.
     Texts,
     /// The path of a file.
     File,
     /// The path of a folder, or this word.
     FolderOr(&'static str),
-    /// The path of a file, or a list of them.
+    /// The path of a file, or a list of paths.
     Files,
-    /// Members of a group: texts that may be keys of clients.
+    /// Members of a group: texts that can be keys of clients.
     Members,
     /// A word for the form of error bodies, or `file:` and the path of a template.
     ErrorBody,
-    /// The address of a store, which may have a password.
+    /// The address of a store, which can contain a password.
     StoreUrl,
     /// A path or an address that a redirect leads to.
     Destination,
-    /// A file, a table of a file and the id of its keys, or a list of them.
+    /// A file, a table with a file and the id of its keys, or a list of these.
     KeyFiles(&'static Table),
-    /// An address to listen on, which may be the path of a socket.
+    /// An address to listen on, which can be the path of a socket.
     ListenAddress,
-    /// An address to listen on, such a table, or a list of them.
+    /// An address to listen on, a table of this kind, or a list of these.
     Listeners(&'static Table),
-    /// The place of a server, such a table, or a list of them.
+    /// The address of a server, a table of this kind, or a list of these.
     Servers(&'static Table),
-    /// A file of authorities, a list of files, or such a table.
+    /// A file of authorities, a list of files, or a table of this kind.
     Authorities(&'static Table),
-    /// `true`, a name, a list of names, or such a table.
+    /// `true`, a name, a list of names, or a table of this kind.
     ListenerTls(&'static Table),
-    /// Yes or no, a text, or a list of texts.
+    /// `true` or `false`, a text, or a list of texts.
     FlagOrTexts,
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// One of these words, or a list of them.
+    /// One of these words, or a list of these words.
     Choices(&'static [&'static str]),
     /// A whole number in this range.
     Whole {
@@ -152,40 +152,40 @@ pub enum ValueShape {
     Numbers(&'static [u32]),
     /// A number with a unit of time.
     Duration,
-    /// The same, or `false`.
+    /// A number with a unit of time, or `false`.
     DurationOrOff,
     /// A number of bytes in a second, or 0.
     ByteRate,
-    /// N/TIME, or a list of rates, each of which may be such a table.
+    /// N/TIME, or a list of rates, each of which can be a table of this kind.
     Rate(&'static Table),
-    /// Yes or no.
+    /// `true` or `false`.
     Flag,
     /// A whole number from 1, or one of these tables.
     Cost(&'static [&'static Table]),
     /// `auto`, `off`, or a number of permits.
     Lease,
-    /// Names of groups, each with such a table.
+    /// Names of groups, each with a table of this kind.
     Tiers(&'static Table),
     /// A text, or the place of a secret.
     Secret,
-    /// The name of a user, which is shown, or its place.
+    /// The name of a user, which is shown, or the place of the name.
     UserName,
     /// Names, each with a text or `true`.
     Conditions,
     /// Names of fields, each with a text.
     Lines,
-    /// Files to take in, and the grants to them.
+    /// Files to include, and the grants to these files.
     Include(&'static Table),
-    /// A table with keys of its own.
+    /// A table with its own keys.
     Inner(&'static Table),
-    /// A text, or such a table.
+    /// A text, or a table of this kind.
     TextOrInner(&'static Table),
-    /// `false`, or such a table.
+    /// `false`, or a table of this kind.
     OffOrInner(&'static Table),
 }
 
 impl Table {
-    /// A table without keys, to be filled in by a declaration.
+    /// A table without keys, from which declarations start.
     pub(in crate::config) const NONE: Self = Self {
         name: "",
         named: false,
@@ -198,13 +198,13 @@ impl Table {
         empty: None,
     };
 
-    /// May its tables stand in an included file?
+    /// Can an included file have such tables?
     #[must_use]
     pub fn is_included(&self) -> bool {
         self.named && !self.main_only
     }
 
-    /// The key called `name`.
+    /// The key with the name `name`.
     #[must_use]
     pub fn key(&self, name: &str) -> Option<&'static Key> {
         self.keys.iter().find(|key| key.name == name)
@@ -234,7 +234,7 @@ impl Key {
         matches!(self.default, Default::Required)
     }
 
-    /// Does a reload take the key over? Otherwise the key needs a restart.
+    /// Can a reload change the key? Otherwise the key needs a restart.
     #[must_use]
     pub fn is_live(&self) -> bool {
         !matches!(self.compare, Compare::Restart(_) | Compare::StoreAddress)
@@ -242,7 +242,7 @@ impl Key {
 }
 
 impl ValueShape {
-    /// Does the shape take this number?
+    /// Is this number in the range of the shape?
     #[must_use]
     pub fn holds(self, number: u64) -> bool {
         let (least, most) = match self {
@@ -262,7 +262,7 @@ impl ValueShape {
         )
     }
 
-    /// Does the shape take `true` or `false`, and not as the text that it may be?
+    /// Does the shape take `true` or `false` as a flag, and not only as a text?
     #[must_use]
     pub fn takes_flags(self) -> bool {
         matches!(
@@ -275,7 +275,7 @@ impl ValueShape {
         )
     }
 
-    /// The tables that stand in values of this shape.
+    /// The tables that can be in values of this shape.
     #[must_use]
     pub fn tables(self) -> Vec<&'static Table> {
         match self {

@@ -1,4 +1,4 @@
-//! `ignore_warnings`: the warnings of a table that a check no longer reports.
+//! `ignore_warnings`: the warnings of a table that a check does not report.
 
 use super::{IGNORE_WARNINGS, TABLES, one_or_all, type_error};
 use crate::config::input::{At, Span, Spans};
@@ -8,17 +8,17 @@ use std::collections::HashMap;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The warnings that one table, or the file as a whole, ignores.
+/// The warnings that one table ignores, or that the whole file ignores.
 #[derive(Debug)]
 pub(in crate::config) struct WarningFilter {
     /// `[limits.per-ip]`, or `the file`.
     title: String,
-    /// The places of the table; none for the file as a whole.
+    /// The places of the table; `None` for the whole file.
     places: Option<Vec<Span>>,
     codes: Vec<At<Code>>,
 }
 
-/// Reads every `ignore_warnings`. The one at the top of the file is taken out of the tree.
+/// Reads every `ignore_warnings`. The top-level `ignore_warnings` is removed from the tree.
 pub(super) fn read(root: &mut DeTable<'_>, found: &mut Findings) -> Vec<WarningFilter> {
     let mut all = Vec::new();
     if let Some(value) = root.remove(IGNORE_WARNINGS.name) {
@@ -66,7 +66,7 @@ fn of(
     })
 }
 
-/// The places of a table, whose keys may stand far apart.
+/// The places of a table, whose keys may be far apart.
 fn spread(key: &Span, value: &Spanned<DeValue<'_>>, places: &mut Vec<Span>) {
     places.extend([key.clone(), value.span()]);
     if let DeValue::Table(table) = value.get_ref() {
@@ -100,7 +100,7 @@ fn codes(value: &Spanned<DeValue<'_>>, found: &mut Findings) -> Vec<At<Code>> {
     read.collect()
 }
 
-/// Is what has this code ignored at `place`? Notes and lines of the log are looked up so.
+/// Is a finding with this code ignored at `place`? Notes and log lines use this lookup.
 pub(in crate::config) fn ignores(all: &[WarningFilter], code: Code, place: &Span) -> bool {
     let told = Spans::new([(place.clone(), 0)]);
     all.iter().any(|filter| {
@@ -109,8 +109,8 @@ pub(in crate::config) fn ignores(all: &[WarningFilter], code: Code, place: &Span
     })
 }
 
-/// Marks the ignored warnings in `found`. With `may_tell` it also reports codes that ignore no warning. After an error
-/// it does not: the error may hide the warning.
+/// Marks the ignored warnings in `found`. If `may_tell` is set, it also reports codes that ignore no warning. After an
+/// error these codes are not reported: the error may hide the warning.
 pub(in crate::config) fn apply(all: &[WarningFilter], found: &mut Findings, may_tell: bool) {
     if all.is_empty() {
         return;
@@ -121,7 +121,7 @@ pub(in crate::config) fn apply(all: &[WarningFilter], found: &mut Findings, may_
         for code in &ignored.codes {
             let met = warnings.get(&code.value).map(|told| ignored.meets(told));
             let met = met.unwrap_or_default();
-            // What is found later may still come: here it is no warning that could be ignored.
+            // A code of a later stage may still occur; other codes here match no warning.
             if met.is_empty() && !code.value.is_found_later() {
                 idle.push(ignored.idle(code));
             }
@@ -136,8 +136,7 @@ pub(in crate::config) fn apply(all: &[WarningFilter], found: &mut Findings, may_
     }
 }
 
-/// The warnings of each code by all their places, as positions in `found`. Warnings about the file as a whole have no
-/// place.
+/// The warnings of each code by all their places, as positions in `found`. Warnings about the whole file have no place.
 fn by_code(found: &[Diagnostic]) -> HashMap<Code, Spans<usize>> {
     let mut places: HashMap<Code, Vec<(Span, usize)>> = HashMap::new();
     let warnings = found.iter().enumerate();

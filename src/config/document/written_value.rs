@@ -1,4 +1,4 @@
-//! What a value that was written is called in messages, and what was meant by it.
+//! The names of written values in messages, and the advice about the intended value.
 
 use super::vocabulary::Key;
 use crate::config::report::{Code, Details as _, Diagnostic};
@@ -6,7 +6,7 @@ use crate::config::value::{ValueError, in_list};
 use toml::Spanned;
 use toml::de::DeValue;
 
-/// A value, or the values of a list.
+/// A single value, or the values of a list.
 pub(super) fn one_or_all<'v, 'a>(value: &'v Spanned<DeValue<'a>>) -> &'v [Spanned<DeValue<'a>>] {
     match value.get_ref() {
         DeValue::Array(items) => items,
@@ -14,7 +14,7 @@ pub(super) fn one_or_all<'v, 'a>(value: &'v Spanned<DeValue<'a>>) -> &'v [Spanne
     }
 }
 
-/// The error about a value of another type than `key`, which stands in `place`, takes.
+/// The error about a value whose type `key` does not take; `key` is in `place`.
 pub(super) fn type_error(key: &Key, place: &str, value: &DeValue<'_>) -> Diagnostic {
     let (name, takes) = (key.name, key.shape().describe());
     let message = format!("`{name}`{place} takes {takes}, not {}", describe(value));
@@ -35,7 +35,7 @@ pub(super) fn describe(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// The advice for several texts in one: how to write them as a list, if each can be read.
+/// The advice for a text with several entries: the same entries as a list, if each can be read.
 pub(super) fn as_list<T>(
     text: &str,
     read: impl Fn(&str) -> Result<T, ValueError>,
@@ -47,12 +47,12 @@ pub(super) fn as_list<T>(
     (parts.len() > 1 && parts.iter().all(|part| read(part).is_ok())).then(|| in_list(&parts))
 }
 
-/// The help of the error that the reader of a text gives.
+/// The help text of the error that the reader of a text returns.
 pub(super) fn help_of<T>(read: Result<T, ValueError>) -> Option<String> {
     read.err()?.shown_help()
 }
 
-/// A number as it would stand in a text.
+/// A number as it would be written in a text.
 pub(super) fn number(value: &DeValue<'_>) -> String {
     match value {
         DeValue::Integer(number) if number.radix() == 10 => {

@@ -1,4 +1,5 @@
-//! Broken files: noise, halves and slips of one character never panic and are never quietly taken.
+//! Broken files: random bytes, truncated files and one-character mistakes never cause a panic and are never accepted
+//! silently.
 
 use crate::config::fixtures::long;
 use crate::config::report::render::Colour;
@@ -9,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const DEMO: &str = include_str!("../../../gateway.toml");
-/// The folder with the files that two of the fixtures point to.
+/// The folder with the files that two of the fixtures name.
 const NAME: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/tests/config/valid/gateway.toml"
@@ -17,7 +18,7 @@ const NAME: &str = concat!(
 const WHO: &str = include_str!("../../../tests/config/valid/groups-and-tokens.toml");
 const EVERY: &str = include_str!("../../../tests/config/valid/every-key.toml");
 
-/// Every text has an answer, and its report can be shown.
+/// Every text yields a result, and its report can be rendered.
 fn answer(text: &str) -> bool {
     match parse(NAME, text) {
         Ok(compiled) => {
@@ -51,8 +52,8 @@ fn keys(text: &str) -> Vec<std::ops::Range<usize>> {
     found
 }
 
-/// Slips of one character in every key of `text`: left out, put in, replaced, swapped with the next. They are made at the
-/// key's beginning, middle and end, and at every character of it in the long form.
+/// One-character mistakes in every key of `text`: a character is omitted, inserted, replaced, or swapped with the next
+/// one. The mistakes are made at the key's beginning, middle and end, and in the long form at every character.
 fn assert_no_slip_is_taken(name: &str, text: &str, slips: &[&str]) {
     for key in keys(text) {
         let ends = [key.start, key.start.midpoint(key.end), key.end - 1];
@@ -90,15 +91,15 @@ fn no_slip_in_a_key_is_taken_quietly() {
     }
 }
 
-/// The examples of the README and of the manual as whole files: a route, an upstream and a use for each limit are added
-/// where an example leaves them out.
+/// The examples of the README and of the manual as whole files: if an example lacks a route, an upstream or a use of a
+/// limit, these are added.
 fn examples() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let docs = fs::read_dir(root.join("docs")).unwrap();
     let docs = docs.map(|entry| entry.unwrap().path());
     let mut found = Vec::new();
     for path in docs.chain([root.join("README.md")]) {
-        // The pages of diagnostics show mistakes, and have a test of their own.
+        // The pages of diagnostics show mistakes, and another test covers them.
         let page =
             path.extension().is_none_or(|end| end != "md") || path.ends_with("diagnostics.md");
         if page {
@@ -142,7 +143,7 @@ fn no_slip_in_an_example_is_taken_quietly() {
 #[test]
 fn no_half_of_a_file_panics() {
     for text in [DEMO, EVERY, WHO] {
-        // A build for tests takes tens of milliseconds for a file.
+        // A test build takes tens of milliseconds for a file.
         let step = if long() { 1 } else { 5 };
         for (at, _) in text.char_indices().step_by(step) {
             answer(&text[..at]);
@@ -182,7 +183,7 @@ proptest! {
 
 #[test]
 fn large_and_deep_files_are_answered_in_time() {
-    // A sixteenth of the largest file, which is enough to show work that grows with the square.
+    // A sixteenth of the largest file, which is enough to reveal quadratic work.
     let most = usize::try_from(MOST_BYTES / 16).unwrap();
     let deep = |piece: &str, end: &str| piece.repeat((most - end.len()) / piece.len()) + end;
     let many = |line: &dyn Fn(usize) -> String| {

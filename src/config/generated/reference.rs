@@ -1,4 +1,4 @@
-//! The reference page, docs/configuration.md, made from the vocabulary.
+//! The reference page, docs/configuration.md, generated from the vocabulary.
 
 use crate::config::document::vocabulary::{Default, Key, Table, ValueShape};
 use crate::config::document::{IGNORE_WARNINGS, INCLUDE, TABLES};
@@ -165,7 +165,7 @@ fn section(title: &str, table: &Table, out: &mut String) {
     rows(title, table.keys, out);
     for key in table.keys {
         let tables = key.shape().tables();
-        // The inner tables of a candidate and of a tier are those of the limit, which have a section already.
+        // A candidate and a tier share their inner tables with the limit, which has a section already.
         let first = tables.iter().filter(|_| !title.contains(".NAME."));
         for inner in first {
             section(&inner_title(title, key), inner, out);
@@ -182,7 +182,7 @@ fn inner_title(title: &str, key: &Key) -> String {
     }
 }
 
-/// The fragment of a heading, as Markdown makes it.
+/// The fragment of a heading, as Markdown generates it.
 fn fragment(title: &str) -> String {
     let kept = title
         .chars()
@@ -190,7 +190,7 @@ fn fragment(title: &str) -> String {
     kept.collect::<String>().to_lowercase()
 }
 
-/// A row of a table for each key. A cell has at most 25 words; a longer meaning stands in full below the table.
+/// A row of a table for each key. A cell has at most 25 words; the text of a longer meaning is below the table.
 fn rows<'k>(title: &str, keys: impl IntoIterator<Item = &'k Key>, out: &mut String) {
     let mut below = String::new();
     out.push_str(COLUMNS);
@@ -219,7 +219,7 @@ fn rows<'k>(title: &str, keys: impl IntoIterator<Item = &'k Key>, out: &mut Stri
     }
 }
 
-/// The beginning of a meaning that has 20 words at most, up to the end of a sentence, else of a clause.
+/// The beginning of a meaning with at most 20 words, up to the end of a sentence, or else of a clause.
 fn head(about: &str) -> &str {
     let ends = |marks: &'static [&str]| {
         let all = marks.iter().flat_map(|mark| about.match_indices(mark));
@@ -242,7 +242,7 @@ fn takes(title: &str, key: &Key) -> String {
         let words: Vec<_> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
         words.join(", ")
     };
-    // A tier's cost is described where the limit's is.
+    // The cost of a tier is described in the section of the limit.
     let title = title.split_once(".NAME.").map_or(title, |(table, _)| table);
     let title = if title.ends_with(']') {
         title.to_owned()

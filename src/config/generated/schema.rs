@@ -1,4 +1,4 @@
-//! JSON Schema 2020-12 for editors, made from the vocabulary.
+//! JSON Schema 2020-12 for editors, generated from the vocabulary.
 
 use crate::config::document::vocabulary::{Default, Key, Table, ValueShape};
 use crate::config::document::{IGNORE_WARNINGS, INCLUDE, TABLES};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 const NAME: &str = "^[A-Za-z0-9_-]{1,64}$";
 const BYTE_RATE: &str = "^(0|[0-9]+ ?(B|kB|KB|KiB|MB|MiB|GB|GiB)/s)$|\\$\\{";
 const DURATION: &str = "^\\s*([0-9]+\\s*[A-Za-zµμ]+\\s*)+|\\$\\{";
-/// A text that is one variable, and so may stand for a number, `true` or `false`.
+/// A text that is exactly one variable, and so can become a number, `true` or `false`.
 const VARIABLE: &str = "^\\$\\{[^}]+\\}$";
 const RATE: &str = "^\\s*[0-9]+\\s*/\\s*([0-9]+\\s*)?[A-Za-zµμ]+\\s*$|\\$\\{";
 
@@ -215,7 +215,7 @@ fn texts() -> Value {
     })
 }
 
-/// A value that is no text, or a variable that gives one.
+/// A value that is not a text, or a variable that gives such a value.
 fn or_variable(value: Value) -> Value {
     json!({ "anyOf": [value, variable()] })
 }
@@ -224,12 +224,12 @@ fn variable() -> Value {
     json!({ "type": "string", "pattern": VARIABLE })
 }
 
-/// A word, or a variable that gives one.
+/// A word, or a variable that gives a word.
 fn choice(words: &[&str]) -> Value {
     json!({ "anyOf": [{ "enum": words }, { "type": "string", "pattern": "\\$\\{" }] })
 }
 
-/// A value of the file in JSON, or else as the file writes it.
+/// A value of the file in JSON, or else in the spelling of the file.
 fn json_of(toml: &str) -> Value {
     json_value(toml).unwrap_or_else(|| toml.into())
 }

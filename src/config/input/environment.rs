@@ -1,5 +1,5 @@
-//! The variables that a file may name: those of environment files, as a systemd unit's `EnvironmentFile=` reads them, and
-//! behind them those of the process.
+//! The variables that a file can use: variables of environment files, read like a systemd unit's `EnvironmentFile=`,
+//! and then variables of the process.
 
 use std::collections::HashMap;
 use std::env::VarError;
@@ -11,17 +11,17 @@ use std::path::Path;
 /// The largest environment file.
 const MOST: u64 = 1024 * 1024;
 
-/// The variables of environment files. Where a variable stands in none of them, the process is asked.
+/// The variables of environment files. If none of the files sets a variable, the environment of the process is read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EnvironmentFiles(HashMap<String, String>);
 
 impl EnvironmentFiles {
-    /// Takes in the variables of the file at `path`. A variable that is there already gets the new value, as with several
-    /// files of a unit. Returns what is odd in the file, which does not end the reading of it; nothing where there is no such
-    /// file, and a `-` in front of the path allows that.
+    /// Adds the variables of the file at `path`. A later value replaces an earlier one, as with several files of a
+    /// unit. Returns the odd lines of the file, which do not stop the reading; `None` if the file does not exist and a
+    /// `-` in front of the path allows its absence.
     ///
     /// # Errors
-    /// When the file cannot be read or is no UTF-8.
+    /// If the file cannot be read or is not UTF-8.
     pub fn read(&mut self, path: &Path) -> io::Result<Option<Vec<OddLine>>> {
         let optional = path.to_str().and_then(|path| path.strip_prefix('-'));
         let path = optional.map_or(path, Path::new);
@@ -54,39 +54,39 @@ fn text(path: &Path) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))
 }
 
-/// A line of an environment file that sets no variable, or more than it seems to. Its text may be a secret, and is not
-/// repeated.
+/// A line of an environment file that sets no variable, or that sets more than it seems to. Messages do not repeat the
+/// line's text, which may be a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OddLine {
-    /// Its number, from 1.
+    /// The number of the line, counted from 1.
     pub line: usize,
     /// The cause, in words.
     pub why: &'static str,
 }
 
-/// Where the reader of an environment file is (systemd.exec(5), `EnvironmentFile=`).
+/// The state of the reader of an environment file (systemd.exec(5), `EnvironmentFile=`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReaderState {
     /// Before a line.
     Line,
-    /// In a line that sets nothing.
+    /// In a line that sets no variable.
     Comment,
     Name,
-    /// Before the value, or behind a piece of it in quotes.
+    /// Before the value, or after a quoted piece of the value.
     Value,
-    /// In a piece of the value without quotes.
+    /// In an unquoted piece of the value.
     Bare,
-    /// Behind a `\` outside of quotes.
+    /// After a `\` outside of quotes.
     Escape,
-    /// In a piece between `'`, where nothing has a meaning but the next `'`.
+    /// In a piece between `'`, where only the next `'` has a meaning.
     Single,
     /// In a piece between `"`.
     Double,
-    /// Behind a `\` between `"`.
+    /// After a `\` between `"`.
     DoubleEscape,
 }
 
-/// As systemd has it, which says so in its journal.
+/// systemd reports such a line in its journal.
 const NO_VALUE: &str = "no `=`: the line sets nothing";
 const EXPORT: &str = "`export` belongs to shells: the line sets nothing; leave the word out";
 const NO_NAME: &str = "the text in front of the `=` is not a name (letters, digits and `_`, and no digit first): the line sets nothing";
@@ -98,12 +98,12 @@ const OPEN_QUOTE: &str =
 struct Assignments {
     set: Vec<(String, String)>,
     odd: Vec<OddLine>,
-    /// The number of the present line, and that of the line on which the present name or quote began.
+    /// The number of the current line, and the number of the line on which the current name or quote began.
     line: usize,
     begun: usize,
     name: String,
     value: String,
-    /// The length of the value up to its last character that is no blank outside of quotes.
+    /// The length of the value up to its last character that is not an unquoted blank.
     kept: usize,
 }
 
@@ -151,7 +151,7 @@ impl Assignments {
         self.odd.push(OddLine { line, why });
     }
 
-    /// Takes one character, and returns where the reader is then.
+    /// Processes one character, and returns the next state.
     fn step(&mut self, place: ReaderState, c: char) -> ReaderState {
         let is_end = matches!(c, '\n' | '\r');
         let is_blank = matches!(c, ' ' | '\t');
@@ -185,7 +185,7 @@ impl Assignments {
                 }
                 ReaderState::Bare
             }
-            // A line that ends in `\` goes on in the next one.
+            // A line that ends in `\` continues on the next line.
             ReaderState::Escape if is_end => ReaderState::Bare,
             ReaderState::Single if c == '\'' => ReaderState::Value,
             ReaderState::Double if c == '"' => ReaderState::Value,
@@ -201,7 +201,8 @@ impl Assignments {
         }
     }
 
-    /// A character behind a `\` between `"`: only what a shell would have to escape loses its `\`.
+    /// The characters that follow a `\` between `"`: the `\` is dropped only before characters that a shell would have
+    /// to escape.
     fn escaped(&mut self, c: char) -> ReaderState {
         if !matches!(c, '"' | '\\' | '`' | '$' | '\n') {
             self.keep('\\');
@@ -217,7 +218,7 @@ impl Assignments {
         self.kept = self.value.len();
     }
 
-    /// The value is over. A name that no variable can have sets nothing.
+    /// Ends the value. An invalid variable name sets nothing.
     fn end(&mut self) {
         let mut value = mem::take(&mut self.value);
         value.truncate(mem::take(&mut self.kept));

@@ -1,5 +1,5 @@
-//! The files that a configuration was read from, with a fingerprint of each: a reload knows the files to watch, and
-//! when a file has changed.
+//! The files from which a configuration was read, with a fingerprint of each: a reload knows the files to watch, and
+//! detects changed files.
 
 pub mod fence;
 pub mod glob;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// The files that a configuration depends on.
 ///
-/// Two values are equal when they name the same files with the same contents.
+/// Two values are equal if they name the same files with the same contents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Files {
     seen: BTreeMap<PathBuf, FileState>,
@@ -25,9 +25,9 @@ pub struct Files {
 /// The state of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileState {
-    /// More bytes than this are refused.
+    /// Larger files are refused.
     most: u64,
-    /// The fence of the file that names the path, where that file may not read every file.
+    /// The fence of the file that names the path, if that file must not read every file.
     fence: Option<Fence>,
     found: Result<Fingerprint, String>,
 }
@@ -51,7 +51,7 @@ impl Fingerprint {
 }
 
 impl Files {
-    /// The paths that are not as they were, in order.
+    /// The paths whose state has changed, in order.
     pub fn changed_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a Path> {
         let is_other =
             |(path, state): &(&'a PathBuf, &FileState)| before.seen.get(*path) != Some(*state);
@@ -75,19 +75,19 @@ impl Files {
         }
     }
 
-    /// The bytes of the file at `path`, at most `most`. The configuration depends on the file from now on, even when
-    /// the file cannot be read.
+    /// Reads the file at `path`, up to `most` bytes. From then on the configuration depends on the file, even if the
+    /// file cannot be read.
     ///
     /// # Errors
-    /// The reason that the file cannot be read.
+    /// If the file cannot be read: the reason.
     pub fn read(&mut self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
         self.read_within(None, path, most)
     }
 
-    /// The bytes of the file at `path`, if it lies within `fence`.
+    /// Reads the file at `path`, if the path is within `fence`.
     ///
     /// # Errors
-    /// The reason that the file cannot be read.
+    /// If the file cannot be read: the reason.
     pub fn read_within(
         &mut self,
         fence: Option<&Fence>,
@@ -99,7 +99,7 @@ impl Files {
             Ok(bytes) => Ok(Fingerprint::of(bytes)),
             Err(error) => Err(error.to_string()),
         };
-        // A state without a fence tells more than one within a fence.
+        // A state without a fence contains more than a state within a fence.
         let whole = |seen: &FileState| seen.fence.is_none();
         if fence.is_none() || !self.seen.get(path).is_some_and(whole) {
             let fence = fence.cloned();
@@ -109,10 +109,10 @@ impl Files {
         read
     }
 
-    /// The files that `pattern` finds. The configuration depends on the pattern from now on.
+    /// The files that match `pattern`. From then on the configuration depends on the pattern.
     ///
     /// # Errors
-    /// When a folder cannot be read.
+    /// If a folder cannot be read.
     pub fn matching(&mut self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
         let found = glob::find(pattern);
         let noted = found.as_ref().map_err(ToString::to_string).cloned();
@@ -120,7 +120,7 @@ impl Files {
         found.map(|matched| matched.files)
     }
 
-    /// The files and patterns as they are now.
+    /// The current state of the files and patterns.
     #[must_use]
     pub fn reread(&self) -> Self {
         let mut files = Self::default();
@@ -134,7 +134,7 @@ impl Files {
         files
     }
 
-    /// The patterns, each with the folders in which a new file may match.
+    /// The patterns, each with the folders in which a new file can match.
     pub fn patterns(&self) -> impl Iterator<Item = (&Path, &[PathBuf])> {
         self.matched.iter().map(|(pattern, matched)| {
             let folders = matched.as_ref().map(|matched| &matched.folders[..]);
@@ -148,8 +148,8 @@ impl Files {
     }
 }
 
-/// The bytes of the file at `path`. A path to anything but a regular file is refused before it is opened: opening a
-/// pipe may never return.
+/// Reads the file at `path`. A path to anything but a regular file is refused before it is opened: opening a pipe may
+/// block forever.
 fn read(fence: Option<&Fence>, path: &Path, most: u64) -> io::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("not a regular file"));

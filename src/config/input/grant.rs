@@ -1,5 +1,5 @@
-//! The grant of an entry of `include` to the files that it takes in. An included file belongs to a team, not to the operator: it
-//! reads, drops and claims only what its entry grants.
+//! The grant of an `include` entry to the files that it includes. An included file belongs to a team, not to the
+//! operator: the file can read, drop and claim only the items that its entry grants.
 
 pub(in crate::config) mod refusal;
 
@@ -16,34 +16,34 @@ pub(in crate::config) struct Grant {
     pub(in crate::config) span: Span,
     /// The keys of the entry and their values as written, in the order of the file.
     pub(in crate::config) written: Vec<(&'static str, Vec<String>)>,
-    /// Hosts that the routes of the files may be for; none is any host.
+    /// Hosts that the routes of the files can match; `None` means any host.
     pub(in crate::config) hosts: Option<Vec<HostPattern>>,
-    /// Paths that the routes of the files may be for; none is any path.
+    /// Paths that the routes of the files can match; `None` means any path.
     pub(in crate::config) paths: Option<Vec<PathPattern>>,
-    /// Files outside their own folders that the files may read.
+    /// Files outside the files' own folders that the files can read.
     pub(in crate::config) secrets: Vec<AllowedPaths>,
-    /// Patterns of the variables that the files may read.
+    /// Patterns of the variables that the files can read.
     pub(in crate::config) variables: GrantedNames,
-    /// Patterns of the `[defaults]` limits that the routes of the files may drop.
+    /// Patterns of the `[defaults]` limits that the routes of the files can drop.
     pub(in crate::config) drops: GrantedNames,
-    /// Patterns of the upstreams of other files that the routes of the files may lead to.
+    /// Patterns of the upstreams of other files that the routes of the files can use.
     pub(in crate::config) upstreams: GrantedNames,
-    /// Sockets outside their own folders that the files' servers may listen on.
+    /// Sockets outside the files' own folders on which the files' servers can listen.
     pub(in crate::config) sockets: Vec<AllowedPaths>,
 }
 
 impl Grant {
-    /// May the files read the variable of this name?
+    /// May the files read the variable with this name?
     pub(in crate::config) fn reads_variable(&self, name: &str) -> bool {
         self.variables.has(name)
     }
 
-    /// May the routes of the files drop the limit of this name?
+    /// May the routes of the files drop the limit with this name?
     pub(in crate::config) fn drops(&self, name: &str) -> bool {
         self.drops.has(name)
     }
 
-    /// May the routes of the files lead to the upstream of this name, which stands in another file?
+    /// May the routes of the files use the upstream with this name, which is defined in another file?
     pub(in crate::config) fn leads_to(&self, name: &str) -> bool {
         self.upstreams.has(name)
     }
@@ -53,12 +53,12 @@ impl Grant {
         self.written.iter().all(|(key, _)| *key == "files")
     }
 
-    /// The entry as it would have to be written for `value` to be granted under `key`.
+    /// The entry that would grant `value` under `key`.
     pub(in crate::config) fn with(&self, key: &'static str, value: &str) -> String {
         self.with_all(key, [value])
     }
 
-    /// The entry as it would have to be written for all `values` to be granted under `key`.
+    /// The entry that would grant all `values` under `key`.
     pub(in crate::config) fn with_all<'v>(
         &self,
         key: &'static str,
@@ -87,7 +87,7 @@ impl Grant {
 pub(in crate::config) struct GrantedNames {
     /// All of them, in the order of the file.
     written: Vec<At<String>>,
-    /// Those that are no patterns.
+    /// The names that are not patterns.
     plain: HashSet<String>,
     patterns: Vec<String>,
 }
@@ -109,7 +109,7 @@ impl GrantedNames {
         self.plain.contains(name) || patterns.any(|pattern| glob::matches(pattern, name))
     }
 
-    /// Those that grant none of the `defined` names.
+    /// The granted names that match none of the `defined` names.
     pub(in crate::config) fn without_effect<'g>(
         &'g self,
         defined: &HashSet<&str>,

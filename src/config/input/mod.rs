@@ -1,7 +1,7 @@
-//! What is read: the text of gateway.toml, of the files that it includes, and of the files that it names.
+//! The input: the text of gateway.toml, of the files that it includes, and of the files that it names.
 //!
-//! In: paths, flags of the command line, and the process's environment. Out: one text, in which every byte has a place
-//! that messages can show, and the files that a reload watches.
+//! In: paths, flags of the command line, and the process's environment. Out: one text in which every byte has a place
+//! for messages, and the files that a reload watches.
 //!
 //! ```text
 //! span           places in the text, and values with their places

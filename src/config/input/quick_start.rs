@@ -16,24 +16,24 @@ const NAME: &str = "command line";
 pub struct QuickStart<'a> {
     /// The server that every request goes to.
     pub to: &'a str,
-    /// The rate that each client address is held to.
+    /// The rate of the limit for each client address.
     pub limit: Option<&'a str>,
     /// The address to listen on.
     pub listen: Option<&'a str>,
-    /// The Redis that counts are shared through.
+    /// The Redis through which gateways share counters.
     pub redis: Option<&'a str>,
-    /// The files of a certificate and of its key, with a comma between.
+    /// The files of a certificate and of its key, separated by a comma.
     pub tls: Option<&'a str>,
 }
 
-/// The address with TLS where none is named. The one without is that of the file.
+/// The default address with TLS. The default address without TLS is the default of the file.
 const TLS_LISTEN: &str = ":8443";
 
 impl QuickStart<'_> {
-    /// Writes the flags as the file that they stand for, and reads this file like any other.
+    /// Writes the flags as the equivalent file, and reads this file like any other file.
     ///
     /// # Errors
-    /// The mistakes of the flags, which are shown as they were given.
+    /// The mistakes of the flags, which messages show as given.
     pub fn compile(self) -> Result<Compiled, Report> {
         self.check()?;
         let mut text = String::new();
@@ -65,13 +65,13 @@ impl QuickStart<'_> {
             line("limits.per-ip.rate", limit);
         }
         let mut compiled = parse(NAME, &text)?;
-        // A password in the file is none, since there is no file.
+        // The warning about a password in the file does not apply, since there is no file.
         let is_meant = |one: &Diagnostic| one.code != Code::SecretInFile;
         compiled.warnings.retain(is_meant);
         Ok(compiled)
     }
 
-    /// Reads each flag on its own, for messages that show the flags instead of the text made from them.
+    /// Reads each flag separately, so that messages show the flags and not the text made from them.
     fn check(self) -> Result<(), Report> {
         let mut shown = String::from("tollgate run");
         let mut found: Vec<Diagnostic> = Vec::new();
@@ -97,7 +97,7 @@ impl QuickStart<'_> {
     }
 }
 
-/// The flag with stars in front of an `@`: a password may stand there, whatever else is missing.
+/// The flag with stars before an `@`: a password may be there, even if other parts are missing.
 fn starred(written: &str) -> Cow<'_, str> {
     let Some((user, place)) = written.rsplit_once('@') else {
         return Cow::Borrowed(written);

@@ -1,13 +1,13 @@
-//! `--set limits.per-ip.rate=5/s`: a value in place of one of the file.
+//! `--set limits.per-ip.rate=5/s`: a value that replaces a value of the file.
 
 use std::fmt;
 
-/// One value to replace: a key of the file with dots in it, and what stands there instead.
+/// One value to replace: a dotted key of the file, and the new value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Set {
-    /// The whole, as given.
+    /// The whole option as given.
     pub(in crate::config) text: String,
-    /// Where the `=` stands.
+    /// The position of the `=`.
     pub(in crate::config) equals: usize,
 }
 
@@ -15,7 +15,7 @@ impl Set {
     /// Reads `KEY=VALUE`.
     ///
     /// # Errors
-    /// When `text` is not of this form, in words.
+    /// If `text` does not have this form: the reason in words.
     pub fn read(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| {
             format!("`--set {text}` {why}; write KEY=VALUE, as in --set limits.per-ip.rate=5/s")
@@ -47,7 +47,7 @@ impl Set {
         Ok(set)
     }
 
-    /// The whole, as given.
+    /// The whole option as given.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -59,7 +59,7 @@ impl Set {
         self.text[..self.equals].trim()
     }
 
-    /// The value as a document of its own, in which the value has the same place as in the source.
+    /// The value as a separate document in which the value has the same position as in the source.
     pub(in crate::config) fn document(&self, start: usize) -> String {
         let (value, mark) = (start + self.equals + 1, "v=");
         let blanks = " ".repeat(value.saturating_sub(mark.len()));

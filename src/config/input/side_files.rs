@@ -1,5 +1,5 @@
 //! The files that the configuration file names: lists of members, keys of tokens, certificates, templates, secrets. A
-//! file that cannot be read is noted at the place that names it.
+//! file that cannot be read is reported at the place that names the file.
 
 use super::files::Files;
 use super::grant::refusal::unread;
@@ -27,7 +27,7 @@ pub(in crate::config) struct Reference<'a> {
 }
 
 impl SideFiles<'_> {
-    /// The bytes of the file at `path`, at most `most`.
+    /// Reads the file at `path`, up to `most` bytes.
     pub(in crate::config) fn bytes(
         &mut self,
         path: &str,
@@ -38,7 +38,7 @@ impl SideFiles<'_> {
         self.kept(read, at, unread(self.source, at.span, path))
     }
 
-    /// The text of the file at `path`.
+    /// Reads the text of the file at `path`.
     pub(in crate::config) fn text(
         &mut self,
         path: &str,
@@ -52,7 +52,7 @@ impl SideFiles<'_> {
         self.kept(text, at, unread(self.source, at.span, path))
     }
 
-    /// The secret at `place`.
+    /// Reads the secret at `place`.
     pub(in crate::config) fn secret(
         &mut self,
         place: &SecretLocation,
@@ -62,7 +62,8 @@ impl SideFiles<'_> {
         self.kept(read, at, place.refused(self.source, at.span))
     }
 
-    /// The value that was read. Without one, the error is noted, or `refused` where the file may not name the place.
+    /// Returns the value if it was read. Otherwise the error is noted, or `refused` if the file must not name the
+    /// place.
     fn kept<T>(
         &mut self,
         read: io::Result<T>,

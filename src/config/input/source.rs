@@ -1,4 +1,4 @@
-//! The text of a file with its name: places in the text, and the part of it that may be shown.
+//! The text of a file with its name: places in the text, and the parts of the text that can be shown.
 
 use super::environment::EnvironmentFiles;
 use super::files::Files;
@@ -24,45 +24,45 @@ pub struct Position {
     pub column: usize,
 }
 
-/// The text of a file and behind it those of its included files and options, each on lines of its own: one number is a place
-/// in any of them.
+/// The text of a file, followed by the texts of its included files and options, each on separate lines: one number is a
+/// place in any of these texts.
 #[derive(Debug, Clone)]
 pub struct Source {
     text: String,
-    /// The text with stars for credentials, byte for byte, so that spans fit both texts. It is made only when a part is
-    /// to be shown.
+    /// The text with stars for credentials, byte for byte, so that spans fit both texts. The text with stars is made
+    /// only when a part is shown.
     shown: OnceLock<String>,
-    /// The places of those credentials.
+    /// The places of the credentials.
     hidden: OnceLock<Vec<Span>>,
-    /// Where each line begins.
+    /// The start of each line.
     lines: Vec<usize>,
     /// The parts of the text, the main file first.
     parts: Vec<SourcePart>,
     /// The folders of the source's files, without links.
     folders: OnceLock<Arc<BTreeSet<PathBuf>>>,
-    /// The variables that its parts may name.
+    /// The variables that its parts can use.
     environment: EnvironmentFiles,
     without_store: bool,
     torn: bool,
 }
 
-/// A stretch of the text that was written in one place.
+/// A part of the text from one file or one option.
 #[derive(Debug, Clone)]
 struct SourcePart {
     span: Span,
     /// The part's name in messages: the name of a file, or the option.
     name: String,
-    /// The option that replaces a value of the file, where the part is one.
+    /// The option that replaces a value of the file, if the part is an option.
     set: Option<Set>,
-    /// The grant of an included file; the main file and options may do everything.
+    /// The grant of an included file; the main file and options are not restricted.
     grant: Option<Arc<Grant>>,
 }
 
-/// A stretch of the text as people see it.
+/// A part of the text in the form in which messages show it.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Excerpt {
     pub(in crate::config) text: String,
-    /// What has stars in it, and where these begin.
+    /// The places that have stars, and the position of the stars.
     stars: Vec<(Span, usize)>,
 }
 
@@ -70,7 +70,7 @@ pub(in crate::config) struct Excerpt {
 const STARS: &str = "***";
 
 impl Excerpt {
-    /// Where the byte `at` of the stretch is seen.
+    /// The position of the byte `at` in the excerpt.
     pub(in crate::config) fn place(&self, at: usize) -> usize {
         let behind = self.stars.partition_point(|(of, _)| of.start <= at);
         let Some((of, start)) = behind.checked_sub(1).map(|last| &self.stars[last]) else {
@@ -84,7 +84,7 @@ impl Excerpt {
 }
 
 impl Source {
-    /// A text with its name in messages. A byte order mark in front is dropped.
+    /// A text with its name in messages. A leading byte order mark is dropped.
     #[must_use]
     pub fn new(name: impl Into<String>, text: impl AsRef<str>) -> Self {
         let mut source = Self {
@@ -125,7 +125,7 @@ impl Source {
         self.environment.variable(name)
     }
 
-    /// Takes in another file, under `grant`.
+    /// Appends another file, under `grant`.
     pub(in crate::config) fn include(&mut self, name: String, text: &str, grant: Arc<Grant>) {
         self.push(name, text, None, Some(grant));
     }
@@ -158,18 +158,18 @@ impl Source {
         self
     }
 
-    /// Is the `[store]` of the source to be left out?
+    /// Is `[store]` left out of the source?
     #[must_use]
     pub fn is_without_store(&self) -> bool {
         self.without_store
     }
 
-    /// Notes that a file of the source could not be taken in.
+    /// Notes that a file of the source could not be included.
     pub(in crate::config) fn tear(&mut self) {
         self.torn = true;
     }
 
-    /// Is a file of the source not taken in?
+    /// Has a file of the source not been included?
     pub(in crate::config) fn is_torn(&self) -> bool {
         self.torn
     }
@@ -198,13 +198,13 @@ impl Source {
         self.included().next().is_none()
     }
 
-    /// The name of a byte's place in messages: the file, or the option that was given.
+    /// The name of a byte's origin in messages: the file, or the option as given.
     #[must_use]
     pub fn place(&self, offset: usize) -> String {
         self.part(offset).name.clone()
     }
 
-    /// A path that is written at a byte; a relative path begins in the folder of the file with that byte.
+    /// A path that is written at a byte; a relative path starts in the folder of the file that contains the byte.
     #[must_use]
     pub fn beside(&self, offset: usize, path: &str) -> PathBuf {
         self.folder(self.part(offset)).join(path)
@@ -218,10 +218,10 @@ impl Source {
         Path::new(name).parent().unwrap_or(Path::new(""))
     }
 
-    /// The bytes of the file that is named at a byte, at most `most`, if the file that names it may read it.
+    /// Reads the file that is named at a byte, up to `most` bytes, if the file that names it is allowed to read it.
     ///
     /// # Errors
-    /// The reason that the file cannot be read.
+    /// If the file cannot be read: the reason.
     pub fn read(
         &self,
         offset: usize,
@@ -233,7 +233,7 @@ impl Source {
         files.read_within(fence.as_ref(), &self.beside(offset, path), most)
     }
 
-    /// The grant of the file that a byte stands in; none where the file may do everything.
+    /// The grant of the file that contains a byte; `None` if the file is not restricted.
     pub(in crate::config) fn grant(&self, offset: usize) -> Option<&Grant> {
         self.part(offset).grant.as_deref()
     }
@@ -245,13 +245,13 @@ impl Source {
         all.filter(move |grant| seen.insert(grant.span.start))
     }
 
-    /// The fence of the file that a byte stands in; none where the file may read all files.
+    /// The fence of the file that contains a byte; `None` if the file can read all files.
     pub(in crate::config) fn fence(&self, offset: usize) -> Option<Fence> {
         let grant = self.grant(offset)?;
         self.fence_with(offset, &grant.secrets)
     }
 
-    /// The fence of the sockets that servers in the file of a byte may listen on; none where they may be anywhere.
+    /// The fence of sockets on which servers in the file of a byte can listen; `None` if sockets can be anywhere.
     pub(in crate::config) fn socket_fence(&self, offset: usize) -> Option<Fence> {
         let grant = self.grant(offset)?;
         self.fence_with(offset, &grant.sockets)
@@ -274,18 +274,18 @@ impl Source {
         ))
     }
 
-    /// Do two bytes stand in one file, or in one option?
+    /// Are two bytes in the same file or the same option?
     #[must_use]
     pub fn is_one_place(&self, one: usize, other: usize) -> bool {
         self.part(one).span == self.part(other).span
     }
 
-    /// The beginning of the file or option that a byte stands in, by which files differ.
+    /// The start of the file or option that contains a byte; the start identifies the file.
     pub(in crate::config) fn start(&self, offset: usize) -> usize {
         self.part(offset).span.start
     }
 
-    /// The end of the file or option that a byte stands in.
+    /// The end of the file or option that contains a byte.
     pub(in crate::config) fn end(&self, offset: usize) -> usize {
         self.part(offset).span.end
     }
@@ -301,7 +301,7 @@ impl Source {
         &self.parts[0].name
     }
 
-    /// The source's name behind a count of its mistakes.
+    /// The source's name after a count of its mistakes.
     #[must_use]
     pub fn title(&self) -> String {
         match self.sets().next() {
@@ -310,7 +310,7 @@ impl Source {
         }
     }
 
-    /// The text itself. It may hold secrets: show [`Source::shown`].
+    /// The text itself. The text may contain secrets: messages use [`Source::shown`].
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -321,13 +321,13 @@ impl Source {
         self.text.get(span.clone()).unwrap_or_default()
     }
 
-    /// The text as messages may show it.
+    /// The text in a form that messages can show.
     #[must_use]
     pub fn shown(&self) -> &str {
         self.shown.get_or_init(|| {
             let part = |part: &SourcePart| {
                 let text = &self.text[part.span.clone()];
-                // A return at the end of a line is not shown as a control character.
+                // A carriage return at the end of a line is not shown as a control character.
                 printable_in_place(redaction::starred(text).replace("\r\n", " \n"))
             };
             let parts: Vec<String> = self.parts.iter().map(part).collect();
@@ -346,7 +346,7 @@ impl Source {
         })
     }
 
-    /// The text at `window` as people see it: three stars for each credential.
+    /// The text at `window` in the form that messages show: three stars for each credential.
     pub(in crate::config) fn excerpt(&self, window: &Span) -> Excerpt {
         let shown = &self.shown()[window.clone()];
         let first = self.hidden().partition_point(|one| one.end <= window.start);
@@ -358,7 +358,7 @@ impl Source {
             }
             let end = one.end.min(window.end) - window.start;
             let mut at = one.start.saturating_sub(window.start);
-            // Lines stay.
+            // Line breaks stay.
             for stars in shown[at..end].split('\n') {
                 if !stars.is_empty() {
                     excerpt.text.push_str(&shown[kept..at]);
@@ -373,8 +373,8 @@ impl Source {
         excerpt
     }
 
-    /// Line and column of a byte as they are shown: behind a credential on its line the place of that credential, since the
-    /// column would tell its length.
+    /// Line and column of a byte as messages show them: for a byte after a credential on the same line, the place of
+    /// that credential, since the column would reveal the credential's length.
     pub(in crate::config) fn shown_position(&self, offset: usize) -> Position {
         self.position(self.shown_place(offset))
     }
@@ -388,7 +388,7 @@ impl Source {
         self.shown_position(end)
     }
 
-    /// The byte at `offset`, or the first credential in front of it on its line.
+    /// The byte at `offset`, or the first credential before it on the same line.
     fn shown_place(&self, offset: usize) -> usize {
         let part = self.part(offset);
         let line = match part.set {
@@ -425,7 +425,8 @@ impl Source {
         after.saturating_sub(1)
     }
 
-    /// The whole lines that `span` touches: the first one's number and the bytes from its start to the end of the last.
+    /// The whole lines that `span` touches: the number of the first line, and the bytes from its start to the end of
+    /// the last line.
     #[must_use]
     pub fn lines_around(&self, span: &Span) -> (usize, Span) {
         let part = self.part(span.start);

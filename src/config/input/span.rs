@@ -7,7 +7,7 @@ use std::ops::Range;
 /// A stretch of the text, in bytes.
 pub type Span = Range<usize>;
 
-/// A value and the place where it was written.
+/// A value and its place in the text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct At<T> {
     /// The value.
@@ -22,7 +22,7 @@ impl<T> At<T> {
         Self { value, span }
     }
 
-    /// The same place, another value.
+    /// Another value at the same place.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> At<U> {
         At {
             value: change(self.value),
@@ -39,7 +39,7 @@ thread_local! {
 
 /// An index of spans by their start, each with a value.
 ///
-/// The spans that meet another span are found without a look at every span. So the time to read a file grows no faster
+/// Spans that meet another span are found without a visit to every span. So the time to read a file grows no faster
 /// than the number of its tables.
 #[derive(Debug)]
 pub(in crate::config) struct Spans<T> {
@@ -63,7 +63,7 @@ impl<T> Spans<T> {
         self.sorted.iter()
     }
 
-    /// The spans that may share a byte with `span`, or begin at its start.
+    /// The spans that may share a byte with `span`, or that begin at its start.
     pub(in crate::config) fn near(&self, span: &Span) -> impl Iterator<Item = &(Span, T)> {
         let from = span.start.saturating_sub(self.longest);
         let first = self.sorted.partition_point(|(own, _)| own.start < from);

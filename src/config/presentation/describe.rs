@@ -14,7 +14,7 @@ use crate::limit::{Limit, Mode, OnDown, RefundCondition, ResponsePolicy, Scope, 
 use jiff::Timestamp;
 
 /// `at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one`. The part
-/// about an absent Redis is there only where a Redis is asked.
+/// about an unavailable Redis appears only if the gateway uses a Redis.
 #[must_use]
 pub fn limit(limit: &Limit, asks_redis: bool) -> String {
     if limit.mode == Mode::Candidate {
@@ -57,7 +57,7 @@ pub fn limit(limit: &Limit, asks_redis: bool) -> String {
     clauses.join("; ")
 }
 
-/// May a request cost more than one unit?
+/// Can a request cost more than one unit?
 fn costs_more(limit: &Limit) -> bool {
     limit.cost.units() > 1 || limit.price.is_some()
 }
@@ -87,7 +87,7 @@ pub fn tiers(limit: &Limit) -> Vec<String> {
         .collect()
 }
 
-/// `unknown` as the file writes it.
+/// `unknown` in the words of the file.
 #[must_use]
 pub fn unknown(by: &KeyTemplate) -> &'static str {
     match by.unknown.as_ref().map(|known| known.otherwise) {
@@ -106,7 +106,7 @@ fn per(by: &KeyTemplate) -> String {
     format!("per {}", parts.join(" and "))
 }
 
-/// The treatment of requests without the key.
+/// The treatment of requests that lack the key.
 fn without(limit: &Limit) -> String {
     match limit.by.missing {
         MissingKey::Refuse => format!("{} without one", limit.answers.keyless),
@@ -133,7 +133,8 @@ fn repeats(dedupe: &Dedupe) -> String {
     )
 }
 
-/// `idempotency-key/10min/3`: field, time and repeats; `/path` behind them where query and body do not matter; or `nothing`.
+/// `idempotency-key/10min/3` (field, time and repeats), followed by `/path` if query and body do not matter; or
+/// `nothing`.
 #[must_use]
 pub fn dedupe(limit: &Limit) -> String {
     limit.dedupe.as_ref().map_or("nothing".into(), |dedupe| {
@@ -146,7 +147,7 @@ pub fn dedupe(limit: &Limit) -> String {
     })
 }
 
-/// As the file writes it.
+/// `on_down` in the words of the file.
 #[must_use]
 pub fn on_down(limit: &Limit) -> &'static str {
     limit.on_down.map_or("as the store", OnDown::as_str)
@@ -214,7 +215,7 @@ pub fn show_instant(seconds: i64) -> String {
         .map_or_else(|_| format!("second {seconds}"), |at| at.to_string())
 }
 
-/// A limit's rate as the file writes it, be it over months.
+/// A limit's rate as the file writes it, including rates over months.
 #[must_use]
 pub fn rate(limit: &Limit) -> String {
     if let Some(rule) = limit.rule.holds() {

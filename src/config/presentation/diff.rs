@@ -29,7 +29,7 @@ pub struct Change {
     pub subject: String,
     /// `rate 10/s to 20/s, counters kept`.
     pub what: String,
-    /// The change is not taken over until the gateway is started again.
+    /// The change takes effect only after a restart of the gateway.
     pub restart: bool,
 }
 
@@ -42,7 +42,7 @@ impl Change {
         }
     }
 
-    /// A change of a setting that is read once. The value that still holds is shown, unless it may be a secret.
+    /// A change of a setting that is read once. The value in use is shown, unless the value may be a secret.
     fn restart(subject: impl Into<String>, still: Option<&str>) -> Self {
         let what = "changed, needs a restart";
         Self {
@@ -59,10 +59,9 @@ impl fmt::Display for Change {
     }
 }
 
-/// The changes from `old` to `new`: identities, groups, limits, upstreams, routes, then the rest.
+/// The changes from `old` to `new`: identities, groups, limits, upstreams, routes, then other settings.
 ///
-/// Pass as `running` the settings the process was started with: they hold until it is started again, whatever was
-/// loaded in between.
+/// `running` has the settings with which the process was started: they apply until a restart, independent of reloads.
 #[must_use]
 pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
     let mut changes = Vec::new();
@@ -126,7 +125,7 @@ fn routes(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
     });
 }
 
-/// Puts stars in place of secrets; a secret that took the place of another has another number.
+/// Replaces secrets by stars; the stars of a new secret differ from the stars of the secret that it replaced.
 fn mask(secrets: &Secrets, changes: &mut [Change]) {
     let mut numbering = Numbering::default();
     for change in changes {
@@ -140,7 +139,7 @@ fn to(old: &dyn fmt::Display, new: &dyn fmt::Display) -> String {
     format!("{old} to {new}")
 }
 
-/// `10/s to 20/s`; `changed: a file` where the shown texts are equal and the whole values are not.
+/// `10/s to 20/s`; `changed: a file` if the shown texts are equal but the whole values differ.
 fn difference(old: &ShownValue, new: &ShownValue) -> Option<String> {
     if old.text != new.text {
         Some(to(&old.text, &new.text))
@@ -168,15 +167,15 @@ fn joined(parts: &[String]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// The named tables of one kind, of two readings.
+/// The named tables of one kind from two readings.
 struct Collection<'a, T> {
     table: &'static str,
     old: &'a [T],
     new: &'a [T],
     name: fn(&T) -> String,
-    /// The report on a table that is gone.
+    /// The report on a removed table.
     gone: &'static str,
-    /// The report on a table that has come.
+    /// The report on an added table.
     come: &'static str,
 }
 
@@ -192,7 +191,7 @@ impl<'a, T> Collection<'a, T> {
         }
     }
 
-    /// Notes the tables that are gone or have come, and the report of `compare` on each other one.
+    /// Notes the removed and the added tables, and the report of `compare` on each table that both readings have.
     fn compare(&self, changes: &mut Vec<Change>, compare: impl Fn(&T, &T) -> Option<String>) {
         let by_name = |list: &'a [T]| -> HashMap<String, &'a T> {
             list.iter().map(|one| ((self.name)(one), one)).collect()

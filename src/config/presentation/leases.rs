@@ -1,10 +1,10 @@
-//! The terms of leases in numbers, for `check` and `explain`.
+//! The numbers of leases, for `check` and `explain`.
 
 use crate::config::value::show_span;
 use crate::limit::{LeaseSetting, Limit, Mode, Scope};
 use crate::store::{LEASED_FROM, LEASED_WITHIN};
 
-/// The terms on which a busy key is leased: `a worker takes up to 50 permits at once ...`; none for a limit without leases.
+/// The terms of leases of a busy key: `a worker takes up to 50 permits at once ...`; `None` for a limit without leases.
 #[must_use]
 pub fn terms(limit: &Limit) -> Option<String> {
     let terms = limit.leases()?;
@@ -34,8 +34,8 @@ pub fn terms(limit: &Limit) -> Option<String> {
     Some(text)
 }
 
-/// The terms of leases of a limit that counts a request, or the reason that it gives no leases. None where the limit
-/// asks no store.
+/// The terms of leases of a limit that counts a request, or the reason that it gives no leases. `None` if the limit
+/// uses no store.
 #[must_use]
 pub fn of_request(limit: &Limit) -> Option<String> {
     if limit.mode != Mode::Enforce || limit.scope == Scope::Gateway {
@@ -62,8 +62,9 @@ mod tests {
         super::terms(&compiled.unwrap().outline.limits[0])
     }
 
-    /// The numbers of docs/sparing.md. A lease takes 1 % of the quota, or of a bucket the units that come back in 25
-    /// ms. It lasts 100 ms at most, or a tenth of a window. Unused permits go back; those of a bucket are lost.
+    /// The numbers of docs/sparing.md. A lease takes 1 % of the quota, or the units of a bucket that refill in 25 ms. A
+    /// lease lasts 100 ms at most, or a tenth of a window. Unused permits are returned, except permits of a bucket,
+    /// which are lost.
     #[test]
     fn terms_are_said_in_numbers() {
         let of = |many: u32, lasts: &str, rest: &str| {

@@ -1,7 +1,7 @@
-//! What is shown of a file without errors: what it means in words and numbers, and what a new reading of it changes.
+//! The presentation of a file without errors: its meaning in words and numbers, and the changes of a new reading.
 //!
-//! In: the compiled parts. Out: their outline, which can be compared, sentences for `check`, lines for `--diff` and for
-//! a reload, and the file as it is understood for `check --print`.
+//! In: the compiled parts. Out: their outline, which can be compared; sentences for `check`; lines for `--diff` and for
+//! a reload; and the resolved file for `check --print`.
 //!
 //! ```text
 //! outline            a compiled file, made to be compared

@@ -26,37 +26,37 @@ pub struct Outline {
     pub boot: Boot,
     /// Every identity, in the order of the file.
     pub identities: Vec<IdentityOutline>,
-    /// The tokens that are believed.
+    /// The rules of tokens that are trusted.
     pub jwt: Option<TokenOutline>,
     /// Every group, in the order of the file.
     pub groups: Vec<Arc<Group>>,
     /// Every limit, in the order of the file.
     pub limits: Vec<Arc<Limit>>,
-    /// The limits that every request is held to.
+    /// The limits that apply to every request.
     pub defaults: Vec<Arc<str>>,
     /// Every upstream, in the order of the file.
     pub upstreams: Vec<UpstreamOutline>,
     /// Every route, in the order of the file.
     pub routes: Vec<RouteOutline>,
-    /// The proxies that are believed on addresses.
+    /// The proxies whose statements about client addresses are trusted.
     pub trust: Vec<IpNet>,
-    /// The field that these proxies write, where it is named.
+    /// The field that these proxies write, if the file names the field.
     pub trust_field: Option<Field>,
-    /// The networks of translators beside the well-known one, each a /96.
+    /// The networks of translators in addition to the well-known one, each a /96.
     pub nat64: Vec<Ipv6Net>,
     /// The fields of responses that state limits.
     pub fields: FieldStyle,
     /// The form of errors.
     pub errors: ErrorFormats,
-    /// The percentage by which the time to come back is spread.
+    /// The percentage by which `Retry-After` is spread.
     pub jitter: u8,
     /// Bounds on held requests.
     pub holds: HoldCaps,
-    /// The time for which connections of clients are kept between requests.
+    /// The time for which client connections are kept between requests.
     pub keep_alive: Duration,
-    /// The file names that time, or the one of silence in its place.
+    /// The file sets the keep-alive time, or the idle time from which it is derived.
     pub names_keep_alive: bool,
-    /// What is written, whatever it means.
+    /// The written keys and values, independent of their meaning.
     pub(in crate::config) written: Arc<Written>,
 }
 
@@ -65,11 +65,11 @@ pub struct Outline {
 pub struct Boot {
     /// The listening addresses and the bounds of connections.
     pub listen: listen::ListenSettings,
-    /// Threads that serve requests; 0 is one for each core.
+    /// The number of threads that serve requests; 0 means one for each core.
     pub workers: usize,
-    /// The time that requests under way have to finish when the gateway stops.
+    /// The time for requests under way to finish when the gateway stops.
     pub drain: Duration,
-    /// The time after a signal to stop in which connections are still accepted.
+    /// The time after a stop signal during which connections are still accepted.
     pub drain_delay: Duration,
     /// The admin listener, if there is one.
     pub admin: Option<admin::AdminSettings>,
@@ -77,48 +77,49 @@ pub struct Boot {
     pub store: store::StoreSettings,
     /// The settings of the log.
     pub log: telemetry::LogSettings,
-    /// The secrets, which are stars in every text of the file that is shown.
+    /// The secrets, which stars replace in every shown text of the file.
     pub secrets: Arc<Secrets>,
 }
 
-/// An identity towards clients. No key is in it.
+/// An identity that listeners show to clients. The outline contains no private key.
 #[derive(Debug)]
 pub struct IdentityOutline {
-    /// The name of its table, or the address of the listener that has it alone.
+    /// The name of its table, or the address of the one listener that has the identity.
     pub name: Arc<str>,
-    /// The hosts that are written.
+    /// The hosts that the file names.
     pub hosts: Option<Vec<ServedName>>,
-    /// Is it for clients that name no host?
+    /// Is it for clients that send no server name?
     pub is_default: bool,
-    /// The least version of TLS.
+    /// The lowest version of TLS.
     pub least_version: TlsVersion,
-    /// The protocols to choose from, by their names on the wire.
+    /// The application protocols that can be negotiated, by their names on the wire.
     pub alpn: Vec<&'static str>,
-    /// What clients must show, in words.
+    /// The certificates that clients must show, in words.
     pub client: String,
-    /// What its certificate is ordered from, in words; nothing where it is a file.
+    /// The source of an ordered certificate, in words; `None` if the certificate is a file.
     pub order: Option<String>,
-    /// SHA-256 of its certificate, if it is a file: one that is ordered is renewed without a change of the file.
+    /// SHA-256 of its certificate, if the certificate is a file: an ordered certificate is renewed without a change of
+    /// the file.
     pub fingerprint: [u8; 32],
-    /// The end of the certificate's life, in seconds since 1970.
+    /// The end of the certificate's validity, in seconds since 1970.
     pub not_after: i64,
-    /// The contents of the files of authorities and lists.
+    /// The contents of the files of authorities and of revocation lists.
     pub check: Option<ClientParts>,
 }
 
 /// A limit of the file: one compiled limit for each of its rates.
 #[derive(Debug, Clone, Copy)]
 pub struct LimitOutline<'a> {
-    /// The limits of its own rates, at least one.
+    /// The limits of its own rates; there is at least one rate.
     pub rates: &'a [Arc<Limit>],
     /// The limits of its candidate.
     pub candidate: &'a [Arc<Limit>],
-    /// The form of its refusals, where the limit has one of its own.
+    /// The form of its refusals, if the limit sets a form.
     pub body: Option<&'a ErrorBody>,
 }
 
 impl LimitOutline<'_> {
-    /// The limit of its first rate, which has all settings that are not a rate's.
+    /// The limit of its first rate, which has all settings that do not belong to a rate.
     #[must_use]
     pub fn first(&self) -> &Limit {
         &self.rates[0]
@@ -130,9 +131,9 @@ impl LimitOutline<'_> {
 pub struct UpstreamOutline {
     /// The upstream.
     pub upstream: Arc<Upstream>,
-    /// The limits in front of it.
+    /// The limits on requests to the upstream.
     pub limits: Vec<Arc<str>>,
-    /// The part of a request that its server is chosen by.
+    /// The part of a request by which its server is chosen.
     pub hash: Option<KeyPart>,
 }
 
@@ -147,34 +148,34 @@ pub struct RouteOutline {
     pub upstream: Option<Arc<str>>,
     /// The prefix of its paths that the upstream does not see.
     pub strip_prefix: Option<String>,
-    /// The path that is forwarded instead.
+    /// The path that replaces the request's path.
     pub rewrite: Option<String>,
-    /// The route's own answer.
+    /// The route's static answer.
     pub own: Option<StaticReply>,
     /// The changes of a request's fields.
     pub request_headers: Option<Changes>,
-    /// The fields by which its servers know its clients.
+    /// The fields that name clients to its servers.
     pub identity: Option<Arc<IdentityFields>>,
     /// The changes of a response's fields.
     pub response_headers: Option<Changes>,
-    /// The names of its own limits and of its upstream's.
+    /// The names of its own limits and of its upstream's limits.
     pub limits: Vec<Arc<str>>,
-    /// The longest time that its servers may owe the head of the response.
+    /// The longest time that its servers may take to send the head of the response.
     pub timeout: AnswerTimeout,
-    /// The longest silence of its bodies and WebSockets, where it is not the server's.
+    /// The longest idle time of its bodies and WebSockets, if it differs from the server's.
     pub idle: Option<Duration>,
 }
 
-/// The tokens that are believed.
+/// The rules of tokens that are trusted.
 #[derive(Debug, Clone)]
 pub struct TokenOutline {
-    /// The algorithms that tokens may be signed with.
+    /// The accepted signature algorithms of tokens.
     pub algorithms: Vec<String>,
-    /// The issuers that are believed.
+    /// The issuers that are trusted.
     pub issuer: Vec<String>,
     /// The audiences that are accepted.
     pub audience: Vec<String>,
-    /// The difference that clocks may have.
+    /// The tolerated difference between clocks.
     pub leeway: Duration,
     /// Must a token have an `exp`?
     pub require_exp: bool,
@@ -182,7 +183,7 @@ pub struct TokenOutline {
     pub header: HeaderName,
     /// The files with the keys.
     pub files: Vec<String>,
-    /// A digest of the keys in all files: keys that move to another file are no change.
+    /// A digest of the keys in all files: a key that moves to another file causes no change.
     pub digest: [u8; 32],
 }
 
@@ -191,7 +192,7 @@ pub struct TokenOutline {
 pub struct ShownValue {
     /// The text that may be shown.
     pub text: String,
-    /// The whole value, where the text leaves a part out.
+    /// The whole value, if the text leaves a part out.
     pub whole: Option<String>,
 }
 

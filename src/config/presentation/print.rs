@@ -1,5 +1,5 @@
-//! The file as it is understood: includes merged, variables filled in, defaults written out, secrets as stars. The
-//! result is itself a file.
+//! The resolved file: includes are merged, variables are filled in, defaults are written out, and stars replace
+//! secrets. The result is itself a valid file.
 
 mod toml;
 
@@ -23,14 +23,14 @@ use std::path::Path;
 /// One line of the result.
 struct PrintedLine {
     text: String,
-    /// A default, which is not written in the file.
+    /// The line is a default that the file does not write.
     added: bool,
 }
 
-/// The file at `path` with the variables of `environment`, resolved, with the compiled file of a check.
+/// The file at `path` with the variables of `environment`, resolved; the second result is the compiled file.
 ///
 /// # Errors
-/// The mistakes of the file.
+/// If the file has mistakes: the report of them.
 pub fn print(path: &Path, environment: &EnvironmentFiles) -> Result<(String, Compiled), Report> {
     let compiled = load_in(path, environment)?;
     let mut files = Files::default();
@@ -82,7 +82,7 @@ fn text_of(lines: &[PrintedLine]) -> String {
     lines.collect()
 }
 
-/// The lines without the defaults that a check refuses: some defaults hold only beside other values.
+/// The lines without the defaults that a check refuses: some defaults are valid only together with other values.
 fn without_conflicts(mut lines: Vec<PrintedLine>) -> Vec<PrintedLine> {
     loop {
         let text = text_of(&lines);
@@ -117,11 +117,11 @@ struct Printer<'w> {
     limits: HashMap<&'w str, Vec<&'w Limit>>,
     source: &'w Source,
     lines: Vec<PrintedLine>,
-    /// The texts that have stars, as they are without stars.
+    /// The texts that have stars, in their form without stars.
     whole: HashMap<usize, String>,
-    /// The files that secrets are read from.
+    /// The files from which secrets are read.
     files: Files,
-    /// The secrets seen so far: two that differ get stars that differ.
+    /// The secrets so far: different secrets get different stars.
     series: Numbering,
 }
 
@@ -144,7 +144,7 @@ impl Printer<'_> {
             }
             return;
         }
-        // Without its table there is no admin listener, and no token is believed.
+        // Without its table there is no admin listener, and no token is trusted.
         if written.is_some() || !["admin", "jwt"].contains(&vocabulary.name) {
             let title = format!("[{}]", vocabulary.name);
             self.section(vocabulary, &title, vocabulary.name, written);
@@ -189,8 +189,8 @@ impl Printer<'_> {
         }
     }
 
-    /// The compiled limit that defaults are computed from. A limit with tiers or a candidate has none: a printed
-    /// default would hold for them too, and their own numbers have other defaults.
+    /// The compiled limit from which defaults are computed. `None` for a limit with tiers or a candidate: a printed
+    /// default would also apply to the tiers and the candidate, whose own numbers have other defaults.
     fn limit(&self, name: &str) -> Option<&Limit> {
         let all = self.limits.get(name)?;
         let has_candidate = all.iter().any(|one| one.mode == Mode::Candidate);
@@ -198,7 +198,7 @@ impl Printer<'_> {
         limit.tiers.is_empty().then_some(limit)
     }
 
-    /// A value as it may be shown. The queries of URLs may hold secrets.
+    /// The printable form of a value. The queries of URLs may contain secrets.
     fn shown(
         &mut self,
         vocabulary: &Table,
@@ -207,7 +207,7 @@ impl Printer<'_> {
         offset: usize,
     ) -> String {
         if key == "jwks" {
-            // A list may hold files and URLs.
+            // A list may contain files and URLs.
             return each(value, &|text| {
                 if text.contains("://") {
                     shown_url(text).into_owned()
@@ -278,7 +278,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Entries of a list or one alone, each a table or a value that `plain` shows.
+    /// Shows a single entry or a list of entries, each a table or a value that `plain` shows.
     fn entries(
         &mut self,
         table: &Table,
@@ -296,7 +296,7 @@ impl Printer<'_> {
         }
     }
 
-    /// An address to listen on; the path of a Unix socket from the root on.
+    /// An address to listen on; the path of a Unix socket becomes absolute.
     fn listening(&self, value: &DeValue<'_>, offset: usize) -> String {
         let path = value.as_str().and_then(|text| text.strip_prefix("unix:"));
         match path {
@@ -305,7 +305,7 @@ impl Printer<'_> {
         }
     }
 
-    /// A path from the root on.
+    /// A path as an absolute path.
     fn absolute(&self, path: &str, offset: usize) -> String {
         let path = self.source.beside(offset, path);
         let path = std::path::absolute(&path).unwrap_or(path);
@@ -325,7 +325,7 @@ impl Printer<'_> {
         toml::inline(&entries)
     }
 
-    /// A name is no secret, wherever it stands.
+    /// A user name is never secret.
     fn user(&self, value: &DeValue<'_>, offset: usize) -> String {
         let file = match value {
             DeValue::Table(table) => table.get("file"),
@@ -337,12 +337,12 @@ impl Printer<'_> {
         }
     }
 
-    /// One path or several, from the root on.
+    /// One path or several paths, as absolute paths.
     fn paths(&self, value: &DeValue<'_>, offset: usize) -> String {
         each(value, &|text| self.absolute(text, offset))
     }
 
-    /// Names with values, some of which are secrets; values that the gateway sends and the environment gave may be secrets
+    /// Names with values, some of which are secret; values from the environment that the gateway sends may be secret
     /// too.
     fn lines_of(&mut self, table: &DeTable<'_>, shape: ValueShape) -> String {
         let is_sent = matches!(shape, ValueShape::Lines);
@@ -381,7 +381,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The stars for a value at this byte. One secret has one number of stars, wherever it stands or comes from.
+    /// The stars for the value at this byte. One secret has the same number of stars everywhere.
     fn starred(&mut self, value: &DeValue<'_>, offset: usize) -> String {
         let fetched = match value {
             DeValue::Table(table) => SecretLocation::of(table),
@@ -402,7 +402,7 @@ impl Printer<'_> {
     }
 }
 
-/// Members as they may be shown: by their digests, which a file may have in their place.
+/// Members as printed: by their digests, which a file can contain in place of the members.
 fn digests(members: &DeValue<'_>) -> String {
     const MARK: &str = "sha256:";
     each(members, &|text| match text.get(..MARK.len()) {
@@ -418,7 +418,7 @@ fn digests(members: &DeValue<'_>) -> String {
     })
 }
 
-/// A text, or a list of them, each changed.
+/// Changes a text, or each text of a list.
 fn each(value: &DeValue<'_>, change: &dyn Fn(&str) -> String) -> String {
     match value {
         DeValue::String(text) => toml::text(&change(text)),

@@ -1,5 +1,5 @@
-//! What is written in a file, its included files and variables in their places: every key, and a digest of every value. A
-//! later reading is held against it without regard to what a key means, so that no key can be forgotten.
+//! The written content of a file, with included files merged and variables filled in: every key, and a digest of every
+//! value. A later reading is compared with it independent of a key's meaning, so that no key can be forgotten.
 
 use crate::config::value::is_amount;
 use std::collections::BTreeMap;
@@ -7,23 +7,24 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What is written in a table.
+/// The written content of a table.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub(in crate::config) struct Written {
     keys: BTreeMap<Box<str>, WrittenEntry>,
 }
 
-/// What is written behind a key.
+/// The value of a key.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum WrittenEntry {
     Table(Written),
-    /// A single number, time, size or rate: another one in its place takes nothing away.
+    /// A single number, time, size or rate: replacing it by another amount removes nothing.
     Amount(AmountDigest),
     /// Any other single value, or a list.
     Values(Values),
 }
 
-/// A digest of an amount. Tables of a list that differ in amounts alone are alike, so that it is no part of their digests.
+/// A digest of an amount. The digest of a table in a list leaves amounts out, so tables that differ only in amounts are
+/// equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct AmountDigest(u64);
 
@@ -33,9 +34,9 @@ impl Hash for AmountDigest {
 
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
 struct Values {
-    /// Is one of them an amount?
+    /// Is one of the values an amount?
     has_amount: bool,
-    /// Digests of all of them, in order. In a list a number is an entry as any other: a status that is tried again.
+    /// Digests of all values, in order. In a list a number is an ordinary entry, such as a status that is retried.
     digests: Vec<u64>,
 }
 
@@ -49,8 +50,8 @@ impl Written {
         }
     }
 
-    /// The first thing that is written here and no more in `later`, in words. Another amount, and what is more than before,
-    /// are no loss.
+    /// The first entry that `later` lacks, in words. A different amount is not a loss, and neither is an additional
+    /// entry.
     pub(in crate::config) fn first_lost(&self, later: &Self) -> Option<String> {
         self.lost_below("", later)
     }
@@ -125,8 +126,8 @@ fn digest(value: &Spanned<DeValue<'_>>) -> u64 {
 }
 
 impl Values {
-    /// What of these values is not among the later ones, which are in order. Tables that differ in amounts alone are alike, and
-    /// each of them needs one of the later ones for itself.
+    /// The loss from these values to the later values, which are sorted. Tables that differ only in amounts are equal,
+    /// and each of these tables needs a separate later table.
     fn lost(&self, later: &[u64]) -> Option<&'static str> {
         let mut later = later.iter();
         if self.digests.iter().all(|own| later.any(|one| one == own)) {

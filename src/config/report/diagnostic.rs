@@ -15,14 +15,14 @@ macro_rules! codes {
             /// All codes.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The name that messages show.
+            /// The name of the code in messages.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// Is it found behind the reading of the file: by a probe of the store, as a note on a good file, or by a
-            /// gateway that serves?
+            /// Is the code found after the file has been read: by a probe of the store, as a note on a valid file, or
+            /// by a running gateway?
             #[must_use]
             pub const fn is_found_later(self) -> bool {
                 matches!(
@@ -37,7 +37,7 @@ macro_rules! codes {
                 match self { $(Self::$name => $about,)* }
             }
 
-            /// The code's page: a file in `pages/`, without which the code does not compile.
+            /// The code's page: a file in `pages/`; a code without a page does not compile.
             pub(in crate::config) const fn page(self) -> &'static str {
                 match self { $(Self::$name => include_str!(concat!("pages/", $text, ".md")),)* }
             }
@@ -157,14 +157,14 @@ impl fmt::Display for Code {
 pub enum Severity {
     /// The file is refused.
     Error,
-    /// The file is taken, and may not have the intended effect.
+    /// The file is accepted, but may not have the intended effect.
     Warning,
     /// A warning that the file ignores.
     Ignored,
 }
 
 impl Severity {
-    /// The name that messages show.
+    /// The name of the severity in messages.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -175,12 +175,12 @@ impl Severity {
     }
 }
 
-/// A place with the words about it.
+/// A place with a text about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
     /// The place.
     pub span: Span,
-    /// Words beside the caret; may be empty.
+    /// Words beside the caret; the text may be empty.
     pub text: String,
 }
 
@@ -202,11 +202,11 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// The mistake, in the words of the file.
     pub message: String,
-    /// The place; none when the mistake is about the file as a whole.
+    /// The place; `None` if the mistake is about the whole file.
     pub primary: Option<Label>,
     /// The other places involved.
     pub others: Vec<Label>,
-    /// Places that the diagnostic concerns and that are not shown.
+    /// Places that the diagnostic concerns but does not show.
     pub concerns: Vec<Span>,
     /// The advice.
     pub help: Option<String>,
@@ -215,7 +215,7 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// An error about the file as a whole.
+    /// An error about the whole file.
     #[must_use]
     pub fn error(code: Code, message: impl Into<String>) -> Self {
         Self {
@@ -230,7 +230,7 @@ impl Diagnostic {
         }
     }
 
-    /// A warning about the file as a whole.
+    /// A warning about the whole file.
     #[must_use]
     pub fn warning(code: Code, message: impl Into<String>) -> Self {
         Self {
@@ -239,22 +239,22 @@ impl Diagnostic {
         }
     }
 
-    /// The start of the place, where the mistake has one.
+    /// The start of the place, if the mistake has a place.
     pub(in crate::config) fn start(&self) -> Option<usize> {
         self.primary.as_ref().map(|label| label.span.start)
     }
 
-    /// Every place that a reader sees, the primary one first.
+    /// Every visible place, the primary place first.
     pub(in crate::config) fn labels(&self) -> impl Iterator<Item = &Label> {
         self.primary.iter().chain(&self.others)
     }
 
-    /// Every place that a reader sees, to be changed.
+    /// Every visible place, for changes.
     pub(in crate::config) fn labels_mut(&mut self) -> impl Iterator<Item = &mut Label> {
         self.primary.iter_mut().chain(&mut self.others)
     }
 
-    /// Every text that a reader sees.
+    /// Every visible text.
     pub(in crate::config) fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
         let labels = self.primary.iter_mut().chain(&mut self.others);
         let texts = labels.map(|label| &mut label.text);
@@ -278,7 +278,7 @@ impl Diagnostic {
     }
 }
 
-/// The details of a diagnostic: places, help and note. They are added to an owned diagnostic, or to one in
+/// The details of a diagnostic: places, help and note. The methods work on an owned diagnostic and on one in
 /// [`Findings`].
 pub(in crate::config) trait Details: BorrowMut<Diagnostic> + Sized {
     /// Adds the place, and the words beside the caret.
@@ -287,13 +287,13 @@ pub(in crate::config) trait Details: BorrowMut<Diagnostic> + Sized {
         self
     }
 
-    /// Another place involved.
+    /// Adds another place.
     fn and(mut self, span: &Span, text: impl Into<String>) -> Self {
         self.borrow_mut().others.push(Label::new(span, text));
         self
     }
 
-    /// The other place, where there is one.
+    /// Adds the other place, if there is one.
     fn and_if(self, span: Option<&Span>, text: impl Into<String>) -> Self {
         match span {
             Some(span) => self.and(span, text),
@@ -301,25 +301,26 @@ pub(in crate::config) trait Details: BorrowMut<Diagnostic> + Sized {
         }
     }
 
-    /// A place that the diagnostic concerns and that is not shown: `ignore_warnings` there ignores the warning.
+    /// Adds a place that the diagnostic concerns but does not show: `ignore_warnings` at this place ignores the
+    /// warning.
     fn about(mut self, span: &Span) -> Self {
         self.borrow_mut().concerns.push(span.clone());
         self
     }
 
-    /// The advice.
+    /// Adds the advice.
     fn help(self, text: impl Into<String>) -> Self {
         self.help_if(Some(text.into()))
     }
 
-    /// The advice, where there is one.
+    /// Adds the advice, if there is any.
     fn help_if(mut self, text: Option<String>) -> Self {
         let help = &mut self.borrow_mut().help;
         *help = text.or(help.take());
         self
     }
 
-    /// A further fact.
+    /// Adds a further fact.
     fn note(mut self, text: impl Into<String>) -> Self {
         self.borrow_mut().note = Some(text.into());
         self
@@ -334,7 +335,7 @@ impl Details for &mut Diagnostic {}
 pub(in crate::config) struct Findings(Vec<Diagnostic>);
 
 impl Findings {
-    /// Notes an error; the details are added to what is returned.
+    /// Notes an error and returns it, so that details can be added.
     pub(in crate::config) fn error(
         &mut self,
         code: Code,
@@ -357,7 +358,7 @@ impl Findings {
         self.error(Code::Conflict, message)
     }
 
-    /// Is there an error behind the first `before` diagnostics?
+    /// Is there an error after the first `before` diagnostics?
     pub(in crate::config) fn has_error_since(&self, before: usize) -> bool {
         let mut new = self.0[before..].iter();
         new.any(|one| one.severity == Severity::Error)

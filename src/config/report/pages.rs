@@ -1,7 +1,7 @@
 //! The pages of the diagnostics' codes: the meaning of each, a wrong example, and a right one.
 //!
-//! A page is a file in `pages/`: words, the wrong example, words, the right example. The tests hold both examples
-//! against the parser, with a route and an upstream added where an example has none.
+//! A page is a file in `pages/` with words, the wrong example, more words, and the right example. The tests parse both
+//! examples, with a route and an upstream added if an example has none.
 
 use super::diagnostic::Code;
 use super::suggest::nearest;
@@ -14,11 +14,11 @@ pub struct Page {
     pub code: Code,
     /// The meaning of the code.
     pub meaning: &'static str,
-    /// A piece of a file that has this mistake, and no other.
+    /// A part of a file that has this mistake and no other mistake.
     pub wrong: &'static str,
     /// The advice, in words.
     pub instead: &'static str,
-    /// The same piece without the mistake.
+    /// The same part without the mistake.
     pub right: &'static str,
 }
 
@@ -39,13 +39,13 @@ impl Page {
         }
     }
 
-    /// As it stands in docs/diagnostics.md.
+    /// The page as Markdown, for docs/diagnostics.md.
     #[must_use]
     pub fn markdown(&self) -> &'static str {
         self.code.page().trim()
     }
 
-    /// For a terminal.
+    /// The page as text for a terminal.
     #[must_use]
     pub fn text(&self) -> String {
         let Self { code, meaning, .. } = self;
@@ -66,13 +66,13 @@ fn indented(example: &str, out: &mut String) {
 }
 
 impl Code {
-    /// The code of this name.
+    /// The code with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|code| code.as_str() == name).copied()
     }
 
-    /// The code whose name `word` most likely means.
+    /// The code that `word` most likely means.
     #[must_use]
     pub fn nearest(word: &str) -> Option<Self> {
         nearest(word, Self::ALL.iter().map(|code| code.as_str())).and_then(Self::named)
@@ -91,7 +91,7 @@ mod tests {
     /// The entry of the included file in an example.
     const INCLUDE: &str = "include = { files = \"routes.d/*.toml\", upstreams = [\"api\"] }";
 
-    /// The example with the route and the upstream it leaves out.
+    /// The example, completed with a route and an upstream.
     fn whole(code: Code, example: &str) -> String {
         let mut text = format!("{example}\n");
         if [Code::EmptyFile, Code::NoRoutes].contains(&code) {

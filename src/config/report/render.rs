@@ -1,4 +1,4 @@
-//! A report for people (source line and caret) and for programs (one JSON object a line, SARIF, commands of GitHub).
+//! A report for people (source line and caret) and for programs (one JSON object a line, SARIF, GitHub commands).
 
 mod github;
 mod sarif;
@@ -12,29 +12,30 @@ use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 
-/// The most diagnostics that are shown; more are counted.
+/// The most diagnostics that are shown; further diagnostics are counted.
 const MOST_SHOWN: usize = 100;
 
 /// The most diagnostics in a report for programs.
 const MOST_LISTED: usize = 1_000;
 
-/// The longest stretch of the file that is shown; for a longer stretch only the place is named.
+/// The longest part of the file that is shown; for a longer part only the place is named.
 const MOST_BYTES: usize = 256 * 1024;
 
-/// Two places further apart than this many bytes are shown in one snippet only by their names.
+/// A second place further from the mistake than this many bytes is shown only by its line.
 const FARTHEST: usize = 32 * 1024;
 
-/// With or without colour.
+/// Whether a report is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colour {
-    /// For a terminal.
+    /// Colour, for a terminal.
     On,
-    /// For everything else.
+    /// No colour, for everything else.
     Off,
 }
 
 impl Colour {
-    /// For standard error: on a terminal, unless `NO_COLOR` is set to anything or the terminal is a dumb one.
+    /// The choice for standard error: colour on a terminal, unless `NO_COLOR` is set to any value or the terminal is
+    /// dumb.
     #[must_use]
     pub fn of_stderr() -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
@@ -63,7 +64,7 @@ impl Report {
             out.push_str(&snippet(&renderer, &self.source, diagnostic));
             out.push_str("\n\n");
         }
-        // An ignored warning needs no action: a line is enough.
+        // An ignored warning needs no action, so one line is enough.
         for diagnostic in ignored.iter().take(MOST_SHOWN) {
             out.push_str(&line(&self.source, diagnostic));
         }
@@ -162,7 +163,7 @@ fn snippet(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic) -> Str
     lines.join("\n")
 }
 
-/// The rendered text with the places of a diagnostic's labels as they are in their files.
+/// The rendered text, in which the places of a diagnostic's labels are places in their files.
 fn placed(source: &Source, diagnostic: &Diagnostic, mut text: String) -> String {
     let Some(primary) = &diagnostic.primary else {
         return text;
@@ -177,8 +178,8 @@ fn placed(source: &Source, diagnostic: &Diagnostic, mut text: String) -> String 
     text
 }
 
-/// Puts the column in the file where the renderer has written that in the excerpt, whose stars are as long for any secret. Looks
-/// behind `from`, and returns where it stands.
+/// Replaces the column in the excerpt that the renderer has written by the column in the file; the excerpt's stars have
+/// the same length for every secret. Searches `text` after `from`, and returns the position of the place.
 fn tell_place(
     source: &Source,
     label: &Label,
@@ -199,7 +200,7 @@ fn tell_place(
     column
 }
 
-/// The line of a label that stands in another file or option than the mistake itself.
+/// The line of a label that is in another file or option than the mistake.
 fn elsewhere<'a>(
     source: &'a Source,
     label: &'a Label,
@@ -223,7 +224,7 @@ fn elsewhere<'a>(
         .annotation(annotation)
 }
 
-/// The place in numbers alone.
+/// The place as numbers only.
 fn bare(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic, primary: &Label) -> String {
     let position = source.shown_position(primary.span.start);
     let message = format!(
@@ -238,8 +239,8 @@ fn bare(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic, primary: 
     snippet(renderer, source, &nowhere)
 }
 
-/// `span` counted from the start of `window`, on whole characters, never across a line's end: a caret points, it does
-/// not paint.
+/// `span` relative to the start of `window`, on whole characters, and never across the end of a line: a caret marks one
+/// line.
 fn within(source: &Source, span: &Span, window: &Span, excerpt: &Excerpt) -> Span {
     let start = source.floor(span.start).clamp(window.start, window.end);
     let end = source.floor(span.end).clamp(start, window.end);

@@ -1,9 +1,9 @@
-//! The nearest known name to a misspelt one.
+//! The known name that is nearest to a misspelt name.
 
 use std::fmt::Display;
 
-/// The known name that `word` most likely means. At most a third of the letters may differ, at least one, but never
-/// all.
+/// The known name that `word` most likely means. At most a third of the letters may differ, but always one letter may,
+/// and never all letters.
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = fold(word);
@@ -17,8 +17,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, name)| name)
 }
 
-/// The name without case and joints, which count as no misspelling. The name is cut, since the distance costs the
-/// product of the lengths.
+/// The name in lower case and without separators: case and separators do not count as misspellings. The name is
+/// truncated, since the cost of the distance is the product of the lengths.
 fn fold(name: &str) -> String {
     name.chars()
         .take(80)

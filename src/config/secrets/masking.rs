@@ -1,4 +1,4 @@
-//! Masking: stars for the secrets of a file in every text about it that is shown.
+//! Masking: stars replace the secrets of a file in every shown text about the file.
 
 use crate::config::report::Diagnostic;
 use crate::config::value;
@@ -8,17 +8,17 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-/// The shortest secret that is looked for: a shorter secret may be a part of other words.
+/// The shortest secret that is masked: a shorter secret may be a part of other words.
 const SHORTEST: usize = 4;
-/// The shortest secret that is looked for although it could be a word, such as `test` or `admin`. Stars for the same
-/// word elsewhere in the file would give a shorter one away.
+/// The shortest secret that is masked although it could be an ordinary word, such as `test` or `admin`. Stars in place
+/// of the same word elsewhere in the file would reveal a shorter secret.
 const NO_WORD: usize = 8;
 
 /// The secret values of a file.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secrets {
     values: BTreeSet<Arc<str>>,
-    /// Every spelling of a value, by its first letters in lower case, the longest first.
+    /// Every spelling of a value, by its first letters in lower case, the longest spelling first.
     spellings: HashMap<[u8; SHORTEST], Vec<Spelling>>,
 }
 
@@ -29,7 +29,7 @@ struct Spelling {
 }
 
 impl Secrets {
-    /// The secrets among `values` that are long enough to be looked for.
+    /// The secrets among `values` that are long enough to be masked.
     pub(in crate::config) fn new<V: Into<Arc<str>>>(values: impl IntoIterator<Item = V>) -> Self {
         let values = values.into_iter().map(Into::into);
         let values: BTreeSet<Arc<str>> = values.filter(|one| is_looked_for(one)).collect();
@@ -55,13 +55,13 @@ impl Secrets {
         Self::new(values.map(Arc::clone))
     }
 
-    /// `text` with stars for each secret.
+    /// `text` with stars in place of each secret.
     #[must_use]
     pub fn hide<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.replaced(text, &mut |_| "***".to_owned())
     }
 
-    /// Puts stars for the secrets into every text of `diagnostic`.
+    /// Puts stars in place of the secrets into every text of `diagnostic`.
     pub(in crate::config) fn mask(&self, diagnostic: &mut Diagnostic) {
         for text in diagnostic.texts_mut() {
             if let Cow::Owned(shown) = self.hide(text) {
@@ -70,7 +70,7 @@ impl Secrets {
         }
     }
 
-    /// `text` with stars for each secret: secrets that differ get stars that differ.
+    /// `text` with stars in place of each secret: different secrets get different stars.
     pub(in crate::config) fn number<'t>(
         &self,
         text: &'t str,
@@ -100,8 +100,8 @@ impl Secrets {
         }
     }
 
-    /// The longest spelling that `rest` begins with, in any case, since hosts and paths are folded. Of spellings of
-    /// equal length the one in the exact case.
+    /// The longest spelling at the start of `rest`, in any case, since hosts and paths are lower-cased. Among spellings
+    /// of equal length, the spelling in the exact case wins.
     fn at(&self, rest: &[u8]) -> Option<&Spelling> {
         let known = self.spellings.get(&start(rest)?)?;
         let begins = |one: &&Spelling| {
@@ -122,7 +122,7 @@ fn is_looked_for(value: &str) -> bool {
     value.len() >= NO_WORD || value.len() >= SHORTEST && !value.bytes().all(of_a_word)
 }
 
-/// The query of a URL, which may hold a secret.
+/// The query of a URL, which may contain a secret.
 pub(in crate::config) fn query_of(url: &str) -> Option<String> {
     let (_, query) = url.split_once('?')?;
     Some(query.to_owned())
@@ -134,7 +134,7 @@ fn start(text: impl AsRef<[u8]>) -> Option<[u8; SHORTEST]> {
     Some(start.map(|byte| byte.to_ascii_lowercase()))
 }
 
-/// The spellings of a value: as it is given, trimmed, escaped, and as a path is shown and forwarded.
+/// The spellings of a value: as given, trimmed, escaped, and in the forms in which a path is shown and forwarded.
 fn spelled(value: &str) -> BTreeSet<String> {
     let bare = value.trim();
     let mut all = BTreeSet::from([
@@ -158,14 +158,14 @@ fn spelled(value: &str) -> BTreeSet<String> {
     all
 }
 
-/// The number of secrets, and nothing of their text.
+/// Shows the number of secrets, and no part of their text.
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} secrets", self.values.len())
     }
 }
 
-/// Numbers for stars, in the order in which secrets are met; the first has none.
+/// Numbers for stars, in the order of the secrets' first use; the first secret has no number.
 #[derive(Default)]
 pub(in crate::config) struct Numbering {
     given: HashMap<String, usize>,
@@ -181,7 +181,7 @@ impl Numbering {
         }
     }
 
-    /// Is this what stands in place of a secret, in a file that `--print` has shown?
+    /// Is the text a row of stars from a file that `--print` has shown?
     pub(in crate::config) fn is_stars(text: &str) -> bool {
         let number = text.strip_prefix("***");
         number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))

@@ -1,4 +1,4 @@
-//! Secrets of the file: where they stand, and stars in their place.
+//! Secrets of the file: their places, and the stars that replace them.
 //!
 //! In: a text that a person will see. Out: the text without secrets.
 //!

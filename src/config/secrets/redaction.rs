@@ -1,12 +1,13 @@
-//! Redaction: stars for credentials in a line of the file that is shown.
+//! Redaction: stars replace credentials in a shown line of the file.
 //!
-//! Redaction works on the text, not on the parsed file: a message about a broken line must not show its password either.
+//! Redaction works on the text, not on the parsed file: a message about a broken line must not show a password in that
+//! line.
 
 use crate::key;
 use crate::telemetry::{query, urls};
 use std::ops::Range;
 
-/// The ends of keys whose values are secret.
+/// The suffixes of keys whose values are secret.
 const SECRET: [&str; 8] = [
     "password",
     "passwd",
@@ -18,7 +19,7 @@ const SECRET: [&str; 8] = [
     "api_key",
 ];
 
-/// The credentials in `text`, in order and apart from each other.
+/// The credentials in `text`, in order and without overlaps.
 pub(in crate::config) fn hidden(text: &str) -> Vec<Range<usize>> {
     let mut found = values(text);
     found.extend(credentials(text));
@@ -38,7 +39,7 @@ pub(in crate::config) fn hidden(text: &str) -> Vec<Range<usize>> {
     apart
 }
 
-/// `text` with the characters of credentials replaced by as many stars as they have bytes: places in the text stay.
+/// `text` with each byte of a credential replaced by a star, so that places in the text stay the same.
 pub(in crate::config) fn starred(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for span in hidden(text) {
@@ -53,7 +54,7 @@ pub(in crate::config) fn starred(text: &str) -> String {
     out
 }
 
-/// The queries of URLs, behind their `?`, but those of redirects: their clients see these.
+/// The queries of URLs, after their `?`, except queries of redirects, which clients can see.
 fn queries(text: &str) -> Vec<Range<usize>> {
     let mut seen = 0;
     let of_urls = urls(text).filter_map(|url| {
@@ -67,7 +68,7 @@ fn queries(text: &str) -> Vec<Range<usize>> {
     of_urls.collect()
 }
 
-/// Values of keys that sound like secrets. A value is not searched again, so that time stays linear.
+/// Values of keys with names that suggest secrets. A value is not searched again, so that the time stays linear.
 fn values(text: &str) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     let mut seen = 0;
@@ -86,23 +87,23 @@ fn values(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Is it the `key` of an external account (`eab`)? Other keys of that name are paths.
+/// Is it the `key` of an external account (`eab`)? Other keys with that name are paths.
 fn is_account_key(before: &str) -> bool {
-    // A longer line is not looked through for each of its keys.
+    // A longer line is not searched for each of its keys.
     const NEAR: usize = 200;
     let near = &before[before.floor_char_boundary(before.len().saturating_sub(NEAR))..];
     let line = near.rsplit(['\n', '\r']).next().unwrap_or_default();
     line.trim_start().starts_with("eab") && word_before(line) == "key"
 }
 
-/// Values in a table of the store whose name sounds like a secret, under any key. The place of a secret is no secret.
+/// Values under any key in a table of the store whose name suggests a secret. The place of a secret is not a secret.
 fn sections(text: &str) -> Vec<Range<usize>> {
     let (mut found, mut inside, mut start) = (Vec::new(), false, 0);
     for line in text.split_inclusive('\n') {
         let trimmed = line.trim_start();
         if let Some(title) = trimmed.strip_prefix('[') {
             let title = title.split(']').next().unwrap_or_default();
-            // A limit may be called `token` and has no secrets.
+            // A limit may be called `token` without having secrets.
             inside = title.rsplit_once('.').is_some_and(|(of, last)| {
                 last.trim() == "eab"
                     || of.trim() == "store" && is_secret(last.trim().trim_matches(['"', '\'']))
@@ -118,7 +119,7 @@ fn sections(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Defaults of variables that sound like secrets: `${DB_PASSWORD:-this}`.
+/// Defaults of variables with names that suggest secrets: `${DB_PASSWORD:-this}`.
 fn defaults(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     for (at, mark) in text.match_indices("${") {
@@ -127,7 +128,7 @@ fn defaults(text: &str) -> Vec<Range<usize>> {
         let inside = line.split('}').next().unwrap_or_default();
         if let Some((name, default)) = inside.split_once(":-")
             && is_secret_variable(name)
-            // A default that is a variable is a mistake, and is shown.
+            // A default that is itself a variable is a mistake, and is shown.
             && !default.starts_with("${")
         {
             let end = start + inside.len();
@@ -137,7 +138,7 @@ fn defaults(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Texts in lists of members: keys of clients, unless they can only be addresses.
+/// Texts in lists of members: keys of clients, unless the texts can only be addresses.
 fn members(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut seen = 0;
@@ -148,7 +149,7 @@ fn members(text: &str) -> Vec<Range<usize>> {
         let start = equals + 1;
         let list = text[start..].trim_start();
         let start = text.len() - list.len();
-        // A list ends with its bracket; a single text, and what is torn, with the line.
+        // A list ends with its bracket; a single text and an unfinished list end with the line.
         let end = if list.starts_with('[') {
             list.find(']').unwrap_or(list.len())
         } else {
@@ -158,7 +159,7 @@ fn members(text: &str) -> Vec<Range<usize>> {
         while let Some(quote) = list[from..end].find(['"', '\'']) {
             let open = from + quote + 1;
             let mark = char::from(list.as_bytes()[open - 1]);
-            // An apostrophe in a comment ends with its line.
+            // An apostrophe in a comment ends with the line.
             let close = list[open..end].find([mark, '\n']);
             let close = close.map_or(end, |close| open + close);
             if !is_address(&list[open..close]) {
@@ -171,7 +172,7 @@ fn members(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Hexadecimal digits alone may be a key: an address has joints.
+/// Plain hexadecimal digits may be a key: an address has separators.
 fn is_address(text: &str) -> bool {
     text.contains(['.', ':'])
         && text
@@ -186,7 +187,7 @@ fn credentials(text: &str) -> Vec<Range<usize>> {
         if let Some(at) = rest.rfind('@') {
             return Some(start..start + at);
         }
-        // A password and nothing else: no host begins so, and a port has digits only.
+        // A password alone: no host begins with `:`, and a port has only digits.
         let alone = rest.strip_prefix(':')?;
         let is_port = alone.bytes().all(|byte| byte.is_ascii_digit());
         (!is_port).then_some(start + 1..end)
@@ -210,7 +211,7 @@ fn bare_credentials(text: &str) -> Vec<Range<usize>> {
         };
         let start = start + quote.len_utf8();
         let before = &text[start..at];
-        // `unix:@name` is a socket without a file, and no user of a host.
+        // `unix:@name` is an abstract socket, and not a user of a host.
         if matches!(quote, '"' | '\'') && before.contains(':') && before != "unix:" {
             found.push(start..at);
         }
@@ -229,14 +230,14 @@ fn word_before(before: &str) -> &str {
     &before[start..]
 }
 
-/// Does the name of a variable stand for a secret?
+/// Does the name of a variable suggest a secret?
 pub(in crate::config) fn is_secret_variable(name: &str) -> bool {
     const MARKS: [&str; 3] = ["pass", "pwd", "credential"];
-    /// Words that are too short to be looked for inside other words, or have another meaning there.
+    /// Words that are too short to be searched inside other words, or that have another meaning there.
     const WORDS: [&str; 9] = [
         "pw", "cred", "creds", "private", "hmac", "salt", "pat", "totp", "dsn",
     ];
-    /// Names of fields that hold a key, which are no secrets.
+    /// Names of fields that contain a key; the names are not secret.
     const NAMES: [&str; 3] = ["key_header", "key_field", "key_name"];
     let name = name.to_ascii_lowercase();
     if NAMES.iter().any(|end| name.ends_with(end)) {
@@ -247,28 +248,29 @@ pub(in crate::config) fn is_secret_variable(name: &str) -> bool {
         || name.split('_').any(|word| WORDS.contains(&word))
 }
 
-/// Does the key sound like a secret? A misspelt key counts too, since the line of a misspelt key is shown.
+/// Does the name of the key suggest a secret? A misspelt key counts too, since messages show the line of a misspelt
+/// key.
 pub(in crate::config) fn is_secret(word: &str) -> bool {
     const LONGEST: usize = 80;
     if word.len() > LONGEST {
         return false;
     }
     let word = word.to_ascii_lowercase();
-    // Two slips leave six of the eight letters. Counting the letters costs less than computing the distance for every
-    // key.
+    // A word with two mistakes still has six of the eight letters. Counting the letters costs less than computing the
+    // distance for every key.
     let near = || word.chars().filter(|c| "password".contains(*c)).count() >= 6;
     SECRET.iter().any(|secret| word.ends_with(secret))
         || near() && strsim::osa_distance(&word, "password") <= 2
 }
 
-/// The texts of a table on this line that stands in place of a secret; the texts of `file` and `env` are no secrets.
+/// The texts of an inline table in place of a secret; the texts of `file` and `env` are not secret.
 fn strings_in_table(text: &str, start: usize) -> Vec<Range<usize>> {
     let line = text[start..].split(['\n', '\r']).next().unwrap_or_default();
     let inside = line.trim_start_matches([' ', '\t']);
     if !inside.starts_with('{') {
         return Vec::new();
     }
-    // The table ends at its bracket: the rest of the line has words of its own.
+    // The table ends at its bracket: the rest of the line is not part of the table.
     let end = start + line.find('}').unwrap_or(line.len());
     let (mut found, mut at) = (Vec::new(), start);
     while let Some(equals) = text[at..end].find('=') {
@@ -286,7 +288,7 @@ fn strings_in_table(text: &str, start: usize) -> Vec<Range<usize>> {
     found
 }
 
-/// The inside of a string, or else the rest of the line; nothing where a table begins.
+/// The inside of a string, or else the rest of the line; `None` if a table begins.
 fn value_after(text: &str, start: usize) -> Option<Range<usize>> {
     let rest = &text[start..];
     let blank = rest.len() - rest.trim_start_matches([' ', '\t']).len();
@@ -312,7 +314,7 @@ fn value_after(text: &str, start: usize) -> Option<Range<usize>> {
     Some(start..start + line)
 }
 
-/// Where a text on one line ends.
+/// The end of a text on one line.
 fn closing(inside: &str, quote: char) -> usize {
     let mut escaped = false;
     let end = inside.char_indices().find_map(|(at, c)| {
@@ -362,7 +364,7 @@ mod tests {
         }
     }
 
-    /// However long the list is that stands on one line.
+    /// The list on one line may have any length.
     #[test]
     fn queries_far_behind_their_key_are_starred() {
         let others = "\"https://id.example/keys\", ".repeat(1000);

@@ -14,9 +14,9 @@ const MOST: u64 = 64 * 1024;
 /// The place of a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::config) enum SecretLocation {
-    /// In a file of its own; a newline at its end does not count.
+    /// The secret is in a separate file; a trailing newline does not count.
     File(String),
-    /// In a variable of the environment.
+    /// The secret is in an environment variable.
     Env(String),
 }
 
@@ -35,10 +35,10 @@ impl SecretLocation {
         }
     }
 
-    /// The place of the secret called `name` that the table at `whole` names.
+    /// The place of the secret `name` that the table at `whole` names.
     ///
     /// # Errors
-    /// The reason that the table names no place.
+    /// If the table names no place: the reason.
     pub(in crate::config) fn read_table(
         table: &DeTable<'_>,
         name: &str,
@@ -68,7 +68,7 @@ impl SecretLocation {
         Err(Box::new(wrong))
     }
 
-    /// The secret; its place is written at the byte `offset` of `source`.
+    /// Reads the secret; its place is written at the byte `offset` of `source`.
     pub(in crate::config) fn read(
         &self,
         source: &Source,
@@ -99,7 +99,7 @@ impl SecretLocation {
         }
     }
 
-    /// The error of an included file that names at `span` a place without a grant.
+    /// The error about a place without a grant that the included file names at `span`.
     pub(in crate::config) fn refused(&self, source: &Source, span: &Span) -> Option<Diagnostic> {
         match self {
             Self::File(path) => unread(source, span, path),

@@ -1,4 +1,4 @@
-//! `[acme.NAME]` as written → authorities that are ready to be asked: their files and secrets are read from their places.
+//! Compiles `[acme.NAME]` into authorities that can issue certificates: their files and secrets are read.
 
 use super::client_tls::believed;
 use super::store::secret;
@@ -12,22 +12,22 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The authorities of a file, without those that have a mistake.
+/// The authorities of a file, without those authorities that have a mistake.
 #[derive(Default)]
 pub(in crate::config) struct Authorities {
     by_name: HashMap<String, Arc<Authority>>,
-    /// Keys of external accounts and secrets of storage, as they are written.
+    /// Keys of external accounts and secrets of storage, as written.
     pub(in crate::config) secrets: Vec<String>,
 }
 
 impl Authorities {
-    /// The authority of this name.
+    /// The authority with this name.
     pub(in crate::config) fn named(&self, name: &str) -> Option<Arc<Authority>> {
         self.by_name.get(name).cloned()
     }
 }
 
-/// Reads what every authority needs.
+/// Reads the files and secrets of every authority.
 pub(in crate::config) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Authorities {
     let mut all = Authorities::default();
     for table in &document.authorities {
@@ -72,7 +72,7 @@ fn authority(
     })
 }
 
-/// The kinds of challenges, the preferred one first. Where none are written, it is one whose port has a listener.
+/// The kinds of challenges, the preferred one first. The default is one kind whose port has a listener.
 fn challenges(document: &Document, table: &AcmeTable) -> Vec<ChallengeKind> {
     let kinds = table.challenge().into_iter().map(|at| at.value);
     let mut kinds: Vec<ChallengeKind> = kinds.collect();
@@ -82,7 +82,7 @@ fn challenges(document: &Document, table: &AcmeTable) -> Vec<ChallengeKind> {
     kinds
 }
 
-/// Is there a listener where an authority looks by this kind of challenge, as far as the file tells?
+/// Does the file have a listener at the port where an authority checks this kind of challenge?
 pub(in crate::config) fn has_listener(document: &Document, kind: ChallengeKind) -> bool {
     let (port, has_tls) = match kind {
         ChallengeKind::Http01 => (80, false),
@@ -91,14 +91,14 @@ pub(in crate::config) fn has_listener(document: &Document, kind: ChallengeKind) 
     document.server.listen.entries().iter().any(|entry| {
         let address = entry.value.listens_on();
         let address = address.and_then(|at| at.value.socket_address());
-        // A socket that another program opened may lead anywhere.
+        // A socket that another program opened may have any port.
         let may_be = address.is_none_or(|address| address.port() == port);
         may_be && entry.value.tls.is_absent() != has_tls
     })
 }
 
-/// The place of the account and the certificates. Nothing where it has a mistake; what only a secret lacks is noted by
-/// [`crate::config::validate`].
+/// The storage of the account and the certificates. `None` if the storage has a mistake; [`crate::config::validate`]
+/// reports a missing secret.
 fn storage(
     table: &AcmeTable,
     secrets: &mut Vec<String>,
@@ -113,7 +113,7 @@ fn storage(
     Some(Storage::Folder(path))
 }
 
-/// The key that seals what is kept in the store.
+/// The key that encrypts values in the store.
 fn sealing_key(
     table: &AcmeTable,
     secrets: &mut Vec<String>,
@@ -123,7 +123,7 @@ fn sealing_key(
     let text = secret("secret", "secret", written, beside)?;
     let text = text.expose().trim();
     secrets.push(text.to_owned());
-    // A file that `--print` has shown is read all the same.
+    // A file that `--print` has shown is accepted as well.
     let is_hidden = Numbering::is_stars(text);
     let hidden = || SealingKey::read(&"0".repeat(64)).filter(|_| is_hidden);
     let key = SealingKey::read(text).or_else(hidden);
@@ -150,7 +150,7 @@ fn external(
     let (id, key) = (written.id.get()?, written.key.at()?);
     let text = secret("key of the external account", "key", key, beside)?;
     secrets.push(text.expose().trim().to_owned());
-    // A file that `--print` has shown is read all the same.
+    // A file that `--print` has shown is accepted as well.
     let is_hidden = Numbering::is_stars(text.expose());
     let bytes = base64url(text.expose().trim()).or(is_hidden.then(Vec::new));
     let Some(bytes) = bytes else {

@@ -11,7 +11,7 @@ use crate::{admin, listen, store, telemetry};
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
-/// Puts the settings together; secrets are fetched from where the file says.
+/// Combines the settings; secrets are read from their places.
 pub(in crate::config) fn read(
     document: &Document,
     authorities: &Authorities,
@@ -65,7 +65,8 @@ pub(in crate::config) fn read(
     }
 }
 
-/// A listener, with the names of its identities. An identity of its own has the address as its name.
+/// A listener, with the names of its identities. The name of an identity that belongs to one listener is the listener's
+/// address.
 fn listener(entry: &ListenEntry, document: &Document, source: &Source) -> Option<Listener> {
     let written = entry.listens_on()?;
     let address = &written.value;
@@ -77,7 +78,7 @@ fn listener(entry: &ListenEntry, document: &Document, source: &Source) -> Option
                 .collect()
         }
         ListenerTls::Named(names) => names.iter().map(|at| at.value.as_str().into()).collect(),
-        // Metrics have known it under this name since every address was every address of IPv4.
+        // Metrics have used this name since the time when an address without a host meant only IPv4.
         ListenerTls::Own(_) => vec![address.clone().in_ipv4().to_string().into()],
     });
     Some(Listener {
@@ -111,7 +112,7 @@ fn secrets(
     Secrets::new(all)
 }
 
-/// The address, with the path of a Unix socket from the folder of the file that it stands in.
+/// The address; the path of a Unix socket is relative to the folder of the file that contains the address.
 pub(in crate::config) fn placed(
     address: &ListenAddress,
     span: &Span,
@@ -135,7 +136,7 @@ fn admin_address_in(admin: &Admin, source: &Source) -> ListenAddress {
     }
 }
 
-/// The admin listener's address as it is written; the default where none is.
+/// The admin listener's address as written, or the default.
 pub(in crate::config) fn admin_address(document: &Document) -> Option<ListenAddress> {
     document.admin.as_ref().map(|admin| admin.listen())
 }

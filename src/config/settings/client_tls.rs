@@ -1,4 +1,4 @@
-//! TLS of connections that the gateway makes: certificates and keys, read from the files that a table names.
+//! TLS of connections that the gateway opens: certificates and keys, read from the files that a table names.
 
 use crate::config::document::Setting;
 use crate::config::input::{At, Reference, SideFiles, Span};
@@ -9,7 +9,7 @@ use crate::tls::{ClientTls, Mistake, PemFiles};
 /// The largest file of certificates.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
-/// What a table says about TLS, and the words of messages about it.
+/// The TLS settings of a table, and the words of messages about them.
 pub(super) struct WrittenTls<'a> {
     pub(super) ca: &'a Setting<String>,
     pub(super) cert: &'a Setting<String>,
@@ -18,12 +18,12 @@ pub(super) struct WrittenTls<'a> {
     pub(super) insecure: bool,
     /// The address that needs TLS, with words beside the caret.
     pub(super) url: Option<(&'a Span, &'a str)>,
-    /// The advice where the system has no authorities.
+    /// The advice if the system has no authorities.
     pub(super) name_authority: &'a str,
 }
 
 impl WrittenTls<'_> {
-    /// The TLS of connections. None where its settings have a mistake, which has been noted.
+    /// The TLS of connections. `None` if its settings have a mistake, which has been noted.
     pub(super) fn read(&self, beside: &mut SideFiles<'_>) -> Option<ClientTls> {
         let before = beside.found.len();
         let [ca, cert, key] = [self.ca, self.cert, self.key]
@@ -50,9 +50,9 @@ impl WrittenTls<'_> {
             Mistake::Ca(why) => (self.ca.at(), why),
             Mistake::Cert(why) => (self.cert.at(), why),
             Mistake::Key(why) => (self.key.at(), why),
-            // The name was checked when it was read.
+            // The name was checked when the name was read.
             Mistake::Name => return,
-            // `ca` names the authorities, or cannot be read, which has been noted.
+            // `ca` names the authorities, or could not be read, which has been noted.
             Mistake::System(_) if !self.ca.is_absent() => return,
             Mistake::System(why) => {
                 let message = format!("this system has no certificate authorities: {why}");
@@ -70,15 +70,15 @@ impl WrittenTls<'_> {
     }
 }
 
-/// What a server must show that the gateway itself asks: a certificate of an authority in the file `ca`, or else of one of the
-/// system's. `label` says whose authorities they are.
+/// The authorities for a server that the gateway itself contacts: the file `ca`, or else the system's authorities.
+/// `label` names the owner of the authorities in messages.
 pub(super) fn believed(
     ca: &Setting<String>,
     label: &str,
     beside: &mut SideFiles<'_>,
 ) -> Option<ClientTls> {
     let Some(ca) = ca.at() else {
-        // The system's authorities are read when a connection is made: a check needs none.
+        // The system's authorities are read when a connection is opened: a check does not need them.
         return (!ca.is_bad()).then(ClientTls::of_system);
     };
     let pem = pem(ca, label, beside)?;

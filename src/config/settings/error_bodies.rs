@@ -1,4 +1,4 @@
-//! The bodies of the gateway's own answers: `[response] body`, and the file that it may name.
+//! The bodies of the gateway's own answers: `[response] body`, and the file that it can name.
 
 use crate::config::document::{Document, Setting};
 use crate::config::input::{Reference, SideFiles};
@@ -6,10 +6,10 @@ use crate::config::value::ErrorText;
 use crate::snapshot::errors::{ErrorBody, ErrorFormats, Page};
 use std::sync::Arc;
 
-/// The largest body: it is sent with every refusal.
+/// The largest body: the body is sent with every refusal.
 const MOST: u64 = 64 * 1024;
 
-/// Reads the bodies of errors, and those of limits that have their own.
+/// Reads the bodies of errors, and the bodies that limits set.
 pub(in crate::config) fn read(document: &Document, beside: &mut SideFiles<'_>) -> ErrorFormats {
     let everywhere = body(&document.response.body, beside).unwrap_or_default();
     let of_limits = document.limits.iter().filter_map(|limit| {

@@ -1,5 +1,5 @@
-//! Groups as written → groups with their members: lists and files are read, and each member is kept as a digest. No message
-//! shows a member that may be a secret.
+//! Compiles groups with their members: lists and files are read, and each member is kept as a digest. No message shows
+//! a member that may be secret.
 
 use crate::config::document::{Document, GroupTable};
 use crate::config::input::{At, Reference, SideFiles, Span};
@@ -20,12 +20,12 @@ const MOST_BYTES: u64 = 128 * 1024 * 1024;
 const MOST_MEMBERS: usize = 1_000_000;
 /// The longest member; no field of a request is longer.
 const LONGEST: usize = 8 * 1024;
-/// The beginning of a digest.
+/// The prefix of a digest.
 const MARK: &[u8] = b"sha256:";
-/// The mistakes of one group that are shown; more are counted.
+/// The number of mistakes of one group that are shown; further mistakes are counted.
 const SHOWN: usize = 5;
 
-/// All groups of a file, in its order.
+/// All groups of a file, in the order of the file.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Groups {
     pub(in crate::config) all: Vec<Arc<Group>>,
@@ -33,7 +33,7 @@ pub(in crate::config) struct Groups {
 }
 
 impl Groups {
-    /// The group of this name, with its position.
+    /// The group with this name, and its position.
     pub(in crate::config) fn find(&self, name: &str) -> Option<(usize, &Arc<Group>)> {
         let at = *self.positions.get(name)?;
         Some((at, self.all.get(at)?))
@@ -81,7 +81,7 @@ pub(in crate::config) fn read(document: &Document, beside: &mut SideFiles<'_>) -
     groups
 }
 
-/// The bytes of one file of the group.
+/// Reads one file of the group.
 fn content(written: &GroupTable, file: &At<String>, beside: &mut SideFiles<'_>) -> Option<Vec<u8>> {
     let shown = quoted(&file.value);
     let at = Reference {
@@ -118,15 +118,15 @@ impl fmt::Display for MemberPlace<'_> {
     }
 }
 
-/// The first member that stands in two places, and the number of such members.
+/// The first member that is written twice, and the number of such members.
 struct Repeat<'a> {
     first: MemberPlace<'a>,
     second: MemberPlace<'a>,
     many: usize,
 }
 
-/// Reads the members of the list and of all files, each with `read`. The error of `read` is the reason that a text is
-/// no member.
+/// Reads the members of the list and of all files; `read` reads each member. The error of `read` is the reason why a
+/// text is not a member.
 fn gather<'a, T: Hash + Eq + Copy>(
     written: &'a GroupTable,
     files: &'a [(&At<String>, Vec<u8>)],
@@ -185,7 +185,7 @@ fn gather<'a, T: Hash + Eq + Copy>(
     members
 }
 
-/// The lines of a file that are members, with their numbers. A `#` at the start of a line or behind a blank begins a
+/// The lines of a file that are members, with their numbers. A `#` at the start of a line or after a blank begins a
 /// comment.
 fn lines(content: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let marked = content.strip_prefix("\u{feff}".as_bytes());
@@ -204,8 +204,8 @@ fn without_comment(line: &[u8]) -> &[u8] {
     line[..end].trim_ascii()
 }
 
-/// A member of the list without the blanks around it. Fields, hosts, networks and digests have no such blanks. A
-/// decoded or claimed value may begin with a blank, and keeps it.
+/// A member of the list without surrounding blanks. Fields, hosts, networks and digests have no such blanks. A decoded
+/// or claimed value may begin with a blank, which stays.
 fn as_listed<'t>(text: &'t [u8], by: Option<&KeyPart>) -> &'t [u8] {
     let trimmed = text.trim_ascii();
     match by.map(KeyPart::members) {
@@ -219,7 +219,7 @@ fn is_digest(text: &[u8]) -> bool {
     matches!(text.get(..MARK.len()), Some(mark) if mark.eq_ignore_ascii_case(MARK))
 }
 
-/// The text, where it can be a member.
+/// The text, if it can be a member.
 fn plain(text: &[u8]) -> Result<&[u8], String> {
     match text {
         [] => Err("empty".into()),
@@ -233,12 +233,12 @@ fn plain(text: &[u8]) -> Result<&[u8], String> {
 
 fn one_network(text: &[u8]) -> Result<IpNet, String> {
     let text = String::from_utf8_lossy(text);
-    // The text is not shown: it may be a secret in the wrong file.
+    // The text is not shown, since it may be a secret in the wrong file.
     network(&text)
         .map_err(|_| "it is not a network; write `10.0.0.0/8`, or an address alone".into())
 }
 
-/// Notes networks with bits beyond their prefix, as in `trust`.
+/// Notes networks with bits outside their prefix, as in `trust`.
 fn warn_of_bits(members: &HashMap<IpNet, MemberPlace<'_>>, found: &mut Findings) {
     let mut odd: Vec<_> = members
         .iter()
@@ -266,7 +266,7 @@ fn one_value(text: &[u8], by: &KeyPart) -> Result<Digest, String> {
         return fingerprint(text);
     }
     if !is_digest(text) {
-        // Hosts are compared in small letters.
+        // Hosts are compared in lower case.
         return Ok(match by.members() {
             MemberForm::Host => Group::digest(&text.to_ascii_lowercase()),
             MemberForm::Cookie => Group::digest(&cookie::read(text)),
@@ -287,7 +287,7 @@ fn one_value(text: &[u8], by: &KeyPart) -> Result<Digest, String> {
     Ok(Group::shortened(&sha256))
 }
 
-/// A subject in the one spelling that keys have.
+/// A subject in the canonical spelling of keys.
 fn subject(text: &[u8]) -> Result<String, String> {
     let text = str::from_utf8(text).ok();
     text.and_then(canonical_subject).ok_or_else(|| {
@@ -295,7 +295,8 @@ fn subject(text: &[u8]) -> Result<String, String> {
     })
 }
 
-/// A fingerprint, as programs write it: with or without colons, in letters of any size, behind `sha256:` or alone.
+/// A fingerprint as programs write it: with or without colons, in letters of any case, with or without the prefix
+/// `sha256:`.
 fn fingerprint(text: &[u8]) -> Result<Digest, String> {
     let digits = if is_digest(text) {
         &text[MARK.len()..]
@@ -358,7 +359,7 @@ fn warn_of_empty_group(written: &GroupTable, found: &mut Findings) {
         .help("write one member on a line; lines that begin with `#` are comments");
 }
 
-/// Notes a group by a field that any client may write, unless a proxy in front writes it.
+/// Notes a group by a field that any client can write, unless a proxy in front sets the field.
 fn warn_of_say_so(
     written: &GroupTable,
     by: &KeyPart,

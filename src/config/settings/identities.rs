@@ -1,9 +1,9 @@
-//! `[tls.NAME]` and the identities of listeners as written → identities that are ready for handshakes, and what each
-//! listener offers.
+//! Compiles `[tls.NAME]` and the identities of listeners into identities that are ready for handshakes, and into the
+//! offer of each listener.
 //!
-//! At the start a file that cannot be used is an error. At a reload the identity of before stays in force, so that a
-//! certificate that is being renewed keeps nothing else from being taken over. Never does an identity ask less of its
-//! clients than before because a file is broken.
+//! At start, a file that cannot be used is an error. During a reload, the previous identity stays in force, so that a
+//! certificate that is being renewed does not block other changes. A broken file never makes an identity require less
+//! of its clients than before.
 //!
 //! Its parts:
 //!
@@ -47,13 +47,13 @@ use written::WrittenIdentity;
 /// The identities of a file.
 #[derive(Debug, Default)]
 pub struct Identities {
-    /// In the order of the file; behind them those that listeners have of their own.
+    /// The identities in the order of the file, followed by the identities that belong to one listener.
     all: Vec<LoadedIdentity>,
-    /// The position of each by its name.
+    /// The position of each identity by its name.
     positions: HashMap<String, usize>,
 }
 
-/// An identity that was made of files.
+/// An identity that was made from files.
 #[derive(Clone)]
 pub struct LoadedIdentity {
     identity: Arc<ServerIdentity>,
@@ -63,10 +63,10 @@ pub struct LoadedIdentity {
     client_files: ClientFiles,
 }
 
-/// What each listener of a file offers.
+/// The identities of a file, and the offer of each listener.
 pub(in crate::config) struct ReadIdentities {
     pub(in crate::config) identities: Identities,
-    /// In the order of the listeners; none of a listener without TLS.
+    /// The offers in the order of the listeners; `None` for a listener without TLS.
     pub(in crate::config) offers: Vec<Option<Offer>>,
     pub(in crate::config) outlines: Vec<IdentityOutline>,
     /// The certificates to order.
@@ -87,7 +87,7 @@ impl Identities {
         self.all.iter()
     }
 
-    /// The identity of this name.
+    /// The identity with this name.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<&LoadedIdentity> {
         self.all.get(*self.positions.get(name)?)
@@ -104,7 +104,7 @@ impl LoadedIdentity {
     /// The identity with another certificate: a chain and its key, as PEM.
     ///
     /// # Errors
-    /// The faults of the certificate.
+    /// If the certificate has faults: the faults.
     pub fn certified(&self, pem: &str) -> Result<ServerIdentity, Vec<IdentityMistake>> {
         ServerIdentity::new(IdentityParts {
             cert_pem: pem.into(),
@@ -113,13 +113,13 @@ impl LoadedIdentity {
         })
     }
 
-    /// Is its certificate ordered, by what the file says?
+    /// Is its certificate ordered, according to the file?
     #[must_use]
     pub fn is_ordered(&self) -> bool {
         self.is_ordered
     }
 
-    /// Why the files as they are now were not taken over, where those of before stay in force.
+    /// The reason why the current files were not used and the previous files stay in force.
     #[must_use]
     pub fn kept(&self) -> Option<&str> {
         self.kept.as_deref()
@@ -127,7 +127,7 @@ impl LoadedIdentity {
 }
 
 impl fmt::Debug for LoadedIdentity {
-    /// The key is left out.
+    /// The private key is left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LoadedIdentity")
             .field("identity", &self.identity)
@@ -136,8 +136,7 @@ impl fmt::Debug for LoadedIdentity {
     }
 }
 
-/// Reads the files of every identity. Identities of `before` stay where files are broken, and where nothing has
-/// changed.
+/// Reads the files of every identity. Identities of `before` stay if their files are broken or unchanged.
 pub(in crate::config) fn read(
     document: &Document,
     authorities: &Authorities,
@@ -160,7 +159,7 @@ pub(in crate::config) fn read(
         both.push((written, loaded));
     }
     let offers = listeners::offers(document, &both, beside.found);
-    // An identity that could not be read has hosts and may ask clients for certificates all the same.
+    // An unreadable identity also has hosts and may also request certificates of clients.
     if both.len() == written.len() {
         coverage::of_routes(document, &offers, beside.found);
         demand::of_routes(document, &both, &offers, beside.found);

@@ -1,4 +1,4 @@
-//! The fields of `forward_identity` in all files, and the routes that must leave those of other files alone: routes of
+//! The fields of `forward_identity` in all files, and the routes that must not change other files' fields: routes of
 //! included files that lead to upstreams of other files.
 
 use crate::config::document::{Document, Route};
@@ -12,16 +12,16 @@ use std::sync::Arc;
 pub(in crate::config) struct IdentityWriters<'a> {
     document: &'a Document,
     source: &'a Source,
-    /// The writers of each field, in the one spelling that servers may take it for.
+    /// The writers of each field, by the one spelling that servers may treat as equal.
     fields: HashMap<String, FirstWriters<'a>>,
-    /// The template by which each file writes each field; nothing where its routes have several for one field.
+    /// The template by which each file writes each field; `None` if its routes have several templates for one field.
     templates: HashMap<(usize, String), Option<String>>,
 }
 
-/// A field, and the route that writes it.
+/// A field, and the route that writes the field.
 pub(in crate::config) type Writer<'a> = (&'a Route, &'a At<IdentityField>);
 
-/// The first writer, and the first one in another file than that.
+/// The first writer, and the first writer in another file.
 struct FirstWriters<'a> {
     first: (usize, Writer<'a>),
     other: Option<Writer<'a>>,
@@ -57,7 +57,7 @@ impl<'a> IdentityWriters<'a> {
         }
     }
 
-    /// The file of a route that must leave the fields of other files' routes alone.
+    /// The file of a route that must not change the fields of other files' routes.
     pub(in crate::config) fn bounded_file(&self, route: &Route) -> Option<usize> {
         let at = route.name.span.start;
         let upstream = self.document.upstream_of(route)?;
@@ -66,13 +66,13 @@ impl<'a> IdentityWriters<'a> {
         (!is_own).then(|| self.source.start(at))
     }
 
-    /// The route outside `file` that writes what servers may take for `name`.
+    /// The route outside `file` that writes a field which servers may treat as `name`.
     pub(in crate::config) fn outside(&self, name: &HeaderName, file: usize) -> Option<Writer<'a>> {
         self.fields.get(&same_field(name))?.outside(file)
     }
 
-    /// Do all routes of the file of the route's upstream that write the field write it with the same words, which no name of
-    /// a group decides? What third files write at servers of their own decides nothing here.
+    /// Do all routes in the file of the route's upstream that write the field use the same template, without the name
+    /// of a group? Fields that third files write at their own servers do not matter here.
     pub(in crate::config) fn writes_as_its_upstreams_file(
         &self,
         route: &Route,
@@ -89,7 +89,7 @@ impl<'a> IdentityWriters<'a> {
         is_same && !field.pieces().iter().any(named)
     }
 
-    /// Each field with the only file that writes it, where there is only one.
+    /// Each field that only one file writes, with this file.
     pub(in crate::config) fn shared(&self) -> Arc<FieldWriters> {
         let fields = self.fields.iter();
         let only = |one: &FirstWriters<'_>| one.other.is_none().then_some(one.first.0);

@@ -1,5 +1,5 @@
-//! `[jwt]` as written → the rules that verify tokens: keys read from their files, each for algorithms of its own family, and
-//! the URLs where issuers publish keys. No message shows a key.
+//! Compiles `[jwt]` into the rules that verify tokens: keys from files, each for algorithms of its own family, and the
+//! URLs where issuers publish keys. No message shows a key.
 
 mod claims;
 mod published;
@@ -42,7 +42,7 @@ impl TokenRules {
     }
 }
 
-/// Reads the keys. None without `[jwt]`, or when the table has a mistake.
+/// Reads the keys. `None` without `[jwt]`, or if the table has a mistake.
 pub(in crate::config) fn read(
     document: &Document,
     beside: &mut SideFiles<'_>,
@@ -103,12 +103,12 @@ pub(in crate::config) fn read(
     })
 }
 
-/// The names of a list, if it was written.
+/// The names of a list, if the list is written.
 fn named(list: &document::List<String>) -> Option<Vec<String>> {
     (!list.is_absent()).then(|| list.values())
 }
 
-/// Notes mistakes of the table beside its keys.
+/// Notes mistakes of the table that are not about its keys.
 fn settings(written: &Written, found: &mut Findings) {
     if written.keys.is_absent() && written.jwks.is_absent() {
         let message = "`[jwt]` names no keys to verify tokens with";
@@ -125,7 +125,8 @@ fn settings(written: &Written, found: &mut Findings) {
     }
 }
 
-/// Notes algorithms for secrets beside algorithms for public keys: a key of one kind must never count as one of the other.
+/// Notes algorithms for secrets together with algorithms for public keys: a key of one kind must never be used as the
+/// other kind.
 fn families(written: &Written, found: &mut Findings) {
     let entries = written.algorithms.entries();
     let shared = entries.iter().find(|at| is_shared(at.value));
@@ -142,9 +143,9 @@ fn families(written: &Written, found: &mut Findings) {
 /// The kind of a file of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeySource<'a> {
-    /// Keys that tokens may name by this id.
+    /// Keys with this id.
     Own(Option<&'a str>),
-    /// A JWKS, which has the ids of its keys.
+    /// A JWKS, which contains the ids of its keys.
     Set,
 }
 
@@ -211,7 +212,7 @@ impl KeyReader<'_> {
             .help(help);
     }
 
-    /// Notes more keys of one id, or without an id, than a token is tried with: the last keys would never verify a
+    /// Notes more keys with one id, or without an id, than are tried for a token: the last keys would never verify a
     /// token.
     fn count(&mut self) {
         let (keys, algorithms) = (&self.keys, &self.rules.algorithms);
@@ -247,7 +248,7 @@ impl KeyReader<'_> {
             .help(help);
     }
 
-    /// Reads a file that is one secret; a newline at its end does not count.
+    /// Reads a file that contains one secret; a trailing newline does not count.
     fn secret(
         &mut self,
         file: &At<String>,
@@ -287,11 +288,11 @@ impl KeyReader<'_> {
         Ok(())
     }
 
-    /// Reads public keys in PEM. A file may have several: while keys change both are believed.
+    /// Reads public keys in PEM. A file may contain several keys: during a key change both keys are trusted.
     fn pem(&mut self, kid: Option<&str>, content: &[u8]) -> Result<(), String> {
         const BEGIN: &str = "-----BEGIN ";
         let text = std::str::from_utf8(content).map_err(|_| "not PEM")?;
-        // The text in front of the first block is a comment.
+        // The text before the first block is a comment.
         let mut blocks = text.split(BEGIN).skip(1).enumerate().peekable();
         if blocks.peek().is_none() {
             return Err("not PEM".into());
@@ -314,7 +315,7 @@ impl KeyReader<'_> {
         Ok(())
     }
 
-    /// Keeps a key for the algorithms that it fits, if any.
+    /// Keeps a key for the algorithms that the key fits, if there are any.
     fn keep(&mut self, id: Option<&str>, key: DecodingKey) {
         self.keys.extend(self.rules.key(id, key, None));
     }

@@ -1,5 +1,5 @@
-//! One limit as written → the limits that count: defaults filled in, contradictions and numbers out of range refused.
-//! A limit with a list of rates becomes one limit for each rate, all under its name.
+//! Compiles one written limit into the limits that count: defaults are filled in, and contradictions and numbers out of
+//! range are refused. A limit with a list of rates becomes one limit for each rate, all under the same name.
 
 mod contradictions;
 mod rates;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// The tag of all limits under `together = true` of the store.
 const ALL: &str = "together";
 
-/// The limit under `together = true`. A limit with a tag of its own keeps the tag.
+/// The limit under `together = true`. A limit with its own tag keeps the tag.
 pub(in crate::config) fn together(written: &Limit, all: &Setting<bool>) -> Limit {
     let mut written = written.clone();
     if let Some(all) = all.at().filter(|all| all.value)
@@ -33,14 +33,14 @@ pub(in crate::config) fn together(written: &Limit, all: &Setting<bool>) -> Limit
     written
 }
 
-/// What the file says beside a limit, as far as limits depend on it.
+/// The settings of the file outside a limit that affect the limit.
 pub(in crate::config) struct Scene<'a> {
     pub(in crate::config) document: &'a Document,
     pub(in crate::config) groups: &'a Groups,
 }
 
-/// Compiles one limit with its tiers, and behind the limit its candidate. None when the limit has a mistake, which has
-/// been noted then.
+/// Compiles one limit with its tiers, followed by its candidate. `None` if the limit has a mistake, which has been
+/// noted.
 pub(in crate::config) fn compile(
     written: &Limit,
     scene: &Scene<'_>,
@@ -119,7 +119,7 @@ fn policy(written: &Limit, name: &Arc<str>, by: &KeyTemplate, rate: Rate) -> Pol
     }
 }
 
-/// `lease` of a limit that gives no leases. Of a list of rates some may be leased.
+/// Notes `lease` of a limit that gives no leases. In a list of rates, some rates may have leases.
 fn warn_of_leases(written: &Limit, limits: &[limit::Limit], found: &mut Findings) {
     let lease = written.lease.at();
     let whys: Option<Vec<_>> = limits.iter().map(limit::Limit::why_unleased).collect();
@@ -183,11 +183,11 @@ fn template(written: &Limit, groups: &Groups, found: &mut Findings) -> Option<Ke
     (!found.has_error_since(before)).then_some(template)
 }
 
-/// The places of two parts that are the same.
+/// The places of two equal parts.
 fn repeated(parts: &[At<Option<KeyPart>>]) -> Option<(&Span, &Span)> {
     let mut seen = HashMap::new();
     parts.iter().find_map(|later| {
-        // Two networks of one address are the same part.
+        // Two address parts with different network sizes count as the same part.
         let part = Some(later.value.as_ref()?).filter(|part| !part.is_by_address());
         let earlier = *seen.entry(part).or_insert(later);
         (!std::ptr::eq(earlier, later)).then_some((&earlier.span, &later.span))
@@ -223,7 +223,7 @@ fn answers(written: &Limit) -> ResponsePolicy {
     }
 }
 
-/// The ends of a request after which its charge is refunded.
+/// The outcomes of a request after which its charge is refunded.
 fn refund_on(written: &Limit) -> RefundCondition {
     let has = |word| written.refund.entries().iter().any(|at| at.value == word);
     RefundCondition {
@@ -235,7 +235,7 @@ fn refund_on(written: &Limit) -> RefundCondition {
 /// The requests that the limit does not count.
 fn exempt(written: &Limit, scene: &Scene<'_>, found: &mut Findings) -> Option<Arc<Exemption>> {
     let at = written.exempt.at()?;
-    // A group that is not defined has been noted.
+    // An undefined group has been noted.
     let named = at.value.groups.entries().iter();
     let named = named.filter_map(|at| Some(Arc::clone(scene.groups.find(&at.value)?.1)));
     let nat64 = scene.document.server.translators();
@@ -256,7 +256,7 @@ fn exempt(written: &Limit, scene: &Scene<'_>, found: &mut Findings) -> Option<Ar
     Some(Arc::new(exempt))
 }
 
-/// The settings that mark repeats of a request.
+/// The settings that recognise repeated requests.
 fn dedupe(written: &Limit) -> Option<Dedupe> {
     let dedupe = written.dedupe.get()?;
     Some(Dedupe {
@@ -267,7 +267,7 @@ fn dedupe(written: &Limit) -> Option<Dedupe> {
     })
 }
 
-/// The cost of a request where neither the request nor its response states one.
+/// The cost of a request if neither the request nor its response states a cost.
 fn cost(written: &Limit) -> Cost {
     match written.cost.get() {
         None => Cost::ONE,
@@ -277,7 +277,7 @@ fn cost(written: &Limit) -> Cost {
     }
 }
 
-/// The place in a request that states its cost.
+/// The place in a request that states the cost.
 fn price(written: &Limit) -> Option<Price> {
     let Some(CostSource::Request(cost)) = written.cost.get() else {
         return None;
@@ -307,7 +307,7 @@ fn meter(written: &Limit, scene: &Scene<'_>) -> Option<Meter> {
     })
 }
 
-/// A request that costs more than the whole limit never passes, unless it may be granted a part.
+/// Warns of a request that costs more than the whole limit: it never passes, unless the limit can grant a part.
 fn warn_of_cost(written: &Limit, rules: &[RatedRule], cost: Cost, found: &mut Findings) {
     let whole = rules.iter().map(|rated| rated.rule.most()).min();
     let Some(whole) = whole.filter(|_| !written.partial()) else {

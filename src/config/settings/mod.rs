@@ -1,6 +1,7 @@
-//! Tables as written → the settings and values of the rooms that they are for, one file for each table.
+//! Compiles written tables into the settings and values of the modules that use them, with one source file for each
+//! table.
 //!
-//! In: a document, and the files that it names. Out: values that count, verify, connect and answer; mistakes are noted.
+//! In: a document, and the files that it names. Out: compiled values; mistakes are noted.
 //!
 //! ```text
 //! groups                       groups with their members, read and digested

@@ -1,4 +1,5 @@
-//! `[store]` as written → the settings of its connections: secrets and certificates are read from their places.
+//! Compiles `[store]` into the settings of the store's connections: secrets and certificates are read from their
+//! places.
 
 use super::client_tls::WrittenTls;
 use crate::config::document::{Document, SecretSource, Setting, StoreTls};
@@ -6,7 +7,7 @@ use crate::config::input::{At, Reference, SideFiles};
 use crate::store::{Backend, RedisEndpoint, Secret, StoreSettings};
 use std::sync::Arc;
 
-/// Puts the settings together.
+/// Combines the settings.
 pub(in crate::config) fn read(document: &Document, beside: &mut SideFiles<'_>) -> StoreSettings {
     let written = &document.store;
     let mut source = written.url();
@@ -59,7 +60,7 @@ fn password(written: &Setting<SecretSource>, beside: &mut SideFiles<'_>) -> Opti
     secret("password", "password", written.at()?, beside)
 }
 
-/// The secret as it is written, or from the place that is written. A secret that is not there is noted: "no `what` in the
+/// The secret from the file itself, or from the place that the file names. An absent secret is noted: "no `what` in the
 /// file ..., the place of the `short`".
 pub(super) fn secret(
     what: &str,

@@ -1,4 +1,4 @@
-//! `[upstreams.NAME]` as written → upstreams: the files of their certificates are read.
+//! Compiles `[upstreams.NAME]` into upstreams: the files of their certificates are read.
 
 use super::client_tls::WrittenTls;
 use crate::config::document::{Document, ServerEntry, Upstream, UpstreamTls};
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-/// Reads what every upstream needs. The upstreams are complete where no mistake is noted.
+/// Compiles every upstream. The upstreams are complete if no mistake is noted.
 pub(in crate::config) fn read(
     document: &Document,
     beside: &mut SideFiles<'_>,
@@ -23,7 +23,7 @@ pub(in crate::config) fn read(
         .collect()
 }
 
-/// The bounds on the sockets of each included file, by the beginning of the file.
+/// The fence of the sockets of each included file, by the start of the file.
 type SocketFences = HashMap<usize, (Fence, SocketFence)>;
 
 fn upstream(
@@ -49,7 +49,7 @@ fn upstream(
     }
 }
 
-/// A server, with the bound on its socket. A socket that lies beyond it is noted.
+/// A server, with the fence of its socket. A socket outside the fence is noted.
 fn server(
     written: &ServerEntry,
     fences: &mut SocketFences,
@@ -67,7 +67,7 @@ fn server(
     Some(server)
 }
 
-/// The bound on the sockets that the file of a place may have, where it is an included one.
+/// The fence of the sockets for the file that contains a place, if the file is included.
 fn socket_fence<'f>(
     span: &Span,
     fences: &'f mut SocketFences,
@@ -105,7 +105,7 @@ fn rules(written: &Upstream) -> UpstreamRules {
     }
 }
 
-/// The TLS of connections, where a server has it. None where its settings have a mistake, which has been noted.
+/// The TLS of connections, if a server uses TLS. `None` if its settings have a mistake, which has been noted.
 fn tls(upstream: &Upstream, beside: &mut SideFiles<'_>) -> Option<ServerTls> {
     let servers = upstream.servers.entries().iter();
     let mut urls = servers.filter_map(|entry| entry.value.url.at());

@@ -1,12 +1,13 @@
-//! The warnings that only a probe of the store finds: of a Redis that needs no password, and of one that forgets counters.
-//! Notes that the file ignores.
+//! The warnings that only a probe of the store finds: about a Redis that needs no password, and about a Redis that
+//! evicts counters. Notes that the file ignores.
 
 use crate::config::report::{Code, Details as _, Findings, Severity};
 use crate::config::{Compiled, document};
 use crate::limit::Limit;
 
 impl Compiled {
-    /// Adds a warning of each store that lets any client in, by its address. `ignore_warnings` of the file applies.
+    /// Adds a warning for each store that accepts clients without a password, by its address. `ignore_warnings` of the
+    /// file applies.
     pub fn warn_of_open_stores<'p>(&mut self, places: impl Iterator<Item = &'p str>) {
         let mut found = Findings::default();
         for place in places {
@@ -23,7 +24,7 @@ impl Compiled {
         self.add_found(found);
     }
 
-    /// Adds a warning of each store that evicts counters, by its address and its policy. `ignore_warnings` of the file
+    /// Adds a warning for each store that evicts counters, by its address and its policy. `ignore_warnings` of the file
     /// applies.
     pub fn warn_of_evicting_stores<'p>(
         &mut self,
@@ -43,7 +44,7 @@ impl Compiled {
         self.add_found(found);
     }
 
-    /// Does the file ignore what is noted of `limit` under this code?
+    /// Does the file ignore notes about `limit` under this code?
     #[must_use]
     pub fn ignores(&self, code: Code, limit: &Limit) -> bool {
         document::ignores(&self.ignoring, code, &(limit.place..limit.place + 1))

@@ -1,4 +1,4 @@
-//! Grants: included files claim hosts and paths, and drop limits, only as their entries of `include` allow.
+//! Grants: included files can claim hosts and paths, and drop limits, only if their entries of `include` allow it.
 
 pub(super) mod granted_upstreams;
 
@@ -10,7 +10,7 @@ use crate::config::report::{Code, Details as _, Findings, all_of};
 use crate::config::value::quoted;
 use std::fmt::Display;
 
-/// Holds every route of an included file against its entry. A value that `--set` replaced is the operator's.
+/// Checks every route of an included file against its entry. A value from `--set` belongs to the operator.
 pub(super) fn check(document: &Document, source: &Source, found: &mut Findings) {
     for route in &document.routes {
         hosts(route, source, found);
@@ -109,7 +109,7 @@ fn drops(route: &Route, dropped: &At<String>, source: &Source, found: &mut Findi
     }
 }
 
-/// An entry that grants `drops` of limits that `[defaults]` does not have.
+/// Notes an entry that grants `drops` of limits which `[defaults]` does not have.
 fn nothing_to_drop(grant: &Grant, document: &Document, found: &mut Findings) {
     if document.defaults.limits.is_bad() {
         return;

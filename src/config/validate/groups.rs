@@ -6,7 +6,7 @@ use crate::config::report::{Code, Details as _, Findings};
 use crate::key::{IdentityPiece, KeyPart};
 use std::collections::HashMap;
 
-/// Notes groups that are named and not defined, and groups without effect.
+/// Notes groups that are named but not defined, and groups without effect.
 pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
     let document = file.document;
     let mut groups = NameIndex::new(
@@ -60,7 +60,7 @@ pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
     }
 }
 
-/// Notes what routes ask for: groups that are not defined, and groups that go by a part of the path.
+/// Notes mistakes in the groups that routes require: undefined groups, and groups by a part of the path.
 fn of_routes<'a>(groups: &mut NameIndex<'a>, file: WholeFile<'a>, found: &mut Findings) {
     let all = file.document.groups.iter().rev();
     let all: HashMap<&str, &GroupTable> = all

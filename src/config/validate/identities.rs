@@ -1,4 +1,5 @@
-//! Identities and the listeners that offer them: names, and listeners that ask nobody for what an identity demands.
+//! Identities and the listeners that offer them: names, and listeners that do not enforce an identity's demand for
+//! certificates.
 
 pub(super) mod authorities;
 pub(super) mod unasked_certificates;
@@ -12,7 +13,7 @@ use crate::config::value::quoted;
 use crate::tls::ClientVerify;
 use std::collections::{HashMap, HashSet};
 
-/// Holds identities and listeners against each other.
+/// Compares identities and listeners.
 pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
     let document = file.document;
     let names = document.identities.iter().map(|table| &table.name);
@@ -86,7 +87,8 @@ fn unused(document: &Document, identities: &NameIndex<'_>, found: &mut Findings)
     }
 }
 
-/// A listener with TLS has nowhere to send its requests on to, and one without needs another that has it.
+/// A listener with TLS cannot redirect its requests to HTTPS, and a listener without TLS needs a listener with TLS as
+/// the destination.
 fn redirects(document: &Document, found: &mut Findings) {
     let entries = document.server.listen.entries();
     let has_tls = entries.iter().any(|entry| !entry.value.tls.is_absent());
@@ -114,7 +116,7 @@ fn redirects(document: &Document, found: &mut Findings) {
     }
 }
 
-/// An identity that demands certificates of clients, and where it does.
+/// An identity that demands certificates of clients, and the place of the demand.
 #[derive(Clone, Copy)]
 struct Demanding<'a> {
     table: &'a TlsTable,
@@ -126,11 +128,12 @@ fn demanding(document: &Document) -> impl Iterator<Item = Demanding<'_>> {
     tables.filter_map(|table| demand(table).map(|client| Demanding { table, client }))
 }
 
-/// The listeners that other machines reach, and by which clients come without a certificate.
+/// The listeners that other machines can reach, and on which clients connect without a certificate.
 struct OpenListeners<'a> {
-    /// The first without TLS.
+    /// The first listener without TLS.
     plain: Option<&'a At<ListenEntry>>,
-    /// Those with TLS that serve hosts of identities which they do not offer, with the names of those that they do.
+    /// Listeners with TLS that serve hosts of identities which they do not offer, with the names of the identities that
+    /// they offer.
     lenient: Vec<(&'a At<ListenEntry>, HashSet<&'a str>)>,
 }
 
@@ -158,7 +161,7 @@ impl<'a> OpenListeners<'a> {
     }
 }
 
-/// An identity that demands certificates of clients, beside a listener that asks for none.
+/// Notes an identity that demands certificates, together with a listener without TLS.
 fn without_tls(one: Demanding<'_>, listeners: &OpenListeners<'_>, found: &mut Findings) {
     let Some(open) = listeners.plain else { return };
     let Demanding { table, client } = one;
@@ -175,11 +178,11 @@ fn without_tls(one: Demanding<'_>, listeners: &OpenListeners<'_>, found: &mut Fi
         );
 }
 
-/// So many listeners are named for one identity.
+/// The number of listeners that messages name for one identity.
 const MOST_LISTENERS: usize = 8;
 
-/// An identity that demands certificates of clients, beside a listener with TLS that does not offer it: its hosts are
-/// another identity's there, by which no certificate is demanded.
+/// Notes an identity that demands certificates, together with a listener with TLS that does not offer it: there its
+/// hosts get another identity, which demands no certificate.
 fn not_demanded(one: Demanding<'_>, listeners: &OpenListeners<'_>, found: &mut Findings) {
     let Demanding { table, client } = one;
     let without = listeners
@@ -205,8 +208,8 @@ fn not_demanded(one: Demanding<'_>, listeners: &OpenListeners<'_>, found: &mut F
     }
 }
 
-/// The names of the identities that a listener offers, if it serves the hosts of all others to clients that have shown no
-/// certificate. It does not where the identity that stands in for them demands one too.
+/// The names of the identities that a listener offers, if it serves all other hosts to clients without a certificate.
+/// `None` if the identity that replaces the others demands a certificate too.
 fn serves_undemanded<'a>(
     tls: &'a ListenerTls,
     tables: &HashMap<&str, &TlsTable>,
@@ -225,7 +228,7 @@ fn serves_undemanded<'a>(
     is_lenient.then(|| names.collect())
 }
 
-/// The table's word that each client must show a certificate, where it has it.
+/// The table's demand that each client show a certificate, if the table has this demand.
 fn demand(table: &TlsTable) -> Option<&At<ClientTable>> {
     let client = table.client.at();
     client.filter(|client| client.value.verify() == ClientVerify::Required)

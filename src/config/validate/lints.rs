@@ -1,4 +1,4 @@
-//! Lints: settings that are allowed and hardly intended.
+//! Lints: settings that are allowed but hardly intended.
 
 use crate::config::document::{Document, Limit, Route, Tier};
 use crate::config::input::{At, Span};
@@ -12,13 +12,13 @@ use crate::route::Condition;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// The longest that a limit, or its tier for a group, holds a request.
+/// The longest time for which a limit, or its tier for a group, delays a request.
 struct LongestWait<'a> {
     limit: &'a Limit,
-    /// The group of the tier, if a tier holds the longest.
+    /// The group of the tier, if a tier has the longest delay.
     group: Option<&'a str>,
     wait: Duration,
-    /// The key that sets the longest hold, where a key does.
+    /// The key that sets the longest delay, if a key sets it.
     place: Option<&'a Span>,
 }
 
@@ -42,9 +42,10 @@ pub(super) fn note(document: &Document, found: &mut Findings) {
     both_schemes(document, found);
 }
 
-/// The admin listener authenticates no client.
+/// Notes an open admin listener: it authenticates no client.
 fn open_admin(document: &Document, found: &mut Findings) {
-    // The rights of its file decide who reaches a Unix socket, the socket's unit who reaches one of systemd.
+    // The file's mode decides who can connect to a Unix socket, and the socket's unit decides who can connect to a
+    // systemd socket.
     let address = admin_address(document).and_then(|address| address.socket_address());
     let address = address.filter(|at| !at.ip().is_loopback());
     let span = document
@@ -70,7 +71,7 @@ fn open_admin(document: &Document, found: &mut Findings) {
         ));
 }
 
-/// A bound for one client beyond the bound for all.
+/// Notes a bound for one client that is larger than the bound for all clients.
 fn more_than_all(document: &Document, found: &mut Findings) {
     let server = &document.server;
     let own = server.max_connections_per_client.at();
@@ -87,11 +88,11 @@ fn more_than_all(document: &Document, found: &mut Findings) {
     }
 }
 
-/// The help where proxies are to be named.
+/// The help if proxies should be named.
 const NAME_PROXIES: &str =
     "name the networks of your proxies: `[server]` `trust = [\"10.0.0.0/8\"]`";
 
-/// Behind a proxy that is not trusted every client has the proxy's address.
+/// Behind an untrusted proxy every client has the proxy's address.
 fn one_for_all(document: &Document, found: &mut Findings) {
     if !document.server.trust.is_absent() {
         return;
@@ -136,7 +137,7 @@ fn sign_of_a_proxy(route: &Route) -> Option<&Span> {
     all.into_iter().find(written_by_proxies).map(|at| &at.span)
 }
 
-/// A request counts as `https` only where a trusted proxy states it.
+/// A request counts as `https` only if a trusted proxy states `https`.
 fn unreachable_by_https(document: &Document, route: &Route, found: &mut Findings) {
     let mut all = route.conditions();
     let https = all.find(|at| at.value == Condition::Https(true));
@@ -153,7 +154,8 @@ fn unreachable_by_https(document: &Document, route: &Route, found: &mut Findings
     }
 }
 
-/// Routes for `http` and for `https` together take every request: none is left for the route without `scheme`.
+/// Routes for `http` and for `https` together take every request: no request remains for the same route without
+/// `scheme`.
 fn both_schemes(document: &Document, found: &mut Findings) {
     let scheme = |route: &Route| {
         let mut all = route.conditions();
@@ -204,7 +206,7 @@ fn apart_from_scheme(route: &Route) -> String {
     format!("{segments:?} {hosts:?} {methods:?} {others:?}")
 }
 
-/// The longest hold of the limit and of its tiers.
+/// The longest delay of the limit and of its tiers.
 fn longest(limit: &Limit) -> LongestWait<'_> {
     let mut longest = hold(limit, None);
     for tier in limit.tiers.entries() {
@@ -216,7 +218,7 @@ fn longest(limit: &Limit) -> LongestWait<'_> {
     longest
 }
 
-/// The longest hold: `max_wait`, or the time of a full queue where that is shorter.
+/// The longest delay: `max_wait`, or the time of a full queue if that is shorter.
 fn hold<'a>(limit: &'a Limit, tier: Option<&'a Tier>) -> LongestWait<'a> {
     let max_wait = tier.and_then(|tier| tier.max_wait.at());
     let max_wait = max_wait.or(limit.max_wait.at());
@@ -243,7 +245,7 @@ fn hold<'a>(limit: &'a Limit, tier: Option<&'a Tier>) -> LongestWait<'a> {
     }
 }
 
-/// A client that waits longer than the upstream may take has usually left by then.
+/// A client that waits longer than the time that the upstream may take has usually left by then.
 fn waits_longer(
     document: &Document,
     route: &Route,

@@ -1,4 +1,4 @@
-//! Rules about the entries of `listen`: their files, and what they expect of their peers.
+//! Rules about the entries of `listen`: their files, and the expected behaviour of their peers.
 
 pub(super) mod listen_addresses;
 
@@ -7,7 +7,7 @@ use crate::config::input::{At, Span};
 use crate::config::report::{Code, Details as _, Findings};
 use crate::listen::listener::ListenAddress;
 
-/// Holds the entries of `listen` against the rest of the file.
+/// Checks the entries of `listen` against the rest of the file.
 pub(super) fn check(document: &Document, found: &mut Findings) {
     let server = &document.server;
     if let Some(admin) = &document.admin {
@@ -48,7 +48,7 @@ pub(super) fn check(document: &Document, found: &mut Findings) {
     }
 }
 
-/// Rights belong to the file of a Unix socket.
+/// A mode applies to the file of a Unix socket.
 fn rights(mode: Option<&Span>, address: &ListenAddress, found: &mut Findings) {
     let Some(mode) = mode.filter(|_| !matches!(address, ListenAddress::Unix(_))) else {
         return;

@@ -8,17 +8,17 @@ use crate::key::KeyPart;
 use crate::route::PathPattern;
 use std::collections::{HashMap, HashSet};
 
-/// The number of mistakes after which no more text is searched: each search takes time.
+/// The number of mistakes after which the text is not searched any more: each search takes time.
 const ENOUGH: usize = 100;
 
-/// The document and the text that it was read from.
+/// The document and the text from which it was read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WholeFile<'a> {
     pub(super) document: &'a Document,
     pub(super) source: &'a Source,
 }
 
-/// The names of one table: those that are defined, and those that are used.
+/// The names of one table: the defined names, and the used names.
 pub(super) struct NameIndex<'a> {
     table: &'static str,
     code: Code,
@@ -109,7 +109,7 @@ impl<'a> NameIndex<'a> {
     }
 }
 
-/// Notes names that are used and not defined, and names that are defined and not used.
+/// Notes names that are used but not defined, and names that are defined but not used.
 pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
     let document = file.document;
     let names = document.limits.iter().map(|limit| &limit.name);
@@ -191,7 +191,8 @@ impl<'a> LimitList<'a> {
         self.owner == ListOwner::Route && defaults.contains(name)
     }
 
-    /// `"!NAME"` in the limits of a route drops a default; anywhere else, and for any other name, it drops nothing.
+    /// `"!NAME"` in the limits of a route drops a default; in any other place, and for any other name, it drops
+    /// nothing.
     fn drops(&self, document: &Document, dropped: &str, span: &Span, found: &mut Findings) {
         let title = &self.title;
         if self.owner != ListOwner::Route {
@@ -215,7 +216,7 @@ impl<'a> LimitList<'a> {
     }
 }
 
-/// A list that names a limit and drops it.
+/// Notes a list that names a limit and drops the same limit.
 fn held_and_dropped(list: &LimitList<'_>, found: &mut Findings) {
     if list.owner == ListOwner::Defaults {
         return;
@@ -267,13 +268,13 @@ fn unused(
     }
 }
 
-/// The names in a text that may hold several.
+/// The names in a text that may contain several names.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split([',', ' ']).filter(|part| !part.is_empty())
 }
 
-/// Does the text have `name` anywhere outside quotes, as a definition would? A part of the file that could not be read may
-/// define it.
+/// Does the text contain `name` outside quotes, as a definition would? An unreadable part of the file may define the
+/// name.
 fn stands_bare(text: &str, name: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
     let quote = |c: char| c == '"' || c == '\'';
@@ -319,7 +320,7 @@ pub(super) fn one_partial(document: &Document, found: &mut Findings) {
     }
 }
 
-/// A limit that counts by a parameter of the path holds for routes whose path has it.
+/// A limit that counts by a parameter of the path can apply only to routes whose path has the parameter.
 pub(super) fn parameters(document: &Document, found: &mut Findings) {
     let mut wanted: HashMap<&str, Vec<(&str, &Span)>> = HashMap::new();
     for limit in &document.limits {
@@ -370,9 +371,9 @@ pub(super) fn has_instead(path: Option<&PathPattern>) -> String {
     }
 }
 
-/// Clients tell limits by their names, which must differ.
+/// Clients recognise limits by their names, so the names must differ.
 pub(super) fn public(document: &Document, found: &mut Findings) {
-    // Names as clients see them: of limits without a public name, and the first of each public name.
+    // Names that clients see: names of limits without a public name, and the first use of each public name.
     let mut plain: HashMap<&str, &Span> = HashMap::new();
     for limit in &document.limits {
         if limit.public_name.at().is_none() {

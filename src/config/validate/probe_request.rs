@@ -1,10 +1,10 @@
-//! A request that a route would take, to see which others would.
+//! A request that a route would take, used to find the other routes that would take it.
 
 use crate::route::{Condition, HostPattern, RequestView, Rule, Segment, host_key, path};
 use http::{HeaderMap, HeaderValue, Method};
 use std::sync::Arc;
 
-/// A path that `rule` takes, in the form that routes are matched by.
+/// A path that `rule` takes, in the form in which routes are matched.
 #[must_use]
 pub fn example_path(rule: &Rule) -> String {
     let mut example = String::new();
@@ -28,7 +28,7 @@ pub fn example_path(rule: &Rule) -> String {
 /// A request that meets every condition of `rule`.
 #[derive(Debug)]
 pub struct ProbeRequest {
-    /// Its host, as routes are matched by it; empty where the route takes any.
+    /// Its host in the form in which routes are matched; the host is empty if the route takes any host.
     pub host: String,
     /// The first of the route's methods.
     pub method: Method,
@@ -39,7 +39,7 @@ pub struct ProbeRequest {
 }
 
 impl ProbeRequest {
-    /// A request that `rule` takes, by a path of the rule.
+    /// A request that `rule` takes, with an example path of the rule.
     #[must_use]
     pub fn of(rule: &Rule) -> Self {
         let host = match rule.hosts.first() {
@@ -74,7 +74,7 @@ impl ProbeRequest {
         request
     }
 
-    /// The same request by `method`, of a client that is in no group.
+    /// The same request with `method`, from a client that is in no group.
     #[must_use]
     pub fn of_nobody(rule: &Rule, method: Method) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Routes: the rule of each, and overlaps of two rules of equal rank.
+//! Routes: the rule of each route, and overlaps of two rules of equal rank.
 
 pub(super) mod case_bypass;
 pub(super) mod forwarded_identity;
@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// Arranges the routes that could be read; overlaps are noted even when other things are wrong.
+/// Arranges the readable routes; overlaps are noted even if there are other mistakes.
 pub(super) fn arrange(document: &Document, found: &mut Findings) -> (Vec<Rule>, Table) {
     let mut rules = Vec::with_capacity(document.routes.len());
     let mut readable = Vec::with_capacity(document.routes.len());
@@ -52,11 +52,11 @@ pub(super) fn arrange(document: &Document, found: &mut Findings) -> (Vec<Rule>, 
     (rules, table)
 }
 
-/// The most routes with the very same requests that are compared with each other. Two are a mistake already, and the
-/// number of pairs grows with the square.
+/// The most routes with identical requests that are compared with each other. Two such routes are a mistake already,
+/// and the number of pairs grows quadratically.
 const MOST_ALIKE: usize = 20;
 
-/// The rule without its names: equal for two rules that claim the very same requests.
+/// The rule without its names: two rules that claim the same requests have equal shapes.
 fn shape(rule: &Rule) -> Rule {
     let blank = Arc::from("");
     let segments = rule.path.segments.iter().map(|segment| match segment {
@@ -73,7 +73,7 @@ fn shape(rule: &Rule) -> Rule {
     }
 }
 
-/// Every path there is.
+/// The pattern of every path.
 pub(super) fn any_path() -> PathPattern {
     PathPattern {
         segments: vec![Segment::Rest(Arc::from("rest"))],
@@ -131,7 +131,7 @@ fn warn_of_repeats(route: &Route, found: &mut Findings) {
     repeated_limit(&route.limits, route, found);
 }
 
-/// The example of an overlap, without the values of conditions on fields and parameters that authenticate.
+/// The example of an overlap, without the values of conditions on authenticating fields and parameters.
 fn without_secrets<'a>(overlap: &Overlap, rules: impl Iterator<Item = &'a Rule>) -> String {
     let mut example = overlap.example.to_string();
     for condition in rules.flat_map(|rule| &rule.conditions) {

@@ -55,7 +55,7 @@ pub(super) fn store(document: &Document, found: &mut Findings) {
     }
 }
 
-/// A user without a password.
+/// Notes a user without a password.
 fn without_password(
     table: &str,
     named: Option<&Span>,
@@ -71,13 +71,13 @@ fn without_password(
     }
 }
 
-/// The place of a password that stands in the file itself.
+/// The place of a password that is written in the file itself.
 fn literal(password: &Setting<SecretSource>) -> Option<&Span> {
     let is_literal = matches!(password.get(), Some(SecretSource::Literal(_)));
     password.span().filter(|_| is_literal)
 }
 
-/// Settings that only a Redis has.
+/// Notes settings that only a Redis store has.
 fn beside_memory(document: &Document, found: &mut Findings) {
     let written = &document.store;
     let functions = written.functions.at().filter(|at| at.value);
@@ -98,7 +98,7 @@ fn beside_memory(document: &Document, found: &mut Findings) {
     }
 }
 
-/// Settings that this Redis does not have.
+/// Notes settings that this kind of Redis does not have.
 fn beside_redis(document: &Document, target: &RedisTarget, url: &Span, found: &mut Findings) {
     let written = &document.store;
     if let Some(tls) = written.tls.span().filter(|_| target.tls.is_none()) {
@@ -132,7 +132,7 @@ fn beside_redis(document: &Document, target: &RedisTarget, url: &Span, found: &m
     }
 }
 
-/// A certificate without its key, or a key without its certificate.
+/// Notes a certificate without its key, or a key without its certificate.
 fn half_of_a_pair(tls: &StoreTls, found: &mut Findings) {
     let (there, missing, example) = match (tls.cert.span(), tls.key.span()) {
         (Some(cert), None) if !tls.key.is_bad() => (cert, "key", "gateway.key"),

@@ -1,4 +1,4 @@
-//! Rules within an upstream: no server twice, and settings of TLS that some server needs.
+//! Rules within an upstream: no server twice, and no settings of TLS without a server that needs them.
 
 pub(super) mod upstream_rules;
 
@@ -7,7 +7,7 @@ use crate::config::input::At;
 use crate::config::report::{Code, Details as _, Findings};
 use crate::upstream::{Protocol, ServerUrl};
 
-/// Holds an upstream against the rules.
+/// Applies the rules to an upstream.
 pub(super) fn check(upstream: &Upstream, found: &mut Findings) {
     let servers = upstream.servers.entries().iter();
     let urls: Vec<&At<ServerUrl>> = servers.filter_map(|entry| entry.value.url.at()).collect();

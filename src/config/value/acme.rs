@@ -1,4 +1,5 @@
-//! Addresses of certification authorities: the URL of a directory, and the mail address that they may write to.
+//! Addresses of certification authorities: the URL of a directory, and the mail address for messages from the
+//! authority.
 
 use super::{Code, ValueError};
 use crate::acme::{PUBLIC_DIRECTORY, STAGING_DIRECTORY};
@@ -11,7 +12,7 @@ const WORDS: [(&str, &str); 2] = [
     ("staging", STAGING_DIRECTORY),
 ];
 
-/// Reads the URL of a directory, or a word for one.
+/// Reads the URL of a directory, or a word that stands for a URL.
 pub(in crate::config) fn directory(text: &str) -> Result<String, ValueError> {
     let mut words = WORDS.iter();
     if let Some((_, url)) = words.find(|(word, _)| *word == text) {

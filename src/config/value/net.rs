@@ -8,7 +8,8 @@ use ipnet::{IpNet, Ipv6Net};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-/// Reads `host:port` or `:port`, which is every address of IPv4. A name is not looked up: its address may differ from one start to the next.
+/// Reads `host:port` or `:port`, which is every address of IPv4. A name is not resolved: its address may differ from
+/// one start to the next.
 pub(in crate::config) fn address(text: &str) -> Result<SocketAddr, ValueError> {
     with_valid_offers(text, read_address)
 }
@@ -61,16 +62,16 @@ fn read_address(text: &str) -> Result<SocketAddr, ValueError> {
     Ok(SocketAddr::new(host, port))
 }
 
-/// The brackets for `::1:8080`, which may be an address alone, but more likely has a port.
+/// The text with brackets: `::1:8080` could be a plain address, but more likely has a port.
 fn in_brackets(text: &str) -> Option<String> {
     let (host, port) = text.rsplit_once(':')?;
     (port.len() >= 2 && host.parse::<Ipv6Addr>().is_ok()).then(|| format!("[{host}]:{port}"))
 }
 
-/// Longest path of a Unix socket: the system takes 107 bytes.
+/// The longest path of a Unix socket: the system accepts 107 bytes.
 const LONGEST_PATH: usize = 107;
 
-/// Reads what a listener may listen on.
+/// Reads an address of a listener.
 pub(in crate::config) fn listen_address(text: &str) -> Result<ListenAddress, ValueError> {
     if let Some(path) = text.strip_prefix("unix:") {
         return socket_path(text, path).map(|path| ListenAddress::Unix(Path::new(path).into()));
@@ -85,7 +86,7 @@ pub(in crate::config) fn listen_address(text: &str) -> Result<ListenAddress, Val
     })
 }
 
-/// Reads what the admin listener may listen on. A port alone is one on every address of IPv4.
+/// Reads an address of the admin listener. A port alone means every address of IPv4.
 pub(in crate::config) fn admin_address(text: &str) -> Result<ListenAddress, ValueError> {
     listen_address(text).map(ListenAddress::in_ipv4)
 }
@@ -126,7 +127,7 @@ fn socket_name<'a>(text: &str, name: &'a str) -> Result<&'a str, ValueError> {
     Err(wrong.help("write `\"systemd:https\"`"))
 }
 
-/// Reads the rights on a file, as `chmod` takes them.
+/// Reads the mode of a file, as `chmod` accepts it.
 pub(in crate::config) fn file_mode(text: &str) -> Result<u32, ValueError> {
     let digits = text.len() == 3 || text.len() == 4 && text.starts_with('0');
     let mode = u32::from_str_radix(text, 8).ok();
@@ -172,14 +173,14 @@ fn read_network(text: &str) -> Result<IpNet, ValueError> {
     Ok(network)
 }
 
-/// The ASCII form of a name with other letters (UTS 46), where it has one.
+/// The ASCII form of a name with non-ASCII letters (UTS 46), if the name has one.
 pub(super) fn ascii_form(name: &str) -> Option<String> {
     idna::domain_to_ascii(name)
         .ok()
         .filter(|ascii| !ascii.is_empty())
 }
 
-/// Reads a network whose addresses hold IPv4 addresses in their last 32 bits.
+/// Reads a network whose addresses contain IPv4 addresses in their last 32 bits.
 pub(in crate::config) fn translator(text: &str) -> Result<Ipv6Net, ValueError> {
     with_valid_offers(text, read_translator)
 }
@@ -263,7 +264,7 @@ fn host_name(text: &str, wrong: impl Fn(&str) -> ValueError) -> Result<HostPatte
     })
 }
 
-/// Reads a method. Methods are case-sensitive, and those in use are upper case.
+/// Reads a method. Methods are case-sensitive, and all common methods are in upper case.
 pub(in crate::config) fn method(text: &str) -> Result<Method, ValueError> {
     with_valid_offers(text, read_method)
 }

@@ -1,4 +1,4 @@
-//! Every text that a message offers can be read: each offer of a reader is fed back to the same reader.
+//! Every text that a message offers can be read: a test passes each offer of a reader back to the same reader.
 
 use super::{
     ValueError, address, byte_rate, duration, host, method, network, part, path, rate, server,

@@ -9,7 +9,7 @@ use crate::snapshot::errors::{ErrorBody, Page};
 pub(in crate::config) enum ErrorText {
     /// A form that needs no file.
     Ready(ErrorBody),
-    /// The file with the body.
+    /// The path of the file with the body.
     File(String),
 }
 
@@ -21,7 +21,7 @@ static FORMS: [(&str, ErrorBody); 4] = [
     ("accept", ErrorBody::ByAccept),
 ];
 
-/// The word for a body, unless it comes from a file.
+/// The word for a body, unless the body comes from a file.
 pub(in crate::config) fn error_word(body: &ErrorBody) -> Option<&'static str> {
     let mut forms = FORMS.iter();
     forms.find(|(_, form)| form == body).map(|(word, _)| *word)
@@ -67,12 +67,12 @@ pub(in crate::config) fn percent(text: &str) -> Result<u8, ValueError> {
     })
 }
 
-/// Reads a tag that counters share.
+/// Reads a tag that groups counters.
 pub(in crate::config) fn tag(text: &str) -> Result<String, ValueError> {
     name(text, "cannot be a tag")
 }
 
-/// Reads a name for the wire.
+/// Reads a name that clients see.
 pub(in crate::config) fn public_name(text: &str) -> Result<String, ValueError> {
     with_valid_offers(text, |text| {
         let joined = text.split_ascii_whitespace().collect::<Vec<_>>().join("-");
@@ -80,7 +80,7 @@ pub(in crate::config) fn public_name(text: &str) -> Result<String, ValueError> {
     })
 }
 
-/// Reads the beginning of every key in Redis, which a `:` follows.
+/// Reads the prefix of every key in Redis, which a `:` follows.
 pub(in crate::config) fn key_prefix(text: &str) -> Result<String, ValueError> {
     if is_name(text, b"_-.") {
         return Ok(text.to_owned());
@@ -90,7 +90,7 @@ pub(in crate::config) fn key_prefix(text: &str) -> Result<String, ValueError> {
     Err(ValueError::new(Code::BadName, message, label))
 }
 
-/// Reads a name of the characters that the name of a limit may have.
+/// Reads a name of the characters that the name of a limit can have.
 fn name(text: &str, what: &str) -> Result<String, ValueError> {
     if is_name(text, b"_-") {
         return Ok(text.to_owned());

@@ -1,6 +1,6 @@
 //! Addresses of the store: this process, one Redis, sentinels, a cluster.
 //!
-//! The address may hold a password, so messages never repeat it.
+//! The address may contain a password, so messages never repeat it.
 
 use super::net::ascii_form;
 use super::servers::server::{host_and_port, in_ascii};
@@ -15,10 +15,10 @@ const REDIS: u16 = 6379;
 const SENTINEL: u16 = 26379;
 /// The most nodes in one address.
 const MOST_NODES: usize = 64;
-/// Longest path of a socket that every system takes.
+/// The longest path of a socket that every system accepts.
 const LONGEST_PATH: usize = 100;
 
-/// Reads the store's address, which may have a password in it.
+/// Reads the store's address, which may contain a password.
 pub(in crate::config) fn store(text: &str) -> Result<Backend, ValueError> {
     with_valid_offers(text, read)
 }
@@ -89,7 +89,7 @@ fn read(text: &str) -> Result<Backend, ValueError> {
     }))
 }
 
-/// A user or password with a character that has a meaning in an address.
+/// The error about a user or password with a character that has a meaning in an address.
 fn encoded(label: &str) -> ValueError {
     wrong(label).help(
         "write `%25` for a `%`, `%3F` for a `?`, `%23` for a `#`, or take the password out of the address and write \
@@ -101,7 +101,7 @@ fn without_scheme(text: &str) -> ValueError {
     if text == "memory" {
         return wrong("the store in this process has a colon").help("write `\"memory:\"`");
     }
-    // The text may hold a password, and is not repeated.
+    // The text may contain a password, and is not repeated.
     if text.contains('@') {
         return wrong("no scheme");
     }
@@ -113,7 +113,7 @@ fn without_scheme(text: &str) -> ValueError {
     }
 }
 
-/// `/path/redis.sock`, with `?db=N` behind it where it is not database 0.
+/// `/path/redis.sock`, followed by `?db=N` for a database other than 0.
 fn unix(text: &str) -> Result<Backend, ValueError> {
     let (path, database) = match text.split_once('?') {
         Some((path, query)) => match query.strip_prefix("db=") {
@@ -159,7 +159,7 @@ fn sentinel(text: &str) -> Result<(RedisEndpoint, u16), ValueError> {
     let mut parts = text.splitn(3, '/');
     let nodes = addresses(parts.next().unwrap_or_default(), SENTINEL)?;
     let name = parts.next().unwrap_or_default();
-    // The characters that sentinels take in a name.
+    // The characters that sentinels accept in a name.
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     if name.is_empty() || !name.bytes().all(good) {
         return Err(
@@ -205,7 +205,7 @@ fn addresses(text: &str, port: u16) -> Result<Arc<[Address]>, ValueError> {
     Ok(all.into())
 }
 
-/// A host whose name has other letters. The rest of the address may hold a password, and is not repeated.
+/// The error about a host with non-ASCII letters. The rest of the address may contain a password, and is not repeated.
 fn other_letters(place: &str) -> ValueError {
     let wrong = wrong("the name of a host has other letters in its ASCII form");
     match in_ascii(place) {
@@ -234,7 +234,7 @@ fn number(text: &str, example: &str) -> Result<u16, ValueError> {
 
 type Credentials = (Option<Arc<str>>, Option<Secret>);
 
-/// `user:password`, either of them empty if need be.
+/// `user:password`, of which each part can be empty.
 fn credentials(text: &str) -> Result<Credentials, ValueError> {
     let (name, password) = text.split_once(':').unwrap_or((text, ""));
     let read = |text| decode(text).ok_or_else(|| encoded("a `%` needs two hexadecimal digits"));
@@ -338,7 +338,7 @@ mod tests {
             (alone.username, alone.password.unwrap().expose()),
             (None, "pw")
         );
-        // No other sign in front of the last `@` ends the user or the password.
+        // No sign other than the last `@` ends the user or the password.
         for (text, password) in [
             ("redis://:a/b@cache", "a/b"),
             ("redis://:a@b@cache", "a@b"),

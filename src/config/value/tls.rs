@@ -1,10 +1,10 @@
-//! Files of TLS by their paths, and the names that an identity answers for.
+//! Files of TLS by their paths, and the names that an identity serves.
 
 use super::net::ascii_form;
 use super::{Code, ValueError, with_valid_offers};
 use crate::tls::ServedName;
 
-/// Reads the path of a PEM file. What stands in such a file is refused, and not repeated: it may be a private key.
+/// Reads the path of a PEM file. The content of such a file is refused, and not repeated: it may be a private key.
 pub(in crate::config) fn pem_path(text: &str) -> Result<String, ValueError> {
     if text.contains("-----BEGIN") || text.contains('\n') {
         let wrong = ValueError::new(
@@ -33,7 +33,7 @@ pub(in crate::config) fn pem_pair(text: &str) -> Result<[String; 2], ValueError>
     Ok([pem_path(cert)?, pem_path(key)?])
 }
 
-/// Reads a host that an identity answers for: exact, or `*.` for one label in front.
+/// Reads a host that an identity serves: exact, or `*.` for one leading label.
 pub(in crate::config) fn served_name(text: &str) -> Result<ServedName, ValueError> {
     with_valid_offers(text, read_served_name)
 }

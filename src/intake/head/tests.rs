@@ -1,4 +1,4 @@
-//! Heads that pass, and heads that do not.
+//! Valid and invalid heads.
 
 use super::*;
 use crate::route::path::normalize;
@@ -157,7 +157,7 @@ fn http_2_takes_authority_or_host_and_no_quarrel() {
     let twice = [("host", "a"), ("host", "a")];
     assert_eq!(two("http://a/", &twice), Err(BadRequest::ManyHosts));
     assert_eq!(two("http://u@a/", &[]), Err(BadRequest::UserInfo));
-    // A proxy in front of the gateway has ended TLS and passes `https` on.
+    // A proxy in front of the gateway terminates TLS and passes `https` on.
     assert_eq!(two("https://a/", &[]).as_deref(), Ok("a"));
     assert_eq!(two("gopher://a/", &[]), Err(BadRequest::ForeignScheme));
     for name in [
@@ -282,7 +282,7 @@ fn the_normal_path_goes_on_with_its_query() {
     }
 }
 
-/// What is remembered of the hosts before changes no answer: not about a beginning of one, nor about nothing.
+/// The remembered host changes no result: neither for a prefix of a host, nor for an empty one.
 #[test]
 fn a_host_is_judged_alike_whatever_came_before_it() {
     let long = "a".repeat(REMEMBERED + 1);

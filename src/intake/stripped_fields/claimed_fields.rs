@@ -1,36 +1,37 @@
-//! The fields in which gateways and servers in wide use tell the next server about a client: its address, its certificate,
-//! and the host, scheme, method or path that it asked for. Servers and frameworks believe them without regard to their
-//! writer, so they are dropped from strangers. The fields of the family `X-Forwarded-*` are written anew and stand elsewhere.
+//! The fields in which common gateways and servers describe a client to the next server: its address, its certificate,
+//! and the host, scheme, method or path that it requested. Servers and frameworks trust them regardless of the sender,
+//! so that they are dropped from untrusted peers. The fields of the family `X-Forwarded-*` are written anew, in another
+//! file.
 //!
 //! A test compares the list with the page of fields in the manual.
 
 mod filter;
 
-/// What a field says of a client.
+/// The subject of a field's claim about a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
     /// The client's address.
     Address,
     /// The client's certificate.
     Certificate,
-    /// The host, scheme, method or path that the client asked for.
+    /// The host, scheme, method or path that the client requested.
     Origin,
 }
 
-/// A field that only a gateway in front has a right to write.
+/// A field that only a gateway in front may write.
 #[derive(Debug, Clone, Copy)]
 pub struct ClaimedField {
-    /// Its name in lower case; every name with this beginning where it ends in `*`.
+    /// Its name in lower case; a `*` at the end stands for every name with this prefix.
     pub name: &'static str,
-    /// What its writer would claim.
+    /// The subject that its writer would claim.
     pub claims: Claim,
-    /// The gateways that write it, or the servers that believe it.
+    /// The gateways that write it, or the servers that trust it.
     pub source: &'static str,
 }
 
 macro_rules! claimed {
     ($($claims:ident: $($name:literal $source:literal,)+)+) => {
-        /// The fields, by what they claim.
+        /// The fields, by their claims.
         pub const CLAIMED: &[ClaimedField] = &[$($(ClaimedField {
             name: $name,
             claims: Claim::$claims,
@@ -196,13 +197,13 @@ claimed! {
     "x-envoy-original-url" "Envoy",
 }
 
-/// A field in which a login in front names the user. Some applications believe them and others give them to clients, so
-/// that they pass.
+/// A field in which a login proxy in front names the user. Some applications trust these fields and others give them to
+/// clients, so that they pass.
 #[derive(Debug, Clone, Copy)]
 pub struct UserField {
-    /// Its name in lower case; every name with this beginning where it ends in `*`.
+    /// Its name in lower case; a `*` at the end stands for every name with this prefix.
     pub name: &'static str,
-    /// The gateways that write it, or the servers that believe it.
+    /// The gateways that write it, or the servers that trust it.
     pub source: &'static str,
 }
 
@@ -246,7 +247,8 @@ users! {
     "$wsru" "IBM WebSphere",
 }
 
-/// What a stranger would claim by a field of this name; nothing where it is no such field. The name is in lower case.
+/// The claim of an untrusted peer by a field of this name; `None` if the field is not listed. The name is in lower
+/// case.
 #[must_use]
 #[inline]
 pub fn claim(name: &str) -> Option<Claim> {
@@ -257,7 +259,7 @@ pub fn claim(name: &str) -> Option<Claim> {
     }
 }
 
-/// Hardly any other field comes so far than those of the list.
+/// Hardly any other field gets here than those of the list.
 #[cold]
 fn look_up(name: &str) -> Option<Claim> {
     let found = CLAIMED

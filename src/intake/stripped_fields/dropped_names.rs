@@ -1,5 +1,5 @@
-//! The log's lines about fields that are dropped for their names: one a name and hour, for a few names, since strangers
-//! choose them.
+//! The log lines about fields that are dropped because of their names: one per name and hour, for a few names, since
+//! strangers choose the names.
 
 use crate::client::spelled;
 use http::HeaderName;
@@ -9,38 +9,38 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The names of an hour.
+/// The most names in an hour.
 const MOST: usize = 20;
 const HOUR: Duration = Duration::from_secs(3600);
-/// Most bytes of a name that the log has.
+/// The most bytes of a name in the log.
 const MOST_TOLD: usize = 64;
 
-/// The names of the last lines of all workers, and the instants of those.
+/// The names of the last lines of all workers, and the instants of the lines.
 static TOLD: Mutex<ToldNames> = Mutex::new(ToldNames(Vec::new()));
 
 thread_local! {
-    /// What this worker knows of them: the lock is taken for what may be due alone, a few times an hour.
+    /// This worker's copy of them: the lock is taken only for a name that may be due, a few times an hour.
     static KNOWN: RefCell<KnownNames> = const { RefCell::new(KnownNames::new()) };
 }
 
 #[derive(Debug)]
 struct ToldNames(Vec<(HeaderName, Instant)>);
 
-/// What is known of a name's line.
+/// The state of a name's line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NameState {
-    /// It is due now.
+    /// The line is due now.
     Now,
-    /// It was written at this instant, less than an hour ago.
+    /// The line was written at this instant, less than an hour ago.
     At(Instant),
-    /// There is none before this instant: the hour has its names.
+    /// No line is written before this instant: the hour already has its most names.
     NotBefore(Instant),
 }
 
 #[derive(Debug)]
 struct KnownNames {
     told: Vec<(HeaderName, Instant)>,
-    /// No line names a new one before.
+    /// No line for a new name is written before this instant.
     full_until: Option<Instant>,
 }
 
@@ -65,7 +65,7 @@ fn is_old(told: Instant, now: Instant) -> bool {
 }
 
 impl ToldNames {
-    /// What is known of the name's line. The answer is [`NameState::Now`] once an hour.
+    /// The state of the name's line. The answer is [`NameState::Now`] once an hour.
     fn look(&mut self, name: &HeaderName, now: Instant) -> NameState {
         if let Some((_, told)) = self.0.iter_mut().find(|(known, _)| known == name) {
             if !is_old(*told, now) {
@@ -94,7 +94,7 @@ impl KnownNames {
         }
     }
 
-    /// Is a line about the name due? The answer is true once an hour, of all workers.
+    /// Is a line about the name due? The answer is true once an hour, over all workers.
     fn is_due(&mut self, all: &Mutex<ToldNames>, name: &HeaderName, now: Instant) -> bool {
         self.told.retain(|(_, told)| !is_old(*told, now));
         let is_known = self.told.iter().any(|(known, _)| known == name);
@@ -152,7 +152,7 @@ mod tests {
         let (mut worker, now) = (KnownNames::new(), Instant::now());
         (0..MOST).for_each(|at| assert!(worker.is_due(&all, &name(&format!("a_{at}")), now)));
         assert!(!worker.is_due(&all, &name("other_one"), now));
-        // Were the lock asked for, this would not return.
+        // If the lock were taken, this would not return.
         let held = all.lock().unwrap();
         for at in 0..100 {
             assert!(!worker.is_due(&all, &name(&format!("a_{at}")), now));

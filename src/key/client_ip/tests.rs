@@ -1,4 +1,4 @@
-//! The client of a request among its peer and the addresses that proxies name.
+//! The client of a request, chosen among its peer and the addresses that proxies name.
 
 use super::*;
 
@@ -102,7 +102,7 @@ fn of_two_walks_one_that_leads_out_counts() {
         "203.0.113.9"
     );
     assert_eq!(of_both(None, "10.0.0.2", "for=10.0.0.3"), "10.0.0.2");
-    // Where the inner proxy names no address, no other field may name one.
+    // If the inner proxy names no address, no other field may name one.
     for unnamed in [
         "unknown",
         "",

@@ -1,14 +1,14 @@
-//! Digests of the values that came lately: most requests name a secret that an earlier request of the worker named.
+//! Digests of recent values: most requests name a secret that an earlier request of the worker named.
 //!
-//! A value is compared whole, so that an entry answers for its own value only. The entries live in the process, which
-//! reads the values anyway; a value goes when another takes its place.
+//! A value is compared whole, so that an entry answers for its own value only. The entries stay in the process, which
+//! reads the values anyway; a value is dropped when another takes its place.
 
 use super::Digest;
 use foldhash::quality::RandomState;
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher};
 
-/// Entries of one thread, a power of two: the clients that are busy at one time. Together they take 24 KB.
+/// Entries of one thread, a power of two: enough for the clients that are active at one time. Together they take 24 KB.
 const ENTRIES: usize = 256;
 
 /// The longest value that is kept, in bytes. Keys of interfaces are shorter; tokens, which are longer, take several
@@ -19,12 +19,12 @@ thread_local! {
     static CACHE: RefCell<DigestCache> = RefCell::new(DigestCache::default());
 }
 
-/// The digests of recent values, each in the one place that its hash names.
+/// The digests of recent values, each in the place that its hash selects.
 #[derive(Debug, Default)]
 struct DigestCache {
     /// Seeded anew in each process, so that no client can choose values that push others out.
     hasher: RandomState,
-    /// Empty until the first value comes.
+    /// Empty until the first value.
     entries: Box<[Entry]>,
 }
 
@@ -36,7 +36,7 @@ struct Entry {
     digest: Digest,
 }
 
-/// No value: none is so long.
+/// Not a value, since no value has this length.
 const EMPTY: Entry = Entry {
     hash: 0,
     length: u8::MAX,
@@ -44,7 +44,7 @@ const EMPTY: Entry = Entry {
     digest: [0; 16],
 };
 
-/// The digest of `value`: one that is remembered, else what `compute` makes of it.
+/// The digest of `value`: a cached one, else the result of `compute`.
 #[inline]
 pub(in crate::key) fn digest(value: &[u8], compute: impl FnOnce(&[u8]) -> Digest) -> Digest {
     match u8::try_from(value.len()) {
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// A digest that names its value: its length and its first bytes.
+    /// A digest that shows its value: the value's length and first bytes.
     fn named(value: &[u8]) -> Digest {
         let mut digest = [0; 16];
         for (byte, of) in digest.iter_mut().zip(value.iter().rev()) {
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    /// Values that are the beginning of each other, or differ in their ends only, in a cache of one place.
+    /// Values that are prefixes of each other, or differ at their ends only, in a cache with one place.
     #[test]
     fn values_that_share_a_place_do_not_share_a_digest() {
         let mut cache = DigestCache {

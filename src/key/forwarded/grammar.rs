@@ -1,5 +1,5 @@
-//! The grammar of RFC 7239: a generator of lines that it allows, a reader that follows it rule by rule from the left, and
-//! both held against the reader from the right.
+//! The grammar of RFC 7239: a generator of allowed lines, a reader that follows the grammar rule by rule from the left,
+//! and the comparison of both with the reader from the right.
 
 use super::nodes;
 use crate::key::node::Node;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The nodes of a line by the grammar, from the first to the last; nothing where the grammar does not allow the line.
+/// The nodes of a line by the grammar, from the first to the last; `None` if the grammar does not allow the line.
 fn by_grammar(line: &str) -> Option<Vec<Node>> {
     let mut reader = Reader(line);
     let mut found = Vec::new();
@@ -37,7 +37,7 @@ impl<'a> Reader<'a> {
         self.0 = self.0.trim_start_matches([' ', '\t']);
     }
 
-    /// `[ forwarded-pair ] *( ";" [ forwarded-pair ] )`, with blanks beside the semicolons.
+    /// `[ forwarded-pair ] *( ";" [ forwarded-pair ] )`, with blanks around the semicolons.
     fn element(&mut self) -> Option<Node> {
         let (mut node, mut names) = (Node::Unnamed, Vec::new());
         loop {
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// `nodename [ ":" node-port ]`; nothing where the text is none.
+/// `nodename [ ":" node-port ]`; `None` for other text.
 fn of_node(text: &str) -> Option<Node> {
     let is_obfuscated = |text: &str| {
         let of_name = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
@@ -124,7 +124,7 @@ fn of_node(text: &str) -> Option<Node> {
     (name.eq_ignore_ascii_case("unknown") || is_obfuscated(name)).then_some(Node::Unnamed)
 }
 
-/// A text as a quoted string, with as many needless escapes as `escapes` says.
+/// A text as a quoted string, with `escapes` needless escapes.
 fn quoted(text: &str, escapes: u64) -> String {
     let mut out = String::from("\"");
     for (at, letter) in text.chars().enumerate() {
@@ -172,7 +172,7 @@ fn node() -> impl Strategy<Value = (String, Node)> {
     })
 }
 
-/// A parameter beside `for`; its name is made one of a kind later.
+/// A parameter other than `for`; its name is made unique later.
 fn parameter() -> impl Strategy<Value = (String, String)> {
     let value = prop_oneof![
         "[A-Za-z0-9!#$%&'*+.^_`|~-]{1,6}",
@@ -201,7 +201,7 @@ fn element() -> impl Strategy<Value = (String, Node)> {
                     node
                 }
                 None => {
-                    // An element with nothing in it would be none.
+                    // An empty element would not count.
                     pairs.push(";proto=http".to_owned());
                     Node::Unnamed
                 }
@@ -244,7 +244,7 @@ proptest! {
         prop_assert_eq!(from_the_right(&line), expected, "{}", line);
     }
 
-    /// A line with a mistake somewhere is read by the grammar where it is still legal.
+    /// A line with a change somewhere is read by the grammar if it is still legal.
     #[test]
     fn a_line_with_a_change_is_read_as_the_grammar_says(
         (line, _) in line(),

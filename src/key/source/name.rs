@@ -1,10 +1,11 @@
-//! Reads the name that the file writes behind the word of a source. No name needs an escape in a challenge.
+//! Reads the name that the file writes after the word of a source. No name needs an escape in a challenge.
 
 use super::KeyPart;
 use crate::key::is_secret;
 use http::HeaderName;
 
-/// The name of a field. `*` may stand in one (RFC 9110, section 5.6.2), and is meant as a pattern, which no name is.
+/// The name of a field. `*` may occur in one (RFC 9110, section 5.6.2), but is meant as a pattern, which a name cannot
+/// be.
 #[must_use]
 pub fn field_name(text: &str) -> Option<HeaderName> {
     let name = HeaderName::from_bytes(text.as_bytes()).ok();

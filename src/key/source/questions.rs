@@ -1,4 +1,4 @@
-//! What the rooms ask of a part of a key: each question is answered by the part's row, or by what the part has of its own.
+//! Questions of other rooms about a part of a key: each is answered by the part's row, or by the part's own data.
 
 use super::{InLog, KeyPart, KnownAt, MemberForm, Provenance};
 use crate::key::{Mask, credential};
@@ -19,9 +19,9 @@ impl fmt::Display for KeyPart {
     }
 }
 
-/// What a part has of its own.
+/// The own data of a part.
 impl KeyPart {
-    /// The name behind the colon.
+    /// The name after the colon.
     fn name(&self) -> Option<&str> {
         match self {
             Self::Header { name, .. } => Some(name.as_str()),
@@ -31,7 +31,7 @@ impl KeyPart {
         }
     }
 
-    /// The bits of addresses that count, of a part that goes by address.
+    /// The bits of addresses that count, for a part by address.
     #[must_use]
     pub fn mask(&self) -> Option<Mask> {
         match self {
@@ -40,7 +40,7 @@ impl KeyPart {
         }
     }
 
-    /// The field that the part is; no field for a cookie.
+    /// The field of the part; `None` for a cookie.
     #[must_use]
     pub fn field(&self) -> Option<&HeaderName> {
         match self {
@@ -78,7 +78,7 @@ impl KeyPart {
     }
 }
 
-/// What the part's row says.
+/// The data of the part's row.
 impl KeyPart {
     /// Can a request lack the part?
     #[must_use]
@@ -89,8 +89,8 @@ impl KeyPart {
         )
     }
 
-    /// Does a client that shows a member's value of this part prove by it that it is the member? A token and a
-    /// certificate are proofs, and so is a secret. An address, a host or a plain field is none.
+    /// Does a client that shows a member's value of this part prove its membership? A token and a certificate are
+    /// proofs, and so is a secret. An address, a host or a plain field is not a proof.
     #[must_use]
     pub fn is_proof(&self) -> bool {
         match self.row().provenance {
@@ -100,13 +100,13 @@ impl KeyPart {
         }
     }
 
-    /// May any client state a member's value of this part, since it is no secret?
+    /// May any client state a member's value of this part, since the value is not secret?
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.row().is_stated() && !self.is_secret()
     }
 
-    /// Has a client one value of the part, which is not of its own making? With `is_known` only values that a group
+    /// Has a client exactly one value of the part, which it cannot choose? With `is_known` only values that a group
     /// knows count.
     #[must_use]
     pub fn is_of_one_client(&self, is_known: bool) -> bool {
@@ -142,7 +142,7 @@ impl KeyPart {
         self.row().known_at == KnownAt::Handshake
     }
 
-    /// Does the value depend on the route that takes the request?
+    /// Does the value depend on the route of the request?
     #[must_use]
     pub fn is_of_route(&self) -> bool {
         self.row().known_at == KnownAt::Route
@@ -160,13 +160,13 @@ impl KeyPart {
         matches!(self, Self::Cookie(_))
     }
 
-    /// The part of a logged request in which the value is.
+    /// The place of the value in a logged request.
     #[must_use]
     pub fn in_log(&self) -> InLog {
         self.row().in_log
     }
 
-    /// The form of members of a group that goes by the part.
+    /// The form of members of a group by this part.
     #[must_use]
     pub fn members(&self) -> MemberForm {
         self.row().members
@@ -175,7 +175,7 @@ impl KeyPart {
 
 /// The part's words.
 impl KeyPart {
-    /// What a limit counts by: `query parameter key`.
+    /// The property that a limit counts by: `query parameter key`.
     #[must_use]
     pub fn counted(&self) -> String {
         match self {
@@ -186,13 +186,13 @@ impl KeyPart {
         }
     }
 
-    /// What a request may lack: "query parameter `key`".
+    /// The property that a request may lack: "query parameter `key`".
     #[must_use]
     pub fn lacked(&self) -> String {
         self.filled(self.row().lacked)
     }
 
-    /// What a client should have sent: `the query parameter key`.
+    /// The property that a client should have sent: `the query parameter key`.
     #[must_use]
     pub fn sent(&self) -> String {
         match self.row().sent {
@@ -201,7 +201,7 @@ impl KeyPart {
         }
     }
 
-    /// The challenge to a client that has not shown who it is by the part: `ApiKey query="key"`.
+    /// The challenge to a client that has not identified itself by the part: `ApiKey query="key"`.
     #[must_use]
     pub fn challenge(&self) -> String {
         self.filled(self.row().challenge)

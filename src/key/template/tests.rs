@@ -174,7 +174,7 @@ fn cookies_are_found_in_any_line_and_only_as_digests() {
     for elsewhere in [&["SID=abc"][..], &["x=1, sid=abc"]] {
         assert_eq!(key(elsewhere).as_deref(), Some("%ip=203.0.113.9"));
     }
-    // The value of the two that the upstream believes is not known.
+    // Which of the two values the upstream uses is unknown.
     for two in [&["sid=abc; sid=def"][..], &["sid=abc", "sid=def"]] {
         assert_eq!(key(two).as_deref(), Some("%ip=203.0.113.9"));
     }

@@ -1,4 +1,4 @@
-//! Tokens: believed only when signed as they must be, and read in no other spelling.
+//! Tokens: trusted only with a correct signature, and read in no other spelling.
 
 use super::*;
 use http::HeaderValue;

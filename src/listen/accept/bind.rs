@@ -1,4 +1,4 @@
-//! Listening sockets: taken over or bound before anything is served on them.
+//! Listening sockets: taken over or bound before the gateway serves on any of them.
 
 use super::handed_sockets::HandedSockets;
 use super::listener::ListenAddress;
@@ -15,7 +15,7 @@ use tokio::net;
 /// Connections that the system queues before the gateway accepts them.
 pub(super) const BACKLOG: i32 = 4096;
 
-/// A socket that is bound; where no other process listens on it, no client can connect yet.
+/// A bound socket; unless another process listens on it, no client can connect yet.
 #[derive(Debug)]
 pub struct BoundSocket {
     socket: Socket,
@@ -23,10 +23,10 @@ pub struct BoundSocket {
 }
 
 impl BoundSocket {
-    /// Lets clients connect.
+    /// Starts to listen, so that clients can connect.
     ///
     /// # Errors
-    /// When another process listens there in the meantime.
+    /// If another process listens there in the meantime.
     pub fn open(self) -> io::Result<OpenSocket> {
         let Self { socket, file } = self;
         if let Some(file) = &file {
@@ -48,7 +48,7 @@ impl BoundSocket {
 pub struct OpenSocket {
     /// The socket.
     pub listening: AcceptSocket,
-    /// The file of the socket, where it is the gateway's to remove.
+    /// The file of the socket, if the gateway must remove it.
     pub file: Option<SocketFile>,
 }
 
@@ -70,18 +70,18 @@ pub enum Acceptor {
     Unix(net::UnixListener),
 }
 
-/// The addresses of a socket that is on every address of the machine.
+/// The address families of a socket on every address of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Families {
-    /// Those of IPv4 and of IPv6.
+    /// IPv4 and IPv6.
     Both,
-    /// Those of IPv4 alone.
+    /// IPv4 alone.
     Ipv4,
-    /// Those of IPv6 alone.
+    /// IPv6 alone.
     Ipv6,
 }
 
-/// As the start tells it.
+/// The form of the start's output.
 impl fmt::Display for Families {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -96,10 +96,10 @@ impl fmt::Display for Families {
 pub type Accepted = (TcpStream, Option<SocketAddr>);
 
 impl AcceptSocket {
-    /// The address that the socket is bound to; nothing for a Unix socket.
+    /// The address that the socket is bound to; `None` for a Unix socket.
     ///
     /// # Errors
-    /// When the system does not tell it.
+    /// If the system does not return it.
     pub fn address(&self) -> io::Result<Option<SocketAddr>> {
         match self {
             Self::Tcp(tcp) => tcp.local_addr().map(Some),
@@ -107,10 +107,10 @@ impl AcceptSocket {
         }
     }
 
-    /// The families of a socket on every address; nothing for any other.
+    /// The families of a socket on every address; `None` for any other.
     ///
     /// # Errors
-    /// When the system does not tell it.
+    /// If the system does not return it.
     pub fn families(&self) -> io::Result<Option<Families>> {
         let Self::Tcp(tcp) = self else {
             return Ok(None);
@@ -126,7 +126,7 @@ impl AcceptSocket {
     /// A descriptor of the same socket, for a process that takes it over.
     ///
     /// # Errors
-    /// When no descriptor is left.
+    /// If no descriptor is left.
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
         match self {
             Self::Tcp(tcp) => tcp.as_fd().try_clone_to_owned(),
@@ -137,7 +137,7 @@ impl AcceptSocket {
     /// Registers the socket with the current runtime.
     ///
     /// # Errors
-    /// When the runtime cannot register it.
+    /// If the runtime cannot register it.
     pub fn register(self) -> io::Result<Acceptor> {
         Ok(match self {
             Self::Tcp(tcp) => Acceptor::Tcp(net::TcpListener::from_std(tcp)?),
@@ -148,7 +148,7 @@ impl AcceptSocket {
     /// The next connection that waits to be accepted.
     ///
     /// # Errors
-    /// When none waits, or the system gives none.
+    /// If none waits, or the system fails.
     pub(in crate::listen) fn accept(&self) -> io::Result<Accepted> {
         match self {
             Self::Tcp(tcp) => tcp.accept().map(|(stream, from)| (stream, Some(from))),
@@ -161,7 +161,7 @@ impl Acceptor {
     /// Waits for the next connection. The future may be dropped.
     ///
     /// # Errors
-    /// When the system gives none.
+    /// If the system fails.
     pub async fn accept(&self) -> io::Result<Accepted> {
         match self {
             Self::Tcp(tcp) => {
@@ -175,7 +175,7 @@ impl Acceptor {
         }
     }
 
-    /// The socket without its runtime.
+    /// The socket, removed from its runtime.
     pub(super) fn leave_runtime(self) -> io::Result<AcceptSocket> {
         Ok(match self {
             Self::Tcp(tcp) => AcceptSocket::Tcp(tcp.into_std()?),
@@ -184,28 +184,28 @@ impl Acceptor {
     }
 }
 
-/// A stream of a Unix socket in the type of other streams: reading, writing, looking and closing are the same calls of the
-/// system, and connections have one type.
+/// A Unix stream as a `TcpStream`: reading, writing, peeking and closing are the same system calls, so that connections
+/// need only one type.
 fn stream_of(unix: UnixStream) -> TcpStream {
     TcpStream::from(OwnedFd::from(unix))
 }
 
-/// What a new socket is made with.
+/// The properties of a new socket.
 #[derive(Debug, Clone, Copy)]
 pub struct NewSocket {
-    /// The rights on the file of a Unix socket.
+    /// The permissions of the file of a Unix socket.
     pub mode: u32,
-    /// Does a socket on every address of IPv6 leave those of IPv4 to another one?
+    /// Does a socket on every IPv6 address leave the IPv4 addresses to another listener?
     pub leaves_ipv4: bool,
-    /// Does a socket on every address leave those of IPv6 to another one?
+    /// Does a socket on every address leave the IPv6 addresses to another listener?
     pub leaves_ipv6: bool,
 }
 
-/// The sockets of `address`: the first of `handed` that goes by `name` or, for systemd's, all that go by the name in the
+/// The sockets of `address`: the first of `handed` with the name `name` or, for systemd's, all with the name in the
 /// address; else a new one.
 ///
 /// # Errors
-/// When the address is in use or is none of this machine's, or systemd has handed over no such socket.
+/// If the address is in use or not of this machine, or systemd has handed over no such socket.
 pub fn bind(
     address: &ListenAddress,
     new: NewSocket,
@@ -214,7 +214,7 @@ pub fn bind(
 ) -> io::Result<Vec<BoundSocket>> {
     let taken = match address {
         ListenAddress::Systemd(_) => handed.take(name),
-        // Two listeners may be on any free port.
+        // Two listeners may both use any free port.
         ListenAddress::Tcp(_) | ListenAddress::EveryAddress(_) | ListenAddress::Unix(_) => {
             handed.take_first(name).into_iter().collect()
         }
@@ -244,7 +244,7 @@ pub fn bind(
     Ok(vec![bound])
 }
 
-/// A socket that was handed over; the file at `path` is its own, and is still left to the process that handed it over.
+/// A socket that was handed over; the file at `path` belongs to it, and stays the previous process's to remove.
 fn handed_over(socket: Socket, path: Option<&Path>) -> BoundSocket {
     let mut file = path.and_then(|path| SocketFile::at(path).ok());
     if let Some(file) = &mut file {
@@ -268,8 +268,8 @@ fn not_handed(name: &str, handed: &HandedSockets) -> io::Error {
     )
 }
 
-/// A socket on every address of both families. It is on those of IPv4 alone where the system has no IPv6, where those of
-/// IPv6 are another listener's, or where another process has them.
+/// A socket on every address of both families. It is on IPv4 alone if the system has no IPv6, or if another listener or
+/// process uses the IPv6 addresses.
 fn bind_every_address(port: u16, leaves_ipv6: bool) -> io::Result<BoundSocket> {
     let in_ipv4 = || bind_tcp((Ipv4Addr::UNSPECIFIED, port).into(), false);
     if leaves_ipv6 {
@@ -297,14 +297,14 @@ fn bind_tcp(address: SocketAddr, leaves_ipv4: bool) -> io::Result<BoundSocket> {
     )?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
-        // `[::]:8080` serves IPv4 too, whatever the system's default.
+        // `[::]:8080` serves IPv4 too, for any default of the system.
         socket.set_only_v6(leaves_ipv4)?;
     }
     socket.bind(&address.into())?;
     Ok(BoundSocket { socket, file: None })
 }
 
-/// The address by which this machine reaches a listener: the loopback address where it listens on every address.
+/// The address by which this machine reaches a listener: the loopback address if it listens on every address.
 #[must_use]
 pub fn reachable(listener: SocketAddr) -> SocketAddr {
     let port = listener.port();

@@ -1,8 +1,8 @@
 //! The register of one worker's connections: the connections that wait for their client, the event that each waits for,
-//! the order in which they are evicted to make room for new ones, and their waking when the gateway drains.
+//! the order of their eviction for new ones, and their wakeup when the gateway drains.
 //!
-//! The connections stand in rings, so that a request that begins or ends moves its connection by a few writes to the
-//! worker's own memory. The control thread sees only the time of the first connection in each ring.
+//! The connections are linked in rings, so that a request that begins or ends moves its connection by a few writes to
+//! the worker's own memory. The control thread sees only the time of the first connection in each ring.
 
 use crate::client::Client;
 use crate::clock;
@@ -17,8 +17,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The time for which a connection is quiet before it counts as silent. Most clients send their first bytes with the
-/// end of the handshake, and those may be read a moment after the connection is accepted.
+/// The time without bytes after which a connection counts as silent. Most clients send their first bytes with the end
+/// of the TCP handshake, and these may be read a moment after the connection is accepted.
 const SILENT_AFTER: Duration = Duration::from_millis(20);
 /// No position in the table.
 const NONE: u32 = u32::MAX;
@@ -29,14 +29,14 @@ const AMONG_ALL: usize = 0;
 /// Links in the ring of one client's idle connections.
 const AMONG_OWN: usize = 1;
 
-/// The client's next act, for which a connection waits.
+/// The client's next action, for which a connection waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientWait {
     /// The client sends another request.
     Idle,
-    /// The client sends a first byte.
+    /// The client sends the first byte of the connection.
     Silent,
-    /// The client goes on with a head.
+    /// The client sends the rest of a head.
     HalfHead,
 }
 
@@ -53,7 +53,7 @@ impl ClientWait {
         }
     }
 
-    /// The lowest rank is evicted first; times in microseconds.
+    /// The connection with the lowest rank is evicted first; times in microseconds.
     fn rank(self, since: u64, now: u64) -> u8 {
         let yet = u64::try_from(SILENT_AFTER.as_micros()).unwrap_or(NEVER);
         match self {
@@ -78,7 +78,7 @@ pub(in crate::listen) struct EvictionBoard {
 }
 
 impl EvictionBoard {
-    /// No connection waits. `from` must be equal for all boards that are compared.
+    /// A board on which no connection waits. `from` must be equal for all boards that are compared.
     pub(in crate::listen) fn new(from: Instant) -> Arc<Self> {
         Arc::new(Self {
             from,
@@ -115,10 +115,10 @@ struct RegisterState {
     table: RefCell<ConnectionTable>,
     board: Arc<EvictionBoard>,
     drain: Drain,
-    /// Draining has begun, as the worker knows. Asking `drain` at every wake of every connection would mean a lock
-    /// shared between workers.
+    /// Draining has begun, as noted by the worker. A check of `drain` at every wakeup of every connection would mean a
+    /// lock shared between workers.
     is_draining: Cell<bool>,
-    /// Clients are asked to go elsewhere, as the worker knows.
+    /// Clients are asked to reconnect elsewhere, as noted by the worker.
     is_leaving: Cell<bool>,
 }
 
@@ -148,7 +148,7 @@ struct RingLink {
     after: u32,
 }
 
-/// Connections in the order in which they began to wait.
+/// Connections in the order in which their waits began.
 #[derive(Debug, Clone, Copy)]
 struct Ring {
     first: u32,
@@ -173,7 +173,7 @@ impl Default for Ring {
 }
 
 impl Ring {
-    /// Puts a connection last. True when the connection is the first as well.
+    /// Appends a connection. Returns true if the connection is the first as well.
     fn join(&mut self, entries: &mut [ConnectionEntry], which: usize, at: u32) -> bool {
         entries[at as usize].links[which] = RingLink {
             before: self.last,
@@ -187,7 +187,7 @@ impl Ring {
         self.first == at
     }
 
-    /// Takes a connection out. True when the connection was the first.
+    /// Removes a connection. Returns true if the connection was the first.
     fn leave(&mut self, entries: &mut [ConnectionEntry], which: usize, at: u32) -> bool {
         let RingLink { before, after } = entries[at as usize].links[which];
         match before {
@@ -233,7 +233,7 @@ impl ConnectionRegister {
         }
     }
 
-    /// Enters a connection that waits for no event yet.
+    /// Adds a connection that waits for no event yet.
     #[must_use]
     pub fn enter(&self, client: Client) -> Registration {
         Registration {
@@ -244,7 +244,7 @@ impl ConnectionRegister {
         }
     }
 
-    /// Evicts the connection that is first in the order of eviction. Returns the event that it waited for.
+    /// Evicts the connection that is first in the eviction order. Returns the event that it waited for.
     pub(super) fn evict_first(&self, now: Instant) -> Option<ClientWait> {
         let (_, waiting) = self.0.board.first(now)?;
         let first = self.0.table.borrow().rings[waiting as usize].first;
@@ -338,7 +338,7 @@ impl ConnectionTable {
         self.free.push(at);
     }
 
-    /// Takes a connection out of its rings. Returns the event that it waited for, if it was the first of that ring.
+    /// Removes a connection from its rings. Returns the event that it waited for, if it was the first of that ring.
     fn leave(&mut self, at: u32) -> Option<ClientWait> {
         let entry = &mut self.entries[at as usize];
         let (waiting, _) = entry.waiting.take()?;
@@ -351,7 +351,7 @@ impl ConnectionTable {
         was_first.then_some(waiting)
     }
 
-    /// Puts a connection into its rings. True when the connection is the first of the ring.
+    /// Adds a connection to its rings. Returns true if the connection is the first of the ring.
     fn join(&mut self, at: u32, waiting: ClientWait, since: Instant) -> bool {
         let entry = &mut self.entries[at as usize];
         entry.waiting = Some((waiting, since));
@@ -378,7 +378,7 @@ fn put<T>(items: &mut Vec<T>, free: &mut Vec<u32>, one: T) -> u32 {
         return at;
     }
     items.push(one);
-    // A gateway never has more connections than `u32` counts.
+    // A gateway never has more connections than fit into `u32`.
     u32::try_from(items.len() - 1).unwrap_or(NONE)
 }
 
@@ -388,12 +388,12 @@ pub struct Registration {
     register: ConnectionRegister,
     at: u32,
     waiting: Cell<Option<ClientWait>>,
-    /// The connection is never evicted any more.
+    /// The connection is never evicted from now on.
     exempt: Cell<bool>,
 }
 
 impl Registration {
-    /// Notes that the connection waits for its client, since `since`.
+    /// Notes that the connection has waited for its client since `since`.
     pub(in crate::listen) fn set_waiting(&self, waiting: ClientWait, since: Instant) {
         if self.waiting.get() != Some(waiting) && !self.exempt.get() {
             self.waiting.set(Some(waiting));
@@ -401,21 +401,21 @@ impl Registration {
         }
     }
 
-    /// Notes that the connection does not wait: a request is under way.
+    /// Notes that the connection does not wait: a request is being served.
     pub(in crate::listen) fn set_busy(&self) {
         if self.waiting.take().is_some() {
             self.register.move_to(self.at, None);
         }
     }
 
-    /// Ends the connection, as an eviction does, if it waits for its client.
+    /// Ends the connection, like an eviction, if it waits for its client.
     pub(in crate::listen) fn evict_waiting(&self) {
         if self.is_waiting() {
             self.register.evict(self.at);
         }
     }
 
-    /// Wakes the connection, since it may not go on as it is.
+    /// Wakes the connection, since it must not continue as before.
     pub(in crate::listen) fn wake(&self) {
         let mut table = self.register.0.table.borrow_mut();
         if let Some(waker) = table.entries[self.at as usize].waker.take() {
@@ -423,13 +423,13 @@ impl Registration {
         }
     }
 
-    /// Notes that the connection ends by itself, or has become a tunnel: it is never evicted from here on.
+    /// Notes that the connection ends by itself, or has become a tunnel: it is never evicted from now on.
     pub(in crate::listen) fn exempt(&self) {
         self.set_busy();
         self.exempt.set(true);
     }
 
-    /// Does the connection wait for its client? It does not learn of its eviction here.
+    /// Does the connection wait for its client? It is not notified of its eviction here.
     pub(in crate::listen) fn is_waiting(&self) -> bool {
         self.waiting.get().is_some()
     }
@@ -443,8 +443,8 @@ impl Registration {
         }
     }
 
-    /// Ready once the gateway leaves; for a connection that `is_late`, made while it left already, once draining has
-    /// begun.
+    /// Ready once the gateway leaves; for a connection that `is_late`, accepted after the leaving began, once draining
+    /// has begun.
     pub(in crate::listen) fn poll_over(&self, is_late: bool) -> Poll<()> {
         if self.is_leaving() && !is_late {
             return Poll::Ready(());
@@ -452,7 +452,7 @@ impl Registration {
         self.poll_draining()
     }
 
-    /// Is the client asked to go elsewhere?
+    /// Is the client asked to reconnect elsewhere?
     pub(in crate::listen) fn is_leaving(&self) -> bool {
         self.register.0.is_leaving.get()
     }
@@ -462,7 +462,7 @@ impl Registration {
         self.register.0.drain.deadline().is_some()
     }
 
-    /// The time at which half of what is left for draining is over.
+    /// The time at which half of the remaining time for draining is over.
     pub(in crate::listen) fn half_drained(&self) -> Instant {
         let now = clock::now();
         let left = self.register.0.drain.deadline();

@@ -1,9 +1,8 @@
-//! The dispatch of new connections to workers: the bound for all connections, the bound for one client, and the
-//! connection that is evicted when there is no room.
+//! The distribution of new connections to workers: the bound for all connections, the bound for one client, and the
+//! connection that is evicted if there is no room.
 //!
-//! The control thread dispatches. It knows of each worker's register only the connection that would be evicted first. A
-//! new connection that needs room is dealt to the worker of that connection: one goes and one comes, and no count
-//! changes.
+//! The control thread distributes. It knows of each worker's register only the connection that would be evicted first.
+//! A new connection that needs room is given to the worker of that connection, so that no count changes.
 
 use super::connection_register::{ClientWait, ConnectionRegister, EvictionBoard, EvictionRank};
 use super::{KnownPeer, ListenerFacts};
@@ -21,18 +20,18 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-/// Connections on their way to one worker at once.
+/// The most queued connections of one worker.
 const ON_THE_WAY: usize = 1024;
-/// Connections beyond the bound for which room is being made.
+/// Connections beyond the bound while others are being evicted.
 const MOST_OVER: usize = 64;
 /// The number up to which clients without a connection are remembered.
 const MOST_GONE: usize = 1024;
-/// The part of all connections that one client may have where the file sets no bound.
+/// The part of all connections that one client may have if the file sets no bound.
 const SHARE: usize = 10;
 /// The least time between two log lines of one kind of event.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// A connection that was accepted, on its way to a worker.
+/// An accepted connection, in the queue of a worker.
 #[derive(Debug)]
 pub struct NewConnection {
     /// The socket, not yet registered with any runtime.
@@ -41,21 +40,21 @@ pub struct NewConnection {
     pub from: Option<SocketAddr>,
     /// The time at which it was accepted.
     pub since: Instant,
-    /// The peer stands for many clients: it has no bound of its own.
+    /// The peer represents many clients: it has no bound of its own.
     pub is_trusted: bool,
-    /// What the connection has from its listener.
+    /// The facts about the connection from its listener.
     pub facts: ConnectionFacts,
-    /// The peer names the connection's client before anything else. The connection counts as that client's from then on.
+    /// The peer names the connection's client in its first bytes. The connection counts as that client's from then on.
     pub is_proxied: bool,
     /// Counts the connection as open until dropped.
     pub open: OpenGuard,
-    /// The connections that may be evicted for it; nothing where there is room.
+    /// The connections that may be evicted for it; `None` if there is room.
     evicts: Option<EvictionScope>,
     /// Workers that have been tried for an eviction.
     tried: usize,
 }
 
-/// What the dispatcher has for a worker.
+/// A command of the dispatcher for a worker.
 #[derive(Debug)]
 pub enum WorkerTask {
     /// A connection to serve.
@@ -64,7 +63,7 @@ pub enum WorkerTask {
     Evict(EvictionRequest),
 }
 
-/// The request of one worker that another evict an idle connection of a client.
+/// The request of one worker to another to evict an idle connection of a client.
 #[derive(Debug)]
 pub struct EvictionRequest {
     client: Client,
@@ -75,7 +74,7 @@ impl EvictionRequest {
     /// Evicts a connection of `register`, the worker's own, and answers.
     pub fn obey(self, register: &ConnectionRegister) {
         let evicted = register.evict_of_client(self.client);
-        // The asking connection may have ended.
+        // The requesting connection may have ended.
         let _ = self.is_evicted.send(evicted.is_some());
     }
 }
@@ -94,7 +93,7 @@ enum EvictionScope {
 pub struct ConnectionBounds {
     /// The most connections at once.
     pub most: usize,
-    /// The most connections of one client at once. Without a number, a tenth of all is the bound while more than half
+    /// The most connections of one client at once. Without a number, the bound is a tenth of all while more than half
     /// of all are open.
     pub per_client: Option<usize>,
 }
@@ -111,7 +110,7 @@ impl ConnectionBounds {
     }
 }
 
-/// One worker, as the control thread sees it.
+/// One worker, as seen by the control thread.
 #[derive(Debug)]
 struct WorkerQueue {
     tasks: mpsc::Sender<WorkerTask>,
@@ -169,7 +168,7 @@ impl Drop for OpenGuard {
     }
 }
 
-/// No worker is left to deal a connection to.
+/// No worker is left to give a connection to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoWorkers;
 
@@ -208,19 +207,19 @@ impl Dispatcher {
         ConnectionRegister::new(Arc::clone(&self.workers[worker].board), drain)
     }
 
-    /// Connections that are open.
+    /// The number of open connections.
     #[must_use]
     pub fn open(&self) -> usize {
         let open = self.workers.iter();
         open.map(|worker| worker.open.load(Ordering::Relaxed)).sum()
     }
 
-    /// Is room being made for as many connections as allowed?
+    /// Is room being made for the most connections that may wait for it?
     pub(super) fn is_overfull(&self) -> bool {
         self.open() >= self.bounds.most.saturating_add(MOST_OVER)
     }
 
-    /// Deals a new connection of `peer` on a listener to a worker, or closes it.
+    /// Gives a new connection of `peer` on a listener to a worker, or closes it.
     pub(super) async fn dispatch(
         &self,
         tcp: TcpStream,
@@ -263,7 +262,7 @@ impl Dispatcher {
         dealt.map_err(|_| NoWorkers)
     }
 
-    /// Makes room for a connection that was dealt to the worker of `register`. Nothing when no connection could be
+    /// Makes room for a connection that was given to the worker of `register`. Returns `None` if no connection could be
     /// evicted: the new one was passed on or closed.
     #[must_use]
     pub fn evict_for(
@@ -291,7 +290,7 @@ impl Dispatcher {
             self.log_eviction(what, new.from);
             return Some(new);
         }
-        // The connection to be evicted has a request in the meantime, or another worker was faster.
+        // The connection to be evicted has a request meanwhile, or another worker evicted it first.
         let next = match scope {
             EvictionScope::All => self.first_to_evict(),
             EvictionScope::Client => self.workers.get((worker + 1) % self.workers.len()),
@@ -309,9 +308,9 @@ impl Dispatcher {
         None
     }
 
-    /// Counts the connection of `open` at the worker of `register` as one of the client at `named`: whom a proxy has
-    /// named, or the proxy itself where it has named none. False where the client has as many as it may and none of them
-    /// is idle: the connection must be closed.
+    /// Counts the connection of `open` at the worker of `register` as one of the client at `named`: the client that a
+    /// proxy has named, or the proxy itself if it has named none. Returns false if the client has the most connections
+    /// that it may have and none of them is idle: the connection must then be closed.
     pub(in crate::listen) async fn name(
         &self,
         open: &mut OpenGuard,
@@ -338,7 +337,7 @@ impl Dispatcher {
         true
     }
 
-    /// Has another worker than the one that counts in `own` evict an idle connection of `client`.
+    /// Makes a worker other than the one that counts in `own` evict an idle connection of `client`.
     async fn evict_elsewhere(&self, client: Client, own: &Arc<AtomicUsize>) -> bool {
         let others = self.workers.iter();
         for worker in others.filter(|worker| !Arc::ptr_eq(&worker.open, own)) {
@@ -352,7 +351,7 @@ impl Dispatcher {
         false
     }
 
-    /// Notes that the system gives no descriptor for a new connection.
+    /// Notes that the system has no descriptor for a new connection.
     pub(super) fn no_descriptor(&self) {
         self.metrics.rejected(Rejection::Descriptors);
     }
@@ -378,7 +377,7 @@ impl Dispatcher {
 
     fn count_of(&self, client: Client, open: usize) -> Arc<AtomicUsize> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        // The cost of a pass over all clients is spread over as many new connections.
+        // The cost of a pass over all clients is amortised over the same number of new connections.
         if clients.len() > 2 * open + MOST_GONE {
             clients.retain(|_, count| count.load(Ordering::Relaxed) > 0);
         }
@@ -411,7 +410,7 @@ impl Dispatcher {
         }
     }
 
-    /// The bound that leaves no room for a connection from `from`, and the key that raises it.
+    /// The bound that leaves no room for a connection from `from`, and the key that raises the bound.
     fn reached_bound(&self, scope: EvictionScope, from: Option<SocketAddr>) -> String {
         let most = self.bounds.most;
         match scope {

@@ -1,5 +1,5 @@
-//! Sockets that the process was started with: systemd opened them (`sd_listen_fds(3)`), or the gateway before this one
-//! hands its own over by the same protocol.
+//! Sockets that the process was started with: systemd opened them (`sd_listen_fds(3)`), or the predecessor hands its
+//! own over by the same protocol.
 
 use listenfd::ListenFd;
 use socket2::Socket;
@@ -8,40 +8,41 @@ use std::os::fd::OwnedFd;
 
 /// The number of sockets.
 pub const COUNT: &str = "LISTEN_FDS";
-/// The names of the sockets, with colons between.
+/// The names of the sockets, separated by colons.
 pub const NAMES: &str = "LISTEN_FDNAMES";
-/// The process that the sockets are for; without it they are for any.
+/// The process that the sockets are for; without the variable they are for any process.
 pub const PROCESS: &str = "LISTEN_PID";
-/// The name of a connection to the gateway that hands its sockets over, among them. Names of systemd's sockets may have a
-/// slash too, but none of ours has such a beginning.
+/// The name, among them, of a connection to the gateway that hands its sockets over. Names of systemd's sockets may
+/// have a slash too, but none of ours has this prefix.
 pub const PREDECESSOR: &str = "tollgate/predecessor";
-/// Stands behind the names of all sockets, where a gateway without this word does not look: the predecessor answers, on its
-/// connection, what it hands over beside sockets.
+/// A word after the names of all sockets, where a gateway that does not know the word ignores it: the predecessor
+/// answers, on its connection, the request for the data beside sockets.
 pub const BEQUEATHS: &str = "tollgate/bequeaths";
-/// The name that systemd gives to a socket where none was given.
+/// The name that systemd gives to a socket without a configured name.
 const NAMELESS: &str = "unknown";
 
-/// Sockets that nothing uses yet.
+/// Sockets that are not used yet.
 #[derive(Debug, Default)]
 pub struct HandedSockets {
     sockets: Vec<HandedSocket>,
-    /// Words behind the names of the sockets.
+    /// Words after the names of the sockets.
     words: Vec<String>,
 }
 
 #[derive(Debug)]
 struct HandedSocket {
-    /// Where it stands among all that were handed over.
+    /// Its position among all that were handed over.
     position: usize,
     name: String,
     socket: Socket,
 }
 
 impl HandedSockets {
-    /// The sockets that this process was started with. The call comes first in a process, before other threads, and once.
+    /// The sockets that this process was started with. Must be called first in a process, before other threads start,
+    /// and once.
     ///
     /// # Errors
-    /// When one of them is no stream socket.
+    /// If one of them is not a stream socket.
     pub fn take_all() -> io::Result<Self> {
         let mut handed = ListenFd::from_env();
         let names = std::env::var(NAMES).unwrap_or_default();
@@ -66,7 +67,7 @@ impl HandedSockets {
         Ok(Self { sockets, words })
     }
 
-    /// Does this word stand behind the names of the sockets?
+    /// Does this word follow the names of the sockets?
     #[must_use]
     pub fn has_word(&self, word: &str) -> bool {
         self.words.iter().any(|said| said == word)
@@ -90,7 +91,7 @@ impl HandedSockets {
         self.sockets.iter().map(|handed| handed.name.as_str())
     }
 
-    /// Where the sockets that are left stand among all that were handed over, from 0.
+    /// The positions of the remaining sockets among all that were handed over, from 0.
     pub fn positions(&self) -> impl Iterator<Item = usize> {
         self.sockets.iter().map(|handed| handed.position)
     }

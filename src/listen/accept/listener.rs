@@ -1,4 +1,4 @@
-//! What the file says of one listening socket.
+//! The file's description of one listening socket.
 
 use ipnet::IpNet;
 use std::fmt;
@@ -9,35 +9,35 @@ use std::sync::Arc;
 /// A listening socket as the file describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {
-    /// Where clients connect.
+    /// The address to which clients connect.
     pub address: ListenAddress,
-    /// The names of the identities that it offers, in the order of the file; without any it speaks plain text.
+    /// The names of the identities that it offers, in the order of the file; `None` means clear text.
     pub tls: Option<Arc<[Arc<str>]>>,
-    /// Are all requests sent on to the same address under `https`?
+    /// Are all requests redirected to the same address under `https`?
     pub redirects: bool,
-    /// The rights on the file of a Unix socket.
+    /// The permissions of the file of a Unix socket.
     pub mode: u32,
-    /// The peers that name their client in a header of the PROXY protocol; nothing where no peer does.
+    /// The peers that name their client in a header of the PROXY protocol; `None` if no peer does.
     pub proxies: Option<ProxyPeers>,
 }
 
-/// The peers of a listener that begin each connection with a header of the PROXY protocol. From these the header is
-/// demanded; the bytes of all others are the protocol's own.
+/// The peers of a listener that begin each connection with a header of the PROXY protocol. The header is required from
+/// these peers; the bytes of all others belong to HTTP or TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProxyPeers {
-    /// The peers that `trust` believes, by the snapshot in force.
+    /// The peers that `trust` of the current snapshot trusts.
     Trusted,
     /// The peers of these networks, at least one.
     Within(Arc<[IpNet]>),
 }
 
 impl ProxyPeers {
-    /// Must the peer at `address` send a header? `is_trusted` tells whether `trust` believes it.
+    /// Must the peer at `address` send a header? `is_trusted` states whether `trust` includes it.
     #[must_use]
     pub fn have(&self, address: Option<IpAddr>, is_trusted: bool) -> bool {
         match (self, address) {
             (Self::Trusted, _) => is_trusted,
-            // The peers of a Unix socket are in no network: all of them are meant.
+            // The peers of a Unix socket are in no network: all of them are included.
             (Self::Within(_), None) => true,
             (Self::Within(networks), Some(address)) => {
                 let address = address.to_canonical();
@@ -47,7 +47,7 @@ impl ProxyPeers {
     }
 }
 
-/// As the file writes it.
+/// The form of the file.
 impl fmt::Display for ProxyPeers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -63,12 +63,12 @@ impl fmt::Display for ProxyPeers {
     }
 }
 
-/// Where clients connect to a listener.
+/// The address of a listener for clients.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ListenAddress {
     /// An address and a port; port 0 is any free port.
     Tcp(SocketAddr),
-    /// This port on every address of the machine: of IPv4, and of IPv6 where the system has it.
+    /// This port on every address of the machine: of IPv4, and of IPv6 if the system has it.
     EveryAddress(u16),
     /// The file of a Unix socket.
     Unix(Arc<Path>),
@@ -76,7 +76,7 @@ pub enum ListenAddress {
     Systemd(Arc<str>),
 }
 
-/// The rights on the file of a Unix socket where the file of the gateway names none: its owner and group may connect.
+/// The permissions of the file of a Unix socket if the gateway's file sets none: its owner and group may connect.
 pub const SOCKET_MODE: u32 = 0o660;
 
 impl Listener {
@@ -94,8 +94,8 @@ impl Listener {
 }
 
 impl ListenAddress {
-    /// The address of IPv4 and the port, or the one address and its port; nothing where clients have none. Every address
-    /// of a machine is `0.0.0.0` here.
+    /// The IPv4 address and the port, or the one address and its port; `None` if clients use neither. Every address of
+    /// a machine becomes `0.0.0.0`.
     #[must_use]
     pub fn socket_address(&self) -> Option<SocketAddr> {
         match self {
@@ -112,12 +112,12 @@ impl ListenAddress {
             Self::Tcp(address) => !address.ip().is_loopback(),
             Self::EveryAddress(_) => true,
             Self::Unix(_) => false,
-            // The unit of the socket says which; most are for other machines.
+            // The unit of the socket decides; most are for other machines.
             Self::Systemd(_) => true,
         }
     }
 
-    /// The address with those of IPv4 alone in place of every address.
+    /// The address with every IPv4 address in place of every address.
     #[must_use]
     pub fn in_ipv4(self) -> Self {
         match self {
@@ -133,7 +133,7 @@ impl From<SocketAddr> for ListenAddress {
     }
 }
 
-/// As the file writes it.
+/// The form of the file.
 impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

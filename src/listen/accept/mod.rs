@@ -1,6 +1,6 @@
-//! Accepts connections, as many as there is room for.
+//! Accepts connections while there is room.
 //!
-//! In: the listeners of the file. Out: connections, each at a worker.
+//! In: the listeners of the file. Out: connections, each given to a worker.
 //!
 //! ```text
 //! listener             what the file says of each listening socket
@@ -33,38 +33,39 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Pause after the system has no file descriptor left: long enough not to spin, too short for a client to notice.
+/// The pause after the system has no file descriptor left: long enough to avoid a busy loop, too short for a client to
+/// notice.
 const EXHAUSTED: Duration = Duration::from_millis(20);
-/// Pause while workers close connections for new ones.
+/// The pause while workers close connections for new ones.
 const ROOM_IS_MADE: Duration = Duration::from_millis(1);
 
 /// Open files that are neither a client's connection nor an upstream's: listeners, admin, Redis, pipes, a file being
 /// read.
 pub(crate) const OTHER_FILES: u64 = 128;
 
-/// Connections to servers that the gateway attempts, however few files the system allows.
+/// Connections to servers that the gateway attempts even if the system allows few files.
 const LEAST_LEFT: u64 = 8;
 
-/// Logs that the system gives no connections.
+/// Logs that the system fails to accept connections.
 static NOT_ACCEPTED: Throttle = Throttle::every(Duration::from_secs(1));
 
-/// What the file in force says of a peer.
+/// The current file's view of a peer.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownPeer {
-    /// The address that counts for it; nothing for the peer of a Unix socket.
+    /// The address that counts for it; `None` for the peer of a Unix socket.
     pub from: Option<SocketAddr>,
-    /// Is it a trusted proxy, which stands for many clients?
+    /// Is it a trusted proxy, which represents many clients?
     pub is_trusted: bool,
 }
 
-/// What the file in force says of peers. The program passes it in; this room does not know the file.
+/// The current file's trust in peers. The program passes an implementation in; this room does not know the file.
 pub trait PeerTrust: fmt::Debug + Send + Sync {
     /// Looks up the peer at an address.
     fn known(&self, from: Option<SocketAddr>) -> KnownPeer;
 }
 
-/// The number of connections to hold at once: `asked`, or fewer where the system's `files` do not suffice for as many
-/// upstream connections as well. Running out of files would fail requests that are under way.
+/// The most connections at once: `asked`, or fewer if the system's `files` do not suffice for the same number of
+/// upstream connections. A lack of files would make current requests fail.
 #[must_use]
 pub fn most_connections(asked: usize, files: Option<u64>) -> usize {
     let half = files.map(|files| files.saturating_sub(OTHER_FILES) / 2);
@@ -72,7 +73,7 @@ pub fn most_connections(asked: usize, files: Option<u64>) -> usize {
     asked.min(room).max(1)
 }
 
-/// Open files that are left for connections to servers beside `most` of clients.
+/// Open files that remain for connections to servers besides `most` of clients.
 #[must_use]
 pub fn left_for_upstreams(most: usize, files: Option<u64>) -> Option<u64> {
     let clients = u64::try_from(most).unwrap_or(u64::MAX);
@@ -85,26 +86,27 @@ pub fn left_for_upstreams(most: usize, files: Option<u64>) -> Option<u64> {
 pub struct ListeningSocket {
     /// The socket.
     pub socket: Acceptor,
-    /// What its connections are accepted by.
+    /// The facts for accepting its connections.
     pub facts: ListenerFacts,
-    /// Says that another process accepts on the socket from now on.
+    /// Notified when another process begins to accept on the socket.
     pub taken_over: Arc<Notify>,
-    /// Says that nobody does.
+    /// Notified when no process accepts on the socket any more.
     pub given_up: Arc<Notify>,
 }
 
-/// What a listener's connections are accepted by.
+/// The facts for accepting a listener's connections.
 #[derive(Debug)]
 pub struct ListenerFacts {
-    /// What the file says of the listener.
+    /// The file's description of the listener.
     pub listener: Listener,
-    /// The identities that the listener offers; without an offer it speaks clear text.
+    /// The identities that the listener offers; `None` means clear text.
     pub offer: Option<OfferInForce>,
 }
 
 impl ListeningSocket {
-    /// Accepts until draining begins, or the socket is given up, and then the connections that wait on it; or until it is
-    /// taken over, with those. A connection for which there is no room is closed at once, which costs the least.
+    /// Accepts until draining begins or the socket is given up, and then accepts the connections that already wait; a
+    /// successor's takeover ends the accepting without these. A connection without room is closed at once, which costs
+    /// the least.
     pub async fn accept(
         self,
         dispatcher: Arc<Dispatcher>,
@@ -142,8 +144,8 @@ impl ListeningSocket {
         }
     }
 
-    /// Accepts the connections that wait when draining begins, which the system would reset, and no more than could wait
-    /// then: new ones may come as fast.
+    /// Accepts the connections that wait when draining begins, which the system would otherwise reset; at most as many
+    /// as the queue can hold, since new ones may arrive as fast.
     async fn accept_waiting(self, dispatcher: &Dispatcher, peers: &dyn PeerTrust) {
         let Ok(socket) = self.socket.leave_runtime() else {
             return;
@@ -171,7 +173,7 @@ impl ListenerFacts {
         proxies.is_some_and(|proxies| proxies.have(from, peer.is_trusted))
     }
 
-    /// What a connection has from the listener.
+    /// The facts about a connection from the listener.
     fn of_connection(&self) -> ConnectionFacts {
         ConnectionFacts {
             offer: self.offer.clone(),
@@ -180,7 +182,7 @@ impl ListenerFacts {
     }
 }
 
-/// Has the client given up before its connection was accepted? The listener is sound then.
+/// Did the client abort before its connection was accepted? The listener then has no fault.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(

@@ -1,4 +1,4 @@
-//! The file of a Unix socket: made where none is in use, and removed with the socket.
+//! The file of a Unix socket: created if no process uses one, and removed with the socket.
 
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fs::Permissions;
@@ -7,13 +7,13 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _}
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// The file of a bound socket, removed when it is dropped: never another file that has taken its place.
+/// The file of a bound socket, removed on drop; another file in its place is never removed.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// Which file it is.
+    /// The identity of the file.
     identity: FileIdentity,
-    /// The file is another process's to remove.
+    /// Another process removes the file.
     is_left: bool,
 }
 
@@ -21,7 +21,7 @@ impl SocketFile {
     /// The file of a socket that is bound at `path`.
     ///
     /// # Errors
-    /// When there is no such file.
+    /// If there is no such file.
     pub(in crate::listen) fn at(path: &Path) -> io::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
@@ -30,15 +30,15 @@ impl SocketFile {
         })
     }
 
-    /// Leaves the file where it is: another process listens there.
+    /// Leaves the file in place: another process listens there.
     pub fn leave(&mut self) {
         self.is_left = true;
     }
 
-    /// Takes over a file that was left to another process, and gives it the rights `mode`.
+    /// Takes over a file that was left to another process, and sets its permissions to `mode`.
     pub fn take_over(&mut self, mode: u32) {
         if std::mem::take(&mut self.is_left) && self.is_own() {
-            // A file whose rights cannot be changed keeps those that it had.
+            // A file whose permissions cannot be changed keeps them.
             let _ = std::fs::set_permissions(&self.path, Permissions::from_mode(mode));
         }
     }
@@ -48,10 +48,10 @@ impl SocketFile {
         identity(&self.path).is_ok_and(|found| found == self.identity)
     }
 
-    /// Checks that no other file has taken the place.
+    /// Checks that no other file is in its place.
     ///
     /// # Errors
-    /// When one has.
+    /// If there is one.
     pub(in crate::listen) fn check(&self) -> io::Result<()> {
         if self.is_own() {
             return Ok(());
@@ -70,7 +70,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// What tells a file from another that takes its place: the number of the first may be the second's.
+/// The identity that distinguishes a file from a later one in its place, which may reuse the inode number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileIdentity {
     device: u64,
@@ -87,10 +87,11 @@ fn identity(path: &Path) -> io::Result<FileIdentity> {
     })
 }
 
-/// Binds a socket at `path`, with the rights `mode` on its file. A file that an ended process has left there is removed.
+/// Binds a socket at `path`, with the permissions `mode` on its file. A file that an ended process has left there is
+/// removed.
 ///
 /// # Errors
-/// When a process listens there, or the file there is no socket.
+/// If a process listens there, or the file there is not a socket.
 pub(in crate::listen) fn bind(path: &Path, mode: u32) -> io::Result<(Socket, SocketFile)> {
     remove_stale(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -102,7 +103,7 @@ pub(in crate::listen) fn bind(path: &Path, mode: u32) -> io::Result<(Socket, Soc
         _ => error,
     })?;
     let file = SocketFile::at(path)?;
-    // No client can connect before the socket listens, so that none finds other rights.
+    // No client can connect before the socket listens, so that none sees other permissions.
     std::fs::set_permissions(path, Permissions::from_mode(mode))?;
     Ok((socket, file))
 }
@@ -118,7 +119,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
     }
     let asking = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // A process whose queue is full would be waited for.
+    // Otherwise the call would wait for a process whose queue is full.
     asking.set_nonblocking(true)?;
     match asking.connect(&SockAddr::unix(path)?) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -199,7 +200,7 @@ mod tests {
         drop(file);
         assert!(path.exists());
         let (_, first) = bind(&path, 0o660).unwrap();
-        // The first file keeps its number.
+        // The first file keeps its inode number.
         std::fs::hard_link(&path, folder.path().join("other")).unwrap();
         std::fs::remove_file(&path).unwrap();
         let (_second_socket, second) = bind(&path, 0o660).unwrap();

@@ -1,6 +1,6 @@
-//! The connections with TLS, whose clients may go on as long as they meet what is asked of clients today. Each request looks
-//! whether they do, and so does the worker, beside requests, within a second of a change. A connection whose client may not
-//! go on ends as at a drain.
+//! The connections with TLS, whose clients may continue as long as they meet the present requirements for clients. Each
+//! request checks whether they do, and so does the worker, independently of requests, within a second of a change. A
+//! connection whose client may not continue ends as in a drain.
 
 mod places;
 
@@ -20,33 +20,33 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::MissedTickBehavior;
 
-/// The least time between two lines about clients that may not go on for one cause.
+/// The least time between two lines about dismissed clients for one cause.
 const LOG_EVERY: Duration = Duration::from_secs(60);
-/// The interval at which a worker looks.
+/// The interval of a worker's checks.
 const REVIEW_EVERY: Duration = Duration::from_secs(1);
-/// The time for which it looks at one connection after the other before others have their turn: to verify a chain again
-/// takes up to a millisecond by itself.
+/// The time for which it checks one connection after the other before other tasks have their turn: to verify one chain
+/// takes up to a millisecond.
 const TURN: Duration = Duration::from_millis(1);
 
-/// Those of one worker.
+/// The encrypted peers of one worker.
 #[derive(Debug)]
 pub struct EncryptedPeers(Rc<ReviewedPeers>);
 
 #[derive(Debug, Default)]
 struct ReviewedPeers {
-    /// Those that have shown certificates, for which times matter too.
+    /// Peers that have shown certificates, for which times matter too.
     certified: PeerPlaces,
-    /// Those that have shown none. They are looked at where an offer has changed.
+    /// Peers that have shown none. They are checked if an offer has changed.
     bare: PeerPlaces,
-    /// The offers of their listeners, each at its listener's place, with the number of the one by which all were looked up
-    /// last.
+    /// The offers of their listeners, each at its listener's place, with the number of the offer in the last check of
+    /// all.
     offers: RefCell<Vec<Option<(OfferInForce, u64)>>>,
-    /// One may not go on, and has not ended yet.
+    /// A peer may not continue, and its connection has not ended yet.
     is_one_ending: Cell<bool>,
 }
 
 impl EncryptedPeers {
-    /// None yet, and a task on the worker's runtime that looks at those to come.
+    /// An empty set, and a task on the worker's runtime that checks the peers to come.
     #[must_use]
     pub fn watched() -> Self {
         let peers = Rc::<ReviewedPeers>::default();
@@ -54,7 +54,7 @@ impl EncryptedPeers {
         Self(peers)
     }
 
-    /// Takes in a peer whose handshake is over.
+    /// Adds a peer after its handshake.
     pub(in crate::listen) fn enter(&self, peer: &Rc<Peer>) {
         let (Some(offer), Some(session)) = (&peer.offer, peer.tls()) else {
             return;
@@ -64,9 +64,9 @@ impl EncryptedPeers {
             Some(_) => &self.0.certified,
             None => &self.0.bare,
         };
-        // A handshake is over once.
+        // A handshake ends once.
         let _ = peer.place.set(places.enter(peer));
-        // The offer may have changed since the handshake began, and the others may have been looked at since.
+        // The offer may have changed since the handshake began, and the other peers may have been checked since.
         if !peer.look_up(session, &offer.load()) {
             self.0.is_one_ending.set(true);
         }
@@ -93,7 +93,7 @@ impl ReviewedPeers {
     }
 }
 
-/// Looks at all of them again and again.
+/// Checks all of them periodically.
 async fn review_all(peers: Rc<ReviewedPeers>) {
     let mut ticks = tokio::time::interval(REVIEW_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -107,8 +107,8 @@ async fn review_all(peers: Rc<ReviewedPeers>) {
     }
 }
 
-/// Looks at all of one kind, so that others have their turn in between. True when one of them may not go on, and has not
-/// ended yet.
+/// Checks all peers of one kind, and lets other tasks have their turn in between. Returns true if one of them may not
+/// continue, and has not ended yet.
 async fn review(places: &PeerPlaces) -> bool {
     let (mut is_one_ending, mut since) = (false, clock::now());
     let mut at = 0;
@@ -126,13 +126,13 @@ async fn review(places: &PeerPlaces) -> bool {
 }
 
 impl Peer {
-    /// May the client not go on?
+    /// Is the client not permitted to continue?
     #[must_use]
     pub fn is_dismissed(&self) -> bool {
         self.tls().is_some_and(|session| session.is_lost())
     }
 
-    /// Resolves once the client may not go on.
+    /// Resolves once the client may not continue.
     pub async fn dismissed(&self) {
         match self.tls() {
             Some(session) => session.lost().await,
@@ -140,7 +140,7 @@ impl Peer {
         }
     }
 
-    /// Resolves when what is under way is to be cut, a while after that.
+    /// Resolves when unfinished requests are to be cut, some time later.
     pub async fn cut(&self) {
         match self.tls() {
             Some(session) => session.cut().await,
@@ -148,24 +148,25 @@ impl Peer {
         }
     }
 
-    /// Does what the client has shown meet what `offer` asks of it? Only a change of the offer has it looked up.
+    /// Does the client's handshake meet the requirements of `offer`? It is checked again only after a change of the
+    /// offer.
     #[inline]
     pub(in crate::listen) fn is_believed(&self, session: &TlsSession, offer: &Offer) -> bool {
         session.is_known_good(offer) || self.look_up(session, offer)
     }
 
-    /// Looks whether the client may go on.
+    /// Checks whether the client may continue.
     #[cold]
     fn look_up(&self, session: &TlsSession, offer: &Offer) -> bool {
         if let Some(why) = session.look_up(offer, clock::wall().seconds()) {
             self.report_lost(&why, session.identity.name());
-            // The connection hears of it.
+            // The connection is notified.
             self.registration.wake();
         }
         !session.is_lost()
     }
 
-    /// Looks whether the client may go on at this time, and ends its connection where it may not.
+    /// Checks whether the client may continue at this time, and ends its connection if not.
     fn review(&self) -> bool {
         let (Some(offer), Some(session)) = (&self.offer, self.tls()) else {
             return true;

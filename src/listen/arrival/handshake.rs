@@ -1,5 +1,5 @@
-//! The handshake of TLS on a fresh connection: the identity is chosen by the host that the client names, and every end of
-//! a handshake that fails is one that the client understands.
+//! The TLS handshake on a fresh connection: the identity is chosen by the host that the client names, and every failed
+//! handshake ends in a way that the client understands.
 
 mod failure;
 
@@ -29,31 +29,31 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 /// The first byte of a handshake: the type of its records (RFC 8446 section 5.1).
 const HANDSHAKE: u8 = 0x16;
-/// Most bytes of one read, of which most hellos need one.
+/// The most bytes of one read; most hellos fit into one.
 const CHUNK: usize = 4096;
-/// The alert that refuses a client whose host no identity answers for (RFC 6066 section 3).
+/// The alert that refuses a client whose host no identity serves (RFC 6066 section 3).
 const UNRECOGNIZED_NAME: [u8; 7] = fatal(112);
 /// The alert that refuses a client of TLS 1.1 or older (RFC 8446 section 6.2).
 const PROTOCOL_VERSION: [u8; 7] = fatal(70);
-/// The alert that refuses bytes that are no hello (RFC 8446 section 6.2).
+/// The alert that refuses bytes that are not a hello (RFC 8446 section 6.2).
 const DECODE_ERROR: [u8; 7] = fatal(50);
 /// The alert that refuses a client whose certificates were refused too often (RFC 8446 section 6.2).
 const ACCESS_DENIED: [u8; 7] = fatal(49);
-/// Where a client's hello says the second half of its version, which is 3.N: behind the heads of the record and of the
-/// message (RFC 5246 section 7.4.1.2).
+/// The position of the second half of a hello's version, which is 3.N: after the heads of the record and of the message
+/// (RFC 5246 section 7.4.1.2).
 const HELLO_MINOR_VERSION: usize = 10;
-/// What stands there for TLS 1.2 and those since.
+/// Its value in TLS 1.2 and later.
 const TLS12_MINOR_VERSION: u8 = 3;
-/// The answer to a client that does not speak TLS.
+/// The answer to a client that does not use TLS.
 const PLAIN_TEXT_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
 content-type: text/plain; charset=utf-8\r\n\
 content-length: 57\r\n\
 connection: close\r\n\
 \r\n\
 This port speaks TLS: use https:// in place of http://.\r\n";
-/// Longest time in which a client whose handshake failed may take the reason.
+/// The longest time for a client whose handshake failed to take the reason.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Most reads for that, of a client that goes on sending.
+/// The most reads meanwhile, of a client that continues to send.
 const MOST_DISCARDS: usize = 64;
 
 /// A record with a fatal alert.
@@ -61,27 +61,28 @@ const fn fatal(alert: u8) -> [u8; 7] {
     [0x15, 3, 3, 0, 2, 2, alert]
 }
 
-/// What handshakes are made from.
+/// The sources for handshakes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HandshakeSources<'a> {
     pub(in crate::listen) offer: &'a OfferInForce,
     pub(super) challenges: &'a AuthorityChallenges,
-    /// The client, on whose account a look at other gateways is.
+    /// The client, against which lookups at other gateways count.
     pub(in crate::listen) client: Client,
-    /// Clients whose certificates are refused. Those of peers that stand for many clients are not counted.
+    /// Clients whose certificates are refused. `None` for peers that represent many clients, which are not counted.
     pub(in crate::listen) refused: Option<&'a RefusedChains>,
 }
 
 /// A handshake that succeeded.
 #[derive(Debug)]
 pub(super) enum Shaken {
-    /// The connection is the client's.
+    /// The connection is a client's.
     Session(Rc<TlsSession>),
-    /// A certification authority has looked whether this host is ours (RFC 8737). The connection has ended.
+    /// A certification authority has checked whether we control this host (RFC 8737). The connection has ended.
     Challenge(Box<str>),
 }
 
-/// Shakes hands on `stream`, until `deadline` at the latest. `first` are the bytes of the client's that have been read.
+/// Makes a handshake on `stream`, until `deadline` at the latest. `first` are the client's bytes that have been read
+/// already.
 pub(super) async fn shake_hands(
     stream: &mut Stream,
     first: BytesMut,
@@ -94,7 +95,7 @@ pub(super) async fn shake_hands(
             HandshakeFailure::PlainText | HandshakeFailure::ProxyHeader => PLAIN_TEXT_ANSWER,
             HandshakeFailure::NoName(_) => &UNRECOGNIZED_NAME,
             HandshakeFailure::ClientThrottled if !stream.is_encrypted() => &ACCESS_DENIED,
-            // The layer has sent an alert.
+            // The TLS layer has sent an alert.
             HandshakeFailure::ClientThrottled
             | HandshakeFailure::Client(_)
             | HandshakeFailure::Protocol(_) => &[],
@@ -102,14 +103,14 @@ pub(super) async fn shake_hands(
                 return shaken;
             }
         };
-        // The client leaves when it likes.
+        // The client may leave at any time.
         let _ = timeout(FAREWELL, part(stream, last_words)).await;
     }
     shaken
 }
 
-/// Ends the connection in order. Bytes that lie unread at the end would turn it into a reset, which takes the last words
-/// away from the client.
+/// Ends the connection in order. Unread bytes at the end would turn it into a reset, which may destroy the last bytes
+/// for the client.
 async fn part(stream: &mut Stream, last_words: &[u8]) -> io::Result<()> {
     stream.write_all(last_words).await?;
     stream.shutdown().await?;
@@ -175,7 +176,7 @@ async fn try_to_shake_hands(
 }
 
 impl HandshakeSources<'_> {
-    /// The identity for the host that the client names, if a chain of the client's would be looked at there.
+    /// The identity for the host that the client names, if a client's chain would be verified there.
     fn identity_for(
         &self,
         hello: &ClientHello<'_>,
@@ -194,18 +195,19 @@ impl HandshakeSources<'_> {
         })
     }
 
-    /// Is a chain of the client looked at by an identity? It is not by one that asks for certificates, where too many of its
-    /// were refused lately.
+    /// Does an identity verify a chain of the client? An identity that requests certificates does not, if too many of
+    /// the client's were refused recently.
     ///
-    /// This is asked before the handshake, and again with each step of it: others of the client may have been refused
-    /// meanwhile. Each worker takes one step at a time, and counts a chain with the step that refuses it. So of any number
-    /// of handshakes side by side, no more chains than the bound, and one for each worker, are verified.
+    /// This is checked before the handshake, and again before each step of it: others of the client may have been
+    /// refused meanwhile. Each worker takes one step at a time, and counts a chain with the step that refuses it. So
+    /// for any number of parallel handshakes, the number of verified chains is at most the bound plus one for each
+    /// worker.
     fn hears_chains_at(&self, identity: &ServerIdentity) -> bool {
         let refused = self.refused.filter(|_| identity.client().is_some());
         !refused.is_some_and(|refused| refused.are_too_many(self.client, clock::now()))
     }
 
-    /// Counts a certificate that was refused. A missing one costs no more than any handshake, and is no guess.
+    /// Counts a refused certificate. A missing one costs no more than any handshake, and is not a guess.
     fn note(&self, cause: &HandshakeFailure) {
         if let (Some(refused), HandshakeFailure::Client(why)) = (self.refused, cause)
             && *why != Error::NoCertificatesPresented
@@ -223,7 +225,7 @@ async fn in_time<T>(
     done.unwrap_or(Err(HandshakeFailure::Late))
 }
 
-/// Reads until the client's hello is whole. Returns the bytes behind it too.
+/// Reads until the client's hello is complete. Also returns the bytes after it.
 async fn read_hello(
     stream: &mut Stream,
     mut read: BytesMut,
@@ -258,7 +260,7 @@ async fn read_hello(
     }
 }
 
-/// Refuses a hello. rustls misses an extension in those of TLS 1.1 and older, and says so in place of the version.
+/// Refuses a hello. rustls reports a missing extension for hellos of TLS 1.1 and older, rather than the version.
 #[cold]
 async fn refuse(
     stream: &mut Stream,
@@ -274,15 +276,15 @@ async fn refuse(
     HandshakeFailure::Protocol(error)
 }
 
-/// The handshake that shows an authority that a host is ours.
+/// The handshake that proves to an authority that we control a host.
 struct ChallengeHandshake {
     host: Box<str>,
     config: Arc<ServerConfig>,
 }
 
-/// The host that a client wants to be shown as ours: `acme-tls/1` is the one protocol that it speaks (RFC 8737, section
-/// 3), and an order for the host that it names may be under way, here or at another gateway. Anything else is a
-/// handshake like others.
+/// The host that a client checks for our control: `acme-tls/1` is the only protocol that it offers (RFC 8737, section
+/// 3), and its host may be in an unfinished order, here or at another gateway. Every other hello leads to an ordinary
+/// handshake.
 fn host_to_show(hello: &ClientHello<'_>, challenges: &AuthorityChallenges) -> Option<Box<str>> {
     let mut protocols = hello.alpn()?;
     if protocols.next() != Some(CHALLENGE_PROTOCOL) || protocols.next().is_some() {
@@ -292,7 +294,7 @@ fn host_to_show(hello: &ClientHello<'_>, challenges: &AuthorityChallenges) -> Op
     challenges.may_have_handshake(host).then(|| host.into())
 }
 
-/// Shakes hands with an authority that looks whether a host is ours, and ends the connection.
+/// Makes a handshake with an authority that checks whether we control a host, and ends the connection.
 #[cold]
 async fn answer_authority(
     stream: &mut Stream,
@@ -301,13 +303,13 @@ async fn answer_authority(
     challenge: ChallengeHandshake,
 ) -> Result<Shaken, HandshakeFailure> {
     finish(stream, accepted, rest, challenge.config, || true).await?;
-    // The authority leaves when it likes.
+    // The authority may leave at any time.
     let _ = timeout(FAREWELL, part(stream, &[])).await;
     Ok(Shaken::Challenge(challenge.host))
 }
 
-/// Goes on from the client's hello to the end of the handshake. `rest` are bytes that came behind the hello. Before each
-/// step `hears_chains` is asked whether a chain of the client is looked at.
+/// Continues from the client's hello to the end of the handshake. `rest` are bytes that followed the hello. Before each
+/// step `hears_chains` is called to learn whether a client's chain is verified.
 async fn finish(
     stream: &mut Stream,
     accepted: Accepted,
@@ -330,7 +332,7 @@ async fn finish(
             poll_fn(|cx| take_handshake_step(hears_chains(), || stream.poll_handshake(cx))).await
         }
         Err(error) => {
-            // The alert waits in the layer.
+            // The alert waits in the TLS layer.
             let _ = stream.flush().await;
             Err(error)
         }
@@ -340,10 +342,10 @@ async fn finish(
 
 async fn send(stream: &mut Stream, mut alert: AcceptedAlert) {
     let mut bytes = Vec::new();
-    // A vector takes everything; of a client that has left nothing more is wanted.
+    // A vector takes everything; for a client that has left nothing further is needed.
     let _ = alert.write_all(&mut bytes);
     if bytes.is_empty() {
-        // rustls has none for bytes of which it can make no message.
+        // rustls has no alert for bytes from which it can parse no message.
         bytes.extend(DECODE_ERROR);
     }
     let _ = stream.write_all(&bytes).await;

@@ -1,5 +1,5 @@
-//! What the metrics and the log hear of handshakes. A handshake that failed has no request, so its cause stands in the
-//! diagnostic log: one line a minute for each cause.
+//! Metrics and log lines about handshakes. A failed handshake has no request, so that its cause is in the diagnostic
+//! log: one line a minute for each cause.
 
 use super::handshake::{FailedHandshake, HandshakeFailure};
 use super::refused_chains::{MOST, WITHIN};
@@ -13,10 +13,10 @@ use std::time::Duration;
 
 /// The least time between two lines about handshakes that failed for one cause.
 const LOG_EVERY: Duration = Duration::from_secs(60);
-/// The least time between two lines about authorities that look.
+/// The least time between two lines about checks by authorities.
 const LOOKS_EVERY: Duration = Duration::from_secs(1);
 
-/// Counts a handshake that succeeded.
+/// Counts a successful handshake.
 pub(super) fn succeeded(session: &TlsSession, peer: &Peer) {
     let end = if session.is_resumed {
         Handshake::Resumed
@@ -28,7 +28,7 @@ pub(super) fn succeeded(session: &TlsSession, peer: &Peer) {
         .handshake(identity, Some(session.version.as_str()), end);
 }
 
-/// Counts a look of a certification authority, and writes which host it was for.
+/// Counts a check by a certification authority, and logs its host.
 #[cold]
 pub(in crate::listen) fn challenge(host: &str, peer: &Peer) {
     static LOOKS: Throttle = Throttle::every(LOOKS_EVERY);
@@ -39,7 +39,7 @@ pub(in crate::listen) fn challenge(host: &str, peer: &Peer) {
     }
 }
 
-/// Counts a handshake that failed, and writes why.
+/// Counts a failed handshake, and logs the cause.
 #[cold]
 pub(in crate::listen) fn failed(failed: &FailedHandshake, peer: &Peer) {
     let end = match &failed.cause {
@@ -70,7 +70,7 @@ fn log(failed: &FailedHandshake, peer: &Peer) {
         HandshakeFailure::Client(why) => 5 + kind_of(why),
         HandshakeFailure::ClientThrottled => 9,
         HandshakeFailure::Protocol(why) => 10 + kind_of_disagreement(why),
-        // A client that leaves needs no action.
+        // A client that leaves requires no action.
         HandshakeFailure::Silent | HandshakeFailure::Left => return,
     };
     if let Some(more) = FAILURES.pass(cause) {
@@ -79,8 +79,8 @@ fn log(failed: &FailedHandshake, peer: &Peer) {
     }
 }
 
-/// Certificates are refused for causes that ask for different acts: those that have ended, those that were revoked, those
-/// of strangers, and all others.
+/// Groups refused certificates by the action that they require: expired ones, revoked ones, ones of unknown
+/// authorities, and all others.
 fn kind_of(error: &Error) -> usize {
     use CertificateError as Bad;
     match error {
@@ -91,8 +91,8 @@ fn kind_of(error: &Error) -> usize {
     }
 }
 
-/// Handshakes in which the two sides do not agree: the client takes nothing of what is offered, refuses the certificate,
-/// or breaks the protocol.
+/// Groups handshakes without agreement: the client accepts nothing that is offered, refuses the certificate, or
+/// violates the protocol.
 fn kind_of_disagreement(error: &Error) -> usize {
     match error {
         Error::PeerIncompatible(_) => 0,
@@ -102,7 +102,7 @@ fn kind_of_disagreement(error: &Error) -> usize {
     }
 }
 
-/// What the two sides do not agree in.
+/// The point on which the two sides do not agree.
 fn disagreement(error: &Error) -> String {
     use PeerIncompatible as Bad;
     match error {

@@ -1,11 +1,11 @@
-//! The arrival of a connection at its worker: what comes before its protocol shows. A proxy names the connection's client
-//! in a header of the PROXY protocol, and client and gateway shake hands for TLS.
+//! The arrival of a connection at its worker: everything before its HTTP protocol is known. A proxy names the
+//! connection's client in a header of the PROXY protocol, and client and gateway make a TLS handshake.
 //!
-//! One deadline holds over all of it, from the time at which the connection was accepted. Meanwhile the connection may be
-//! evicted, as every connection that waits for its client.
+//! One deadline covers both, counted from the time at which the connection was accepted. Meanwhile the connection may
+//! be evicted, like every connection that waits for its client.
 //!
-//! In: a stream and its peer, as the socket shows it. Out: the client of the connection and its session, or the cause for
-//! which it is closed.
+//! In: a stream and its peer, as reported by the socket. Out: the client of the connection and its session, or the
+//! cause for which it is closed.
 //!
 //! ```text
 //! proxy_protocol          the header by which a proxy names the client, in bytes as they come
@@ -52,45 +52,45 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout_at};
 
-/// The number of bytes that are looked at together: most headers come in one piece of fewer.
+/// The number of bytes that are examined at a time: most headers arrive in one piece of fewer bytes.
 const PIECE: usize = 536;
-/// The least time between two log lines about headers that are missing, late, or bad.
+/// The least time between two log lines about headers that are missing, late, or malformed.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// The parts of a worker by which connections arrive.
+/// The parts of a worker that the arrival of connections needs.
 #[derive(Debug)]
 pub struct Arrivals {
     /// The bounds on connections.
     pub dispatcher: Arc<Dispatcher>,
-    /// What the file in force says of peers.
+    /// The current file's trust in peers.
     pub trust: Arc<dyn PeerTrust>,
     /// The worker's connections.
     pub register: ConnectionRegister,
     /// Longest time from accepting a connection to the end of its arrival.
     pub within: Duration,
-    /// Counts what does not arrive.
+    /// Counts failed arrivals.
     pub metrics: Arc<Metrics>,
-    /// What certification authorities find when they look whether a host is ours.
+    /// The answers that certification authorities find when they check whether we control a host.
     pub challenges: AuthorityChallenges,
-    /// Clients whose certificates are refused, as all workers know them.
+    /// Clients whose certificates are refused, over all workers.
     pub refused_chains: Arc<RefusedChains>,
     /// The worker's connections with TLS.
     pub encrypted: EncryptedPeers,
 }
 
-/// Whose a connection is.
+/// The kind of a connection's peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerKind {
-    /// One client's.
+    /// A client.
     Client,
-    /// A peer's in `trust`, which stands for many clients.
+    /// A peer in `trust`, which represents many clients.
     Trusted,
-    /// Its proxy names no client: a stranger's, whatever its address. It is one of the many of that proxy.
+    /// A client that its proxy does not name: untrusted, at any address. It is one of the many clients of that proxy.
     Unnamed,
 }
 
 impl PeerKind {
-    /// The kind of a peer, which `trust` may believe.
+    /// The kind of a peer, which `trust` may include.
     #[must_use]
     pub fn of(is_trusted: bool) -> Self {
         if is_trusted {
@@ -104,15 +104,16 @@ impl PeerKind {
 /// The causes for which a connection does not arrive.
 #[derive(Debug)]
 enum ArrivalFault {
-    /// The peer has sent nothing and left. This is no event: a proxy looks so whether the gateway is there.
+    /// The peer has left without sending a byte. This is not logged: a proxy checks in this way whether the gateway is
+    /// alive.
     Left,
     /// Draining or eviction ends the connection, or its client has too many.
     Unwanted,
-    /// Bytes that are no header.
+    /// Bytes that are not a header.
     Header(HeaderFault),
-    /// The header has no end.
+    /// The header is incomplete.
     Broken,
-    /// The deadline is over.
+    /// The deadline has passed.
     Late,
 }
 
@@ -122,7 +123,7 @@ impl From<HeaderFault> for ArrivalFault {
     }
 }
 
-/// The words behind "its PROXY protocol header ...".
+/// The words after "its PROXY protocol header ...".
 impl fmt::Display for ArrivalFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -135,14 +136,14 @@ impl fmt::Display for ArrivalFault {
 }
 
 impl Arrivals {
-    /// Enters `new` into the register.
+    /// Adds `new` to the register.
     #[must_use]
     pub(super) fn enter(&self, from: Option<SocketAddr>) -> Registration {
         self.register.enter(Client::of(from.map(|from| from.ip())))
     }
 
-    /// Reads the header that names the client of a connection, of a `peer` of this kind until then. Returns whose the
-    /// connection is; nothing where it must be closed.
+    /// Reads the header that names the client of a connection, whose `peer` is of this kind before that. Returns the
+    /// kind of the client; `None` if the connection must be closed.
     pub(super) async fn named(
         &self,
         stream: &mut Stream,
@@ -173,7 +174,8 @@ impl Arrivals {
         }
     }
 
-    /// Counts the connection of `peer` as one of `client`. Nothing where the client has as many as it may.
+    /// Counts the connection of `peer` as one of `client`. `None` if the client has the most connections that it may
+    /// have.
     async fn counted(
         &self,
         peer: &mut Peer,
@@ -210,9 +212,9 @@ impl Arrivals {
         }
     }
 
-    /// Shakes hands on a connection whose listener offers identities, and counts the handshake. Where the peer stands for
-    /// many clients by its `kind`, what one of them shows is not held against the others. False where the connection
-    /// must be closed.
+    /// Makes a handshake on a connection whose listener offers identities, and counts the handshake. If the peer
+    /// represents many clients by its `kind`, one client's refused certificate does not count against the others.
+    /// Returns false if the connection must be closed.
     pub(super) async fn encrypted(
         &self,
         stream: &mut Stream,
@@ -277,7 +279,7 @@ impl Arrivals {
     }
 }
 
-/// Waits for the first bytes, and shakes hands by them.
+/// Waits for the first bytes, and makes the handshake with them.
 async fn shake_hands(
     stream: &mut Stream,
     registration: &Registration,
@@ -324,8 +326,7 @@ async fn read_header(
     }
 }
 
-/// Looks at the next bytes without taking them, and notes in the register what the connection waits for where none has
-/// come yet.
+/// Peeks at the next bytes, and notes in the register the event that the connection waits for if none has arrived yet.
 async fn peek(
     stream: &Stream,
     seen: &mut [u8],

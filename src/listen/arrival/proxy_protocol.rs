@@ -1,7 +1,7 @@
-//! The PROXY protocol, versions 1 and 2 (haproxy's `proxy-protocol.txt`): the header by which a proxy says, before
-//! anything else on a connection, which client the connection is for.
+//! The PROXY protocol, versions 1 and 2 (haproxy's `proxy-protocol.txt`): the header by which a proxy names, in the
+//! first bytes of a connection, the client that the connection is for.
 //!
-//! The header is read as its bytes come, and not a byte beyond it is taken: what follows may be a TLS handshake.
+//! The header is read as its bytes arrive, and not a byte beyond it is taken: a TLS handshake may follow.
 
 mod crc32c;
 pub mod fuzz;
@@ -18,11 +18,11 @@ const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 const FIXED: usize = 16;
 /// Most bytes of a header of version 1 with its CRLF (section 2.1).
 pub const LONGEST_TEXT: usize = 107;
-/// Most bytes of addresses and TLVs in a header of version 2: all that its length can say. The file names the proxies that
-/// may send one, and what has come of it gives way in a full house as half a head does.
+/// The most bytes of addresses and TLVs in a header of version 2: the maximum of its length field. The file names the
+/// proxies that may send one, and a connection with an incomplete header is evicted like one with an incomplete head.
 pub const LONGEST_PAYLOAD: usize = u16::MAX as usize;
 
-/// Do these bytes begin with as much of a header as no other protocol begins with?
+/// Do these bytes begin with enough of a header to exclude every other protocol?
 pub fn is_header(bytes: &[u8]) -> bool {
     bytes.starts_with(TEXT) || bytes.starts_with(SIGNATURE)
 }
@@ -32,26 +32,26 @@ pub fn is_header(bytes: &[u8]) -> bool {
 pub enum NamedClient {
     /// The connection's own peer: the proxy connects for itself (`LOCAL`).
     Peer,
-    /// None: the proxy connects for a client whose address it does not know or cannot say. The bytes behind the header are
-    /// a client's all the same.
+    /// None: the proxy connects for a client whose address it does not know or cannot state. The bytes after the header
+    /// come from a client nevertheless.
     Nobody,
     /// The client at this address; an IPv4 address is never mapped to IPv6.
     At(SocketAddr),
 }
 
-/// The fault of a header. After it nothing on the connection can be understood.
+/// The fault of a header. After it the connection's bytes cannot be interpreted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderFault {
     /// The connection begins with other bytes.
     #[error("it begins with other bytes")]
     NoHeader,
-    /// A header of version 1 goes on beyond [`LONGEST_TEXT`] bytes.
+    /// A header of version 1 is longer than [`LONGEST_TEXT`] bytes.
     #[error("its line has no end within 107 bytes")]
     LongLine,
     /// The line of version 1 has another form.
     #[error("its line is malformed")]
     Line,
-    /// A version other than 2 behind the signature of version 2.
+    /// A version other than 2 after the signature of version 2.
     #[error("it has an unknown version")]
     Version,
     /// A command other than `LOCAL` and `PROXY`.
@@ -63,15 +63,15 @@ pub enum HeaderFault {
     /// The length does not cover the addresses of the family.
     #[error("it is too short for its addresses")]
     Short,
-    /// A TLV ends behind the header, or is not of its type's length.
+    /// A TLV ends after the header, or has a wrong length for its type.
     #[error("it has a malformed TLV")]
     Tlv,
-    /// The CRC32C in the header is not the header's.
+    /// The CRC32C in the header is wrong.
     #[error("its checksum is wrong")]
     Checksum,
 }
 
-/// The part of a header that has come.
+/// The received part of a header.
 #[derive(Debug, Default)]
 pub struct HeaderReader {
     head: Vec<u8>,
@@ -82,16 +82,16 @@ pub struct HeaderReader {
 pub struct HeaderProgress {
     /// The number of the bytes that belong to the header.
     pub taken: usize,
-    /// The client, once the header is whole.
+    /// The client, once the header is complete.
     pub client: Option<NamedClient>,
 }
 
 impl HeaderReader {
-    /// Takes of `bytes` those that belong to the header. Of bytes that are not empty, at least one is taken until the
-    /// header is whole.
+    /// Takes from `bytes` those that belong to the header. If `bytes` is not empty, at least one is taken until the
+    /// header is complete.
     ///
     /// # Errors
-    /// When the bytes so far are not the beginning of a header.
+    /// If the bytes so far are not the beginning of a header.
     pub fn read(&mut self, bytes: &[u8]) -> Result<HeaderProgress, HeaderFault> {
         let mut taken = 0;
         loop {
@@ -106,14 +106,14 @@ impl HeaderReader {
         }
     }
 
-    /// Has no byte of a header come yet?
+    /// Has no byte of a header arrived yet?
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.head.is_empty()
     }
 
-    /// The number of the first of `rest` that are known to belong to the header, and whether [`Self::parse`] has more
-    /// to say with them.
+    /// The number of the first of `rest` that are known to belong to the header, and whether [`Self::parse`] has a
+    /// result with them.
     fn next_part(&self, rest: &[u8]) -> Result<(usize, bool), HeaderFault> {
         let head = &self.head;
         let beginning: &[u8] = match head.first().or(rest.first()) {
@@ -141,7 +141,7 @@ impl HeaderReader {
         Ok((count, head.len() + count == wanted))
     }
 
-    /// Reads what has come: nothing where it is the beginning of a header of version 2, which tells the length.
+    /// Parses the received bytes: `None` if they are the beginning of a header of version 2, which contains the length.
     fn parse(&self) -> Result<Option<NamedClient>, HeaderFault> {
         if self.head.starts_with(TEXT) {
             return text::parse(&self.head).map(Some);
@@ -162,11 +162,11 @@ fn payload_length(head: &[u8]) -> usize {
 /// The meaning of the fixed part of a header of version 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Declared {
-    /// The proxy connects for itself: what the header holds is skipped (section 2.2).
+    /// The proxy connects for itself: the rest of the header is skipped (section 2.2).
     Local,
-    /// The header names no address: what it holds is skipped.
+    /// The header names no address: the rest of it is skipped.
     Unspecified,
-    /// TLVs behind addresses of so many bytes that name no client of a stream over IP.
+    /// TLVs after this number of bytes of addresses that name no client of a stream over IP.
     Skipped(usize),
     Inet,
     Inet6,
@@ -186,7 +186,7 @@ impl Declared {
         }
         let length = payload_length(head);
         let declared = match (head[12] & 0xf, head[13]) {
-            // The family of a connection that the proxy opens for itself is not looked at.
+            // The family of a connection that the proxy opens for itself is ignored.
             (0, _) => Self::Local,
             (1, 0x00) => Self::Unspecified,
             (1, 0x11) => Self::Inet,
@@ -214,7 +214,7 @@ impl Declared {
         }
     }
 
-    /// The client that the whole header names.
+    /// The client that the complete header names.
     fn client(self, head: &[u8]) -> Result<NamedClient, HeaderFault> {
         match self {
             Self::Local => return Ok(NamedClient::Peer),

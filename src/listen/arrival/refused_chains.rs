@@ -1,10 +1,11 @@
-//! Clients whose certificates are refused again and again: for the rest of a short while their handshakes end before any
-//! cryptography, at identities that ask for certificates. A client makes up a chain for nothing, and each costs the gateway
-//! a handshake.
+//! Clients whose certificates are refused repeatedly: for a short time their further handshakes end before any
+//! cryptography, at identities that request certificates. A chain costs a client nothing, and each costs the gateway a
+//! handshake.
 //!
-//! The places are as many as they are. A client has one of a few, by a hash that no client can tell: a client that is
-//! counted keeps its place for its time, and those that find none are counted together with the others of the same few. So
-//! whoever comes with clients without end pushes nobody out, and none of them goes uncounted.
+//! The number of places is fixed. A client may use one of a few places, by a hash that clients cannot compute: a
+//! counted client keeps its place for its time, and clients that find no free place are counted together with the
+//! others of the same few. So an attacker with any number of addresses displaces no client, and each of its addresses
+//! is counted.
 
 use crate::client::Client;
 use std::hash::{BuildHasher as _, RandomState};
@@ -12,9 +13,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The number of refused chains after which a client is not heard.
+/// The number of refused chains after which no chain of a client is verified.
 pub(in crate::listen) const MOST: u32 = 20;
-/// The time for which they are counted, from the first of them on.
+/// The time for which they are counted, beginning with the first of them.
 pub(super) const WITHIN: Duration = Duration::from_secs(10);
 /// The groups of places.
 const GROUPS: usize = 4096;
@@ -26,14 +27,14 @@ const PLACES: usize = 8;
 #[derive(Debug, Default)]
 pub struct RefusedChains {
     hasher: RandomState,
-    /// There is none before the first chain is refused.
+    /// Empty before the first chain is refused.
     groups: OnceLock<Box<[Mutex<Group>]>>,
 }
 
 #[derive(Debug, Default)]
 struct Group {
     clients: Vec<(Client, RefusedCount)>,
-    /// The count of all those that found no place.
+    /// The count of all clients that found no place.
     others: Option<RefusedCount>,
 }
 
@@ -97,7 +98,7 @@ impl Group {
 }
 
 impl RefusedChains {
-    /// Counts a chain of this client that was refused.
+    /// Counts a refused chain of this client.
     #[cold]
     pub(in crate::listen) fn count(&self, client: Client, now: Instant) {
         let groups = self.groups.get_or_init(|| {
@@ -109,7 +110,7 @@ impl RefusedChains {
         group.count(client, now);
     }
 
-    /// Were so many chains of this client refused that it is not heard now?
+    /// Have so many chains of this client been refused that no further one is verified now?
     pub(super) fn are_too_many(&self, client: Client, now: Instant) -> bool {
         let Some(groups) = self.groups.get() else {
             return false;
@@ -136,7 +137,7 @@ mod tests {
         Client::of(IpAddr::V4(Ipv4Addr::from_bits(number)))
     }
 
-    /// The places that are taken at `chains`.
+    /// The number of used places in `chains`.
     fn places(chains: &RefusedChains) -> usize {
         let groups = chains.groups.get().unwrap().iter();
         groups
@@ -157,13 +158,13 @@ mod tests {
         assert!(!chains.are_too_many(client(2), after(2_000)));
         assert!(chains.are_too_many(client(1), after(9_999)));
         assert!(!chains.are_too_many(client(1), after(10_000)));
-        // The next count begins anew.
+        // The next count starts anew.
         chains.count(client(1), after(10_001));
         assert!(!chains.are_too_many(client(1), after(10_002)));
     }
 
-    /// Clients without end, as the owner of many networks has them, take no memory without end. Those that were counted
-    /// before stay counted, and those that find no place are counted with others.
+    /// Any number of clients, such as the owner of many networks has, uses bounded memory. Clients that were counted
+    /// before stay counted, and clients that find no place are counted together.
     #[test]
     fn clients_without_end_push_nobody_out_and_pass_nowhere() {
         let chains = RefusedChains::default();
@@ -177,13 +178,13 @@ mod tests {
         }
         assert_eq!(places(&chains), GROUPS * PLACES);
         assert!(chains.are_too_many(client(1), begin));
-        // A client that has no place meets the count of those like it.
+        // A client without a place gets the count of the others without one.
         let new = 4 * all;
         for _ in 0..MOST {
             chains.count(client(new), begin);
         }
         assert!(chains.are_too_many(client(new), begin));
-        // What is over makes room.
+        // An expired count makes room.
         let later = begin + WITHIN;
         assert!(!chains.are_too_many(client(new), later));
         chains.count(client(new), later);

@@ -1,12 +1,11 @@
-//! A response on its way to an HTTP/2 client, which takes bytes at its own pace. The response is handed out in pieces
-//! that know whether they were taken.
+//! A response to an HTTP/2 client, which takes bytes at its own pace. The response is handed out in pieces that record
+//! whether they were taken.
 //!
-//! hyper takes a piece from a body before the client's window has room for it, and h2 keeps the bytes for which the
-//! window has no room. The body is therefore not polled while the client takes nothing, and only the pieces know that
-//! nothing is taken.
+//! hyper takes a piece from a body before the client's window has room for it, and h2 keeps the bytes beyond the
+//! window. The body is therefore not polled while the client takes nothing, and only the pieces show that.
 //!
-//! h2 takes and drops pieces under locks of its own. Dropping a body may want the same locks (its request's, if that is
-//! still to come). A piece therefore only notes its end; the connection finishes responses
+//! h2 takes and drops pieces under locks of its own. Dropping a body may need the same locks (those of its request, if
+//! the request's body is still incomplete). A piece therefore only notes its end; the connection finishes responses
 //! ([`super::stream_deadline`]).
 
 use super::handler::ResponseBody;
@@ -23,8 +22,8 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-/// The most bytes that are handed out at once, since h2 cannot be made to give them back: the content of one DATA frame
-/// unless a client allows more (RFC 9113 section 6.5.2).
+/// The most bytes that are handed out at once, since h2 cannot return them: the content of one DATA frame unless a
+/// client allows more (RFC 9113 section 6.5.2).
 const PIECE: usize = 16 * 1024;
 
 /// A connection's signs of life. Pieces of responses write here from within h2.
@@ -33,11 +32,11 @@ pub(super) struct ConnectionActivity {
     under_way: Cell<u32>,
     /// Responses that wait for the client.
     waiting: Cell<u32>,
-    /// The time at which the client last took a byte, or at which it last had something new to wait for.
+    /// The time at which the client last took a byte, or at which it last got something new to wait for.
     since: Cell<Instant>,
     /// There may be responses to finish.
     finished: Cell<bool>,
-    /// The task that checks whether the connection is idle, woken when there may be no request any more.
+    /// The task that checks whether the connection is idle, woken when there may be no more requests.
     driver: Cell<Option<Waker>>,
 }
 
@@ -72,12 +71,12 @@ impl ConnectionActivity {
         !self.has_requests() && !self.has_responses()
     }
 
-    /// Are there responses to finish? The answer is true once.
+    /// Are there responses to finish? Returns true once.
     pub(super) fn take_finished(&self) -> bool {
         self.finished.take()
     }
 
-    /// Has `waker` woken when there may be no request any more.
+    /// Registers `waker`, to be woken when there may be no more requests.
     pub(super) fn wake_when_still(&self, waker: &Waker) {
         self.driver.set(Some(waker.clone()));
     }
@@ -111,7 +110,7 @@ impl ConnectionActivity {
         }
     }
 
-    /// A request under way waits for the client now. Returns the present time.
+    /// Notes that a request now waits for the client. Returns the present time.
     fn response_waits(&self) -> Instant {
         self.request_leaves();
         self.waiting.set(self.waiting.get() + 1);
@@ -127,7 +126,7 @@ impl ConnectionActivity {
 pub(super) struct PendingResponse<B> {
     /// The body, absent before the response begins and once it is over.
     body: RefCell<Option<B>>,
-    /// Bytes that have come and were too many to hand out at once.
+    /// Bytes that have arrived and were too many to hand out at once.
     rest: RefCell<Bytes>,
     /// Pieces handed out and not yet taken.
     pieces: Cell<u32>,
@@ -139,14 +138,14 @@ pub(super) struct PendingResponse<B> {
     lost: Cell<bool>,
     /// hyper has dropped its handle of the body.
     gone: Cell<bool>,
-    /// The response was given up, since the client took nothing.
+    /// The response was abandoned, since the client took nothing.
     stalled: Cell<bool>,
     /// hyper's task for the stream.
     task: Cell<Option<AbortHandle>>,
     activity: Rc<ConnectionActivity>,
 }
 
-/// A piece of a response's body on its way out.
+/// A piece of a response's body on its way to the client.
 pub(super) struct BodyPiece<B> {
     bytes: Bytes,
     response: Rc<PendingResponse<B>>,
@@ -156,7 +155,7 @@ pub(super) struct BodyPiece<B> {
 type PolledFrame<B> = Poll<Option<Result<Frame<BodyPiece<B>>, <B as Body>::Error>>>;
 
 impl<B> PendingResponse<B> {
-    /// A request has come.
+    /// Notes that a request has arrived.
     pub(in crate::listen) fn begin(
         activity: &Rc<ConnectionActivity>,
         bound: RateBound,
@@ -181,7 +180,7 @@ impl<B> PendingResponse<B> {
         self.task.set(Some(task));
     }
 
-    /// Has hyper dropped the body, and is no piece of it on its way out?
+    /// Has hyper dropped the body, and is no piece of it still to be taken?
     pub(in crate::listen) fn is_over(&self) -> bool {
         self.gone.get() && self.pieces.get() == 0
     }
@@ -191,12 +190,12 @@ impl<B> PendingResponse<B> {
         self.pieces.get() > 0 && !self.stalled.get()
     }
 
-    /// The client could take no byte until `now`.
+    /// Notes that the client could take no byte until `now`.
     pub(in crate::listen) fn excuse(&self, now: Instant) {
         self.rate.borrow_mut().excuse(now);
     }
 
-    /// The time of the next check of the client's rate; nothing when the client is late.
+    /// The time of the next check of the client's rate; `None` if the client is late.
     pub(in crate::listen) fn check(&self, now: Instant) -> Option<Instant> {
         let mut rate = self.rate.borrow_mut();
         if rate.is_late(now) {
@@ -235,7 +234,7 @@ impl<B> PendingResponse<B> {
         }
     }
 
-    /// A piece is no longer on its way.
+    /// Notes that a piece was taken or dropped.
     fn piece_ends(&self, now: Instant) {
         self.pieces.set(self.pieces.get().saturating_sub(1));
         if self.pieces.get() > 0 {
@@ -252,7 +251,7 @@ impl<B> PendingResponse<B> {
 }
 
 impl<B: ResponseBody> PendingResponse<B> {
-    /// The response has begun.
+    /// Notes that the response has begun.
     pub(super) fn set_body(&self, body: B) {
         self.whole.set(body.is_end_stream());
         let (own, is_bare) = (body.own_idle(), !body.has_minimum_rate());
@@ -267,7 +266,7 @@ impl<B: ResponseBody> PendingResponse<B> {
     /// The next piece of the body, or its trailers.
     pub(super) fn poll_piece(self: &Rc<Self>, cx: &mut Context<'_>) -> PolledFrame<B> {
         let mut body = self.body.borrow_mut();
-        // The body was given up, and the task that polls it is itself being ended.
+        // The body was abandoned, and the task that polls it is being aborted.
         let Some(body) = &mut *body else {
             return Poll::Pending;
         };
@@ -308,8 +307,8 @@ impl<B: ResponseBody> PendingResponse<B> {
         hint
     }
 
-    /// hyper has dropped its handle of the body. True when no piece of it is on its way out: the response is over, and
-    /// to be finished.
+    /// Notes that hyper has dropped its handle of the body. Returns true if no piece of it is still to be taken: the
+    /// response is over, and to be finished.
     pub(super) fn body_dropped(&self) -> bool {
         self.gone.set(true);
         if self.pieces.get() > 0 {
@@ -322,7 +321,7 @@ impl<B: ResponseBody> PendingResponse<B> {
         true
     }
 
-    /// Drops the body. No piece calls this.
+    /// Drops the body. Pieces do not call this.
     pub(in crate::listen) fn finish(&self) {
         if let Some(mut body) = self.body.take()
             && self.whole.get()
@@ -332,7 +331,7 @@ impl<B: ResponseBody> PendingResponse<B> {
         }
     }
 
-    /// Drops the rest and resets the stream. Pieces that h2 already has to the end stay with h2.
+    /// Drops the rest and resets the stream. Pieces that h2 already has in full stay with h2.
     pub(super) fn give_up(&self) {
         self.stalled.set(true);
         if let Some(mut body) = self.body.take() {

@@ -1,7 +1,8 @@
-//! Fields of responses that HPACK does not index: those with another value in nearly every response.
+//! Fields of responses that HPACK does not index: fields with a different value in nearly every response.
 //!
-//! Indexed, each value would drive a useful one out of the client's table (RFC 7541, section 2.3.2) and never be named
-//! again. h2 keeps the values of one name in a chain, from the oldest on, and compares each new value with all of them.
+//! Indexed, each value would displace a useful one from the client's table (RFC 7541, section 2.3.2) and never be
+//! referenced again. h2 keeps the values of one name in a chain, starting with the oldest, and compares each new value
+//! with all of them.
 
 use http::HeaderMap;
 use std::cell::Cell;
@@ -14,9 +15,9 @@ pub(super) struct IndexedFields {
 }
 
 impl IndexedFields {
-    /// Prepares the fields of a response: values that are not worth an index become literals on the wire.
+    /// Prepares the fields of a response: values that are not worth an index are sent as literals.
     ///
-    /// The first response is left as it is, since its values bring the names into the client's table.
+    /// The first response is left unchanged, since its values put the names into the client's table.
     pub(super) fn prepare(&self, fields: &mut HeaderMap) {
         if !self.has_names.replace(true) {
             return;
@@ -29,10 +30,10 @@ impl IndexedFields {
     }
 }
 
-/// Is the field's value likely to be another one in the next response? h2 itself knows the length, `ETag`, `Location` and
-/// the cookies.
+/// Is the field's value likely to differ in the next response? h2 itself handles the length, `ETag`, `Location` and the
+/// cookies.
 fn varies(name: &str) -> bool {
-    // The length comes first: most names need no comparison.
+    // The length is compared first: most names need no further comparison.
     match name.len() {
         4 => name == "date",
         9 => name == "ratelimit",

@@ -1,32 +1,32 @@
-//! Floods of an HTTP/2 client: of PING and SETTINGS, which demand answers (CVE-2019-9512, CVE-2019-9515), and of frames
-//! that move nothing, as WINDOW_UPDATE, PRIORITY and those of unknown kinds. Each such frame costs the client a few bytes
-//! and the gateway work, which keeps others waiting.
+//! Floods of an HTTP/2 client: of PING and SETTINGS, which require answers (CVE-2019-9512, CVE-2019-9515), and of
+//! frames without effect, such as WINDOW_UPDATE, PRIORITY and unknown kinds. Each such frame costs the client a few
+//! bytes and the gateway work, which delays others.
 
 use crate::listen::socket::h2_frames::{ANSWER, ControlTraffic};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Answers that are free within [`WHILE`]; and frames that move nothing.
+/// The free answers within [`WHILE`]; and the free frames without effect.
 const MOST: u64 = 1_000;
 /// The time over which answers are counted together.
 const WHILE: Duration = Duration::from_secs(10);
-/// Bytes of responses that pay for one more answer. One more answer is also paid for each time that another frame is
-/// written: a client that measures its line sends a PING behind each frame that it gets, however small (gRPC does).
+/// Bytes of responses that allow one more answer. One more answer is also allowed for each time that another frame is
+/// written: a client that measures its line sends a PING after each frame that it gets, however small (gRPC does).
 const WORTH: u64 = 64;
-/// Bytes of responses that pay for one more frame that moves nothing. The smallest frame of DATA, of 10 bytes, so pays for
-/// the two WINDOW_UPDATEs that a client may send for it, one for its stream and one for the connection.
+/// Bytes of responses that allow one more frame without effect. The smallest DATA frame, of 10 bytes, thus allows the
+/// two WINDOW_UPDATEs that a client may send for it, one for its stream and one for the connection.
 const WORTH_IDLE: u64 = 4;
-/// Frames that move nothing and that a request pays for: browsers order their requests with them.
+/// Frames without effect that a request allows: browsers use them to prioritise their requests.
 const OF_REQUEST: u64 = 16;
-/// The most that is paid ahead. A client that stood still may have 16 MiB of small frames before it in sockets, and then
-/// sends two WINDOW_UPDATEs for each.
+/// The most frames that are allowed in advance. A client that was paused may have 16 MiB of small frames in socket
+/// buffers, and then sends two WINDOW_UPDATEs for each.
 const MOST_PAID: u64 = (16 << 20) / WORTH_IDLE;
-/// The number of frames that move nothing after which the account is drawn up again.
+/// The number of frames without effect after which the account is updated.
 const DRAWN_UP: u64 = 256;
 /// The last frame: GOAWAY with `ENHANCE_YOUR_CALM` (RFC 9113, sections 6.8 and 7), without the latest stream.
 const GOAWAY: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xb];
 
-/// The demands of one client.
+/// The frames of one client that require answers.
 #[derive(Debug)]
 pub(super) struct FloodMeter {
     since: Instant,
@@ -35,22 +35,22 @@ pub(super) struct FloodMeter {
     idle: IdleAccount,
 }
 
-/// The frames of a client that move nothing, and what has paid for them.
+/// The frames of a client without effect, and the number that is allowed.
 #[derive(Debug)]
 struct IdleAccount {
-    /// Frames that are paid for and have not come.
+    /// Frames that are allowed and have not arrived.
     paid: u64,
-    /// The traffic at the last account.
+    /// The traffic at the last update.
     before: ControlTraffic,
     at: Instant,
 }
 
-/// What a flood is of.
+/// The kind of a flood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flood {
-    /// Frames that demand answers.
+    /// Frames that require answers.
     Demands,
-    /// Frames that move nothing.
+    /// Frames without effect.
     Idle,
 }
 
@@ -96,7 +96,7 @@ impl FloodMeter {
 }
 
 impl IdleAccount {
-    /// Draws the account up to `now`. False when more frames have come than were paid for.
+    /// Updates the account to `now`. Returns false if more frames have arrived than were allowed.
     #[cold]
     fn is_paid(&mut self, all: ControlTraffic, now: Instant) -> bool {
         let before = std::mem::replace(&mut self.before, all);
@@ -106,7 +106,7 @@ impl IdleAccount {
         let earned = (all.bytes - before.bytes).saturating_sub(answers) / WORTH_IDLE
             + (all.heads - before.heads) * OF_REQUEST;
         let free = waited.saturating_mul(MOST) / WHILE.as_millis() as u64;
-        // Time alone saves up no more than one stretch of it.
+        // Time alone accumulates at most the allowance of one stretch.
         let saved = self.paid.max(self.paid.saturating_add(free).min(MOST));
         let paid = saved.saturating_add(earned).min(MOST_PAID);
         let left = paid.checked_sub(all.idle - before.idle);
@@ -187,7 +187,7 @@ mod tests {
         );
     }
 
-    /// Two WINDOW_UPDATEs for each frame of DATA with one byte, read only after a long while.
+    /// Two WINDOW_UPDATEs for each DATA frame with one byte, all read after a long pause.
     #[test]
     fn a_client_that_stood_still_goes_on() {
         let now = Instant::now();

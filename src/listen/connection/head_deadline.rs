@@ -7,12 +7,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep_until};
 
-/// The timer of the head that is on its way, at no cost while no head is.
+/// The timer of an incomplete head, without cost while there is none.
 #[derive(Debug, Default)]
 pub(super) struct HeadDeadline(Option<Pin<Box<Sleep>>>);
 
 impl HeadDeadline {
-    /// Ready when a head has been on its way for longer than `allowed`; `in_head` tells whether a head is on its way.
+    /// Ready when a head has been incomplete for longer than `allowed`; `in_head` states whether one is.
     pub(in crate::listen) fn poll(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,4 +1,5 @@
-//! A connection of HTTP/1.1: hyper parses and answers, the deadlines between requests and of heads are kept here.
+//! A connection of HTTP/1.1: hyper parses and answers, while the deadlines between requests and of heads are enforced
+//! here.
 
 use super::handler::{Handler, MOST_REQUEST_HEAD, RejectedHead};
 use super::requests::{H1Service, OpenRequests};
@@ -17,20 +18,20 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-/// The time without a request after which a connection rests.
+/// The time without a request after which a connection is put to rest.
 const REST: Duration = Duration::from_secs(1);
 
-/// Longest time for the rest of a body behind the last answer, and the most bytes of it.
+/// The longest time for the rest of a body after the last answer, and the most bytes of it.
 const HEARD_OUT: Duration = Duration::from_secs(5);
 const MOST_HEARD_OUT: usize = 16 << 20;
 
-/// The reason why hyper's connection is not served any longer.
+/// The reason why hyper's connection is no longer driven.
 enum Served {
     /// The connection ends, or becomes a tunnel. A head may have been rejected with this status.
     Ended(Option<StatusCode>),
     /// The client has sent nothing for too long.
     Silent,
-    /// No request is under way, and none has come for a while.
+    /// There is no request, and none has arrived for some time.
     Resting,
 }
 
@@ -41,10 +42,10 @@ struct Http1Connection<'a, A> {
     open: Rc<OpenRequests>,
 }
 
-/// Serves a connection of HTTP/1.1. A head is on its way since `head_since`, if there is one.
+/// Serves a connection of HTTP/1.1. A head has been incomplete since `head_since`, if there is one.
 ///
-/// Most connections of a gateway wait for a next request that may never come. Such a connection rests: hyper's side of
-/// it, with two buffers of 8 KiB, is dropped, and made anew when bytes come.
+/// Most connections of a gateway wait for a next request that may never arrive. Such a connection is put to rest:
+/// hyper's connection, with two buffers of 8 KiB, is dropped, and created anew when bytes arrive.
 pub(super) async fn serve<A: Handler>(
     session: &Session<'_, A>,
     mut stream: Stream,
@@ -62,7 +63,7 @@ pub(super) async fn serve<A: Handler>(
             Served::Resting => {}
             Served::Ended(Some(status)) => Box::pin(connection.refuse(status)).await,
             Served::Ended(None) => connection.send_rest().await,
-            // Nothing comes that is worth a further wait.
+            // No further wait is worthwhile.
             Served::Silent => connection.send_withheld().await,
         }
         if !matches!(served, Served::Resting) {
@@ -79,12 +80,12 @@ pub(super) async fn serve<A: Handler>(
 }
 
 impl<A: Handler> Http1Connection<'_, A> {
-    /// Has hyper serve the connection.
+    /// Lets hyper drive the connection.
     async fn serve_until_rest(&self, stream: Stream, head_since: Option<Instant>) -> Served {
         let Session { peer, settings, .. } = self.session;
         let registration = &peer.registration;
-        // hyper's deadline for heads is left out, since it sets a timer anew for each request. hyper's way of noticing
-        // that a client leaves is left out too, since it is a read.
+        // hyper's deadline for heads is not used, since it sets a timer anew for each request. hyper's detection of a
+        // leaving client is not used either, since it is a read.
         let connection = http1::Builder::new()
             .half_close(true)
             .max_header_size(MOST_REQUEST_HEAD)
@@ -111,8 +112,8 @@ impl<A: Handler> Http1Connection<'_, A> {
             let mut ended = connection.as_mut().poll(cx);
             if !is_draining && ended.is_pending() && registration.poll_draining().is_ready() {
                 is_draining = true;
-                // hyper has looked for a request just now: one that has come is answered. The app's deadline ends a
-                // connection that does not end by itself.
+                // hyper has just looked for a request: one that has arrived is answered. The application's deadline
+                // ends a connection that does not end by itself.
                 connection.as_mut().graceful_shutdown();
                 ended = connection.as_mut().poll(cx);
             }
@@ -137,7 +138,7 @@ impl<A: Handler> Http1Connection<'_, A> {
         }
     }
 
-    /// Waits at rest for the client. False when the connection ends.
+    /// Waits at rest for the client. Returns false if the connection ends.
     async fn rest(&self) -> bool {
         let Session { peer, settings, .. } = self.session;
         peer.rest();
@@ -165,7 +166,7 @@ impl<A: Handler> Http1Connection<'_, A> {
         .await
     }
 
-    /// Lets the last answer arrive.
+    /// Waits until the last answer is sent.
     async fn send_rest(&self) {
         self.send_withheld().await;
         if self.probe.is_in_message() {
@@ -180,9 +181,8 @@ impl<A: Handler> Http1Connection<'_, A> {
         }
     }
 
-    /// Throws away, below any encryption, what still comes of a message whose answer has been sent as the last one. Some
-    /// clients read no answer before they have sent everything, and find no answer where their connection is reset
-    /// (RFC 9112, section 9.6).
+    /// Discards, below any encryption, the rest of a message whose answer was the last one. Some clients read no answer
+    /// before they have sent everything, and find no answer if their connection is reset (RFC 9112, section 9.6).
     #[cold]
     async fn hear_out(&self) {
         let registration = &self.session.peer.registration;
@@ -196,11 +196,11 @@ impl<A: Handler> Http1Connection<'_, A> {
                 Ok(count) if count > 0 && count < left => left -= count,
                 _ => return Poll::Ready(()),
             }
-            // Others have their turn between two reads.
+            // Other tasks have their turn between two reads.
             cx.waker().wake_by_ref();
             Poll::Pending
         });
-        // The client leaves when it likes.
+        // The client may leave at any time.
         let _ = timeout(HEARD_OUT, heard_out).await;
     }
 
@@ -209,7 +209,7 @@ impl<A: Handler> Http1Connection<'_, A> {
     async fn refuse(&self, status: StatusCode) {
         let Session { peer, handler, .. } = self.session;
         let is_late = status == StatusCode::REQUEST_TIMEOUT;
-        // What hyper has written in its place is not sent.
+        // hyper's own answer is not sent.
         drop(self.probe.take_withheld());
         let beginning = &self.probe.kept_head();
         let answer = handler.rejected(&RejectedHead::Http1 { status, beginning }, peer);
@@ -218,41 +218,40 @@ impl<A: Handler> Http1Connection<'_, A> {
         }
         self.probe.say_last(&answer, FAREWELL).await;
         if !is_late {
-            // What comes behind the head would have the answer be lost in a reset.
+            // Unread bytes after the head would cause a reset, in which the answer would be lost.
             self.hear_out().await;
         }
     }
 }
 
-/// The time since which a connection without a request is quiet. For hyper an answer is over before its last bytes are
-/// taken.
+/// The time since which a connection without a request has been silent. For hyper an answer is complete before its last
+/// bytes are taken.
 fn quiet_since(open: &OpenRequests, probe: &SocketProbe) -> Instant {
     let since = open.since();
     probe.took_late().map_or(since, |late| late.max(since))
 }
 
-/// A connection on which no request is under way: before its first request, or between two.
+/// A connection without a current request: before its first request, or between two.
 struct QuietConnection<'a> {
     open: &'a OpenRequests,
     probe: &'a SocketProbe,
     settings: &'a ListenSettings,
-    /// The time since which a head is on its way.
+    /// The time since which a head has been incomplete.
     head_since: Option<Instant>,
-    /// Bytes of bodies that had come at the last check.
+    /// Bytes of bodies that had arrived at the last check.
     body_bytes: u64,
-    /// The timer is moved when it fires and not with each request; only a head that does not come in one piece brings
-    /// it forward.
+    /// The timer is moved when it fires rather than with each request; only a head in several pieces makes it earlier.
     timer: Pin<&'a mut Sleep>,
-    /// The timer runs, and wakes the connection's task.
+    /// The timer is set, and wakes the connection's task.
     is_set: bool,
 }
 
 impl QuietConnection<'_> {
-    /// Ready when the connection may rest, when no request has come for too long, or when a head is late, with the
-    /// status for that head. A body that still comes after its answer may go on, as long as bytes come. Notes in the
+    /// Ready when the connection may rest, when no request has arrived for too long, or when a head is late, with the
+    /// status for that head. A body that continues after its answer may do so as long as bytes arrive. Notes in the
     /// register the event that the connection waits for.
     ///
-    /// The call comes only where no request is under way.
+    /// Must be called only while there is no request.
     fn poll_over(&mut self, cx: &mut Context<'_>, registration: &Registration) -> Poll<Served> {
         let wait = self.probe.poll_quiet_wait(cx);
         match wait.client {
@@ -264,7 +263,7 @@ impl QuietConnection<'_> {
             return self.poll_late_head(cx);
         }
         self.head_since = None;
-        // A timer that runs need not be polled to be heard.
+        // A timer that is set wakes the task without being polled.
         if self.is_set && !self.timer.is_elapsed() {
             return Poll::Pending;
         }
@@ -287,7 +286,7 @@ impl QuietConnection<'_> {
         }
     }
 
-    /// Looks again each time that the timer has fired. `may_rest` tells whether hyper holds no bytes that count.
+    /// Checks again each time that the timer has fired. `may_rest` states whether hyper has no bytes that matter.
     #[cold]
     fn poll_idle(&mut self, cx: &mut Context<'_>, may_rest: bool) -> Poll<Served> {
         loop {
@@ -321,8 +320,8 @@ impl QuietConnection<'_> {
         fired
     }
 
-    /// The time up to which a connection may go on that has been idle for too long: `now`, unless enough of a body has
-    /// come since the last call.
+    /// The time until which a connection that has been idle for too long may continue: `now`, unless enough of a body
+    /// has arrived since the last call.
     fn kept_coming(&mut self, now: Instant) -> Instant {
         let Some(bytes) = self.probe.in_body() else {
             return now;
@@ -336,7 +335,7 @@ impl QuietConnection<'_> {
     }
 }
 
-/// The status of hyper's answer to a head that it could not read, where a connection ended by such a head.
+/// The status of hyper's answer to a head that it could not read, if such a head ended the connection.
 fn status_of_end(ended: hyper::Result<()>) -> Option<StatusCode> {
     status_of_hyper(&ended.err()?)
 }

@@ -20,36 +20,36 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::time::sleep_until;
 
-/// Most bytes in a head that h2 hands over; the gateway refuses a head beyond its own bound. h2 counts 32 bytes for each
-/// piece of a cookie, which the gateway joins before it counts: thousands of pieces come as far as the gateway's own answer,
-/// whose line has host and user agent.
+/// The most bytes in a head that h2 hands over; the gateway refuses a head beyond its own bound. h2 counts 32 bytes for
+/// each piece of a cookie, which the gateway joins before it counts: so heads with thousands of pieces still get the
+/// gateway's own answer, whose log line has host and user agent.
 pub(crate) const MOST_SEEN: u32 = 256 * 1024;
-/// The bytes of a request's body that may wait here for its server. With the piece in hand, and what allocations round up, an
-/// upload takes less than 128 KiB of memory.
+/// The bytes of a request's body that may be buffered here for its server. With the current piece, and the rounding of
+/// allocations, an upload takes less than 128 KiB of memory.
 pub(crate) const STREAM_WINDOW: u32 = 48 * 1024;
-/// The bytes of an answer that may wait here for its client: as many as hyper lets wait where nothing is said.
+/// The bytes of an answer that may be buffered here for its client: hyper's own default.
 pub(crate) const MOST_UNTAKEN: usize = 400 * 1024;
-/// The time in which a client without a request under way may close its side, at most a quarter of the time for which
-/// connections are kept, which it ends.
+/// The time in which a client without a request may close its side; at most a quarter of the idle time, at whose end it
+/// is placed.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// The time in which another request may follow an answer at once. A client that asks so often hears of the end behind an
-/// answer, where it awaits nothing.
+/// The time in which another request may directly follow an answer. A client with such frequent requests is notified of
+/// the end after an answer, when it awaits none.
 const NEXT: Duration = Duration::from_millis(250);
-/// Most requests at once on one connection.
+/// The most concurrent requests on one connection.
 pub(crate) const MOST_STREAMS: u32 = 128;
 
 /// Causes for which a connection takes no more requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EndReason {
-    /// The client has left, or broken the protocol.
+    /// The client has left, or violated the protocol.
     Closed,
     /// The connection has been idle for too long, or the gateway stops or begins to leave.
     Idle,
     /// A new connection needs the place of this one.
     Evicted,
-    /// The client has sent too many frames of PING and SETTINGS, or of those that move nothing.
+    /// The client has sent too many PING and SETTINGS frames, or too many frames without effect.
     Flood(Flood),
-    /// A head is late. No frame that a request under way may wait for can come behind half a head.
+    /// A head is late. After an incomplete head no other frame can arrive that a request might wait for.
     LateHead,
 }
 
@@ -99,7 +99,7 @@ pub(super) async fn serve<A: Handler>(session: &Session<'_, A>, stream: Stream) 
                 if reason == EndReason::LateHead {
                     session.handler.rejected(&RejectedHead::LateHttp2, peer);
                 }
-                // The client learns of the end if its socket takes the bytes at once.
+                // The client is notified of the end if its socket takes the bytes at once.
                 poll_fn(|cx| Poll::Ready(connection.as_mut().poll(cx).is_ready())).await;
             }
         }
@@ -108,7 +108,7 @@ pub(super) async fn serve<A: Handler>(session: &Session<'_, A>, stream: Stream) 
     probe.give_up_soon();
 }
 
-/// The watches over a connection while hyper drives it.
+/// The conditions that are watched on a connection while hyper drives it.
 struct ServedConnection<'a, A: Handler> {
     peer: &'a Peer,
     handler: &'a A,
@@ -128,7 +128,7 @@ impl<A: Handler> ServedConnection<'_, A> {
             idle: self.settings.idle,
         };
         let mut head_deadline = HeadDeadline::default();
-        // A connection that is made while the gateway leaves is served until draining begins.
+        // A connection that was accepted while the gateway leaves is served until draining begins.
         let is_late = registration.is_leaving();
         let mut flood = FloodMeter::new(now);
         let mut flooded = || {
@@ -140,11 +140,11 @@ impl<A: Handler> ServedConnection<'_, A> {
             // This check comes before hyper looks for another request.
             () = poll_fn(|cx| registration.poll_evicted(cx)) => EndReason::Evicted,
             _ = self.streams.drive(connection, registration, probe, |head| self.refused(head)) => EndReason::Closed,
-            // This check comes after the connection has read the bytes that were there.
+            // This check comes after the connection has read the available bytes.
             flood = poll_fn(|_| flooded().map_or(Poll::Pending, Poll::Ready)) => EndReason::Flood(flood),
             () = poll_fn(|cx| head_deadline.poll(cx, probe.in_head(), self.settings.head())) => EndReason::LateHead,
             () = self.asked_to_leave(is_late) => EndReason::Idle,
-            // hyper's keep-alive finds dead peers. A live client that sends no request, or takes nothing, is ended
+            // hyper's keep-alive finds dead peers. A live client that sends no request, or takes nothing, is handled
             // here.
             () = self.streams.client_idle(bounds, || self.silent(), probe) => EndReason::Idle,
         }
@@ -156,12 +156,12 @@ impl<A: Handler> ServedConnection<'_, A> {
         keep_alive.saturating_sub(self.farewell).max(self.farewell)
     }
 
-    /// Resolves when the client is to be asked to go elsewhere: once the gateway leaves, when no request is under way, and
-    /// at once where its certificate is not believed any more.
+    /// Resolves when the client is to be asked to reconnect elsewhere: once the gateway leaves, when there is no
+    /// request, and at once if its certificate is no longer trusted.
     ///
-    /// A client should go on to wait for its answers (RFC 9113, section 6.8), but some give all of them up, as Java's does in
-    /// many versions. Behind an answer GOAWAY harms no client. One that always has a request under way hears of the end when
-    /// draining begins.
+    /// A client should continue to wait for its answers after GOAWAY (RFC 9113, section 6.8), but some abandon all of
+    /// them, such as Java's in many versions. After an answer GOAWAY harms no client. A client that always has a
+    /// current request is notified of the end when draining begins.
     async fn asked_to_leave(&self, is_late: bool) {
         let registration = &self.peer.registration;
         poll_fn(|_| {
@@ -189,13 +189,14 @@ impl<A: Handler> ServedConnection<'_, A> {
         .await;
     }
 
-    /// The library has refused a head, which the streams do not see.
+    /// Handles a head that the library has refused, which the streams do not see.
     #[cold]
     fn refused(&self, head: &RefusedStream) {
         self.handler.rejected(&RejectedHead::Http2(head), self.peer);
     }
 
-    /// Finishes the requests under way; while draining, the app's deadline ends those that do not end by themselves.
+    /// Finishes current requests; while draining, the application's deadline ends the ones that do not end by
+    /// themselves.
     async fn finish(&self, connection: Pin<&mut impl Future>) {
         let bounds = IdleBounds {
             from: clock::now(),

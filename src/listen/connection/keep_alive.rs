@@ -1,16 +1,16 @@
-//! How long a connection is kept for the next request of its client.
+//! The time for which a connection is kept for the next request of its client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The time, which a reload may change under connections that rest already. Its clones are one and the same.
+/// The time, which a reload may change for connections that already rest. Its clones share one value.
 #[derive(Debug, Clone)]
 pub struct KeepAlive(Arc<AtomicU64>);
 
 impl KeepAlive {
-    /// The time where the file names none, and no `idle` either: longer than the 60 s after which balancers in front give
-    /// a connection up, so that they do so first.
+    /// The default, if the file sets neither this time nor `idle`: longer than the 60 s after which load balancers in
+    /// front close a connection, so that they close first.
     pub const USUAL: Duration = Duration::from_secs(75);
 
     /// Connections are kept for `time`.

@@ -1,5 +1,5 @@
-//! Serves one connection: tells HTTP/1.1 from HTTP/2, by the handshake of TLS or by the first bytes, and hands the
-//! connection to the protocol's own loop.
+//! Serves one connection: recognises HTTP/1.1 or HTTP/2, by the TLS handshake or by the first bytes, and runs the
+//! protocol's own loop.
 //!
 //! In: a stream after its arrival. Out: requests for the service, and its answers to the client.
 //!
@@ -46,10 +46,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-/// The age below which a connection is waited for though the gateway drains: the first request of a connection that was
-/// just made is on its way, and its client cannot know that the gateway ends.
+/// Below this age, a draining gateway still waits for the first request of a connection: the request may be on its way,
+/// and the client cannot know that the gateway ends.
 const FRESH: Duration = Duration::from_secs(1);
-/// Longest time in which a client may take the answer that ends its connection.
+/// The longest time for a client to take the answer that ends its connection.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The parts that serve a connection.
@@ -84,7 +84,7 @@ pub async fn serve<A: Handler>(
         return;
     };
     peer.registration.set_busy();
-    // Where there is TLS, the handshake has settled the protocol.
+    // With TLS, the handshake has selected the protocol.
     let protocol = match (peer.tls().map(|session| session.protocol), protocol) {
         (None, seen) => seen,
         (Some(Alpn::H2), _) => Protocol::Http2,
@@ -122,7 +122,7 @@ pub(super) async fn waiting<F: Future>(
     .await
 }
 
-/// Ends a connection on which the client speaks HTTP/2 although its handshake settled on HTTP/1.1.
+/// Ends a connection on which the client uses HTTP/2 although its handshake selected HTTP/1.1.
 #[cold]
 async fn reject_preface<A: Handler>(mut stream: Stream, peer: &Peer, handler: &A) {
     let head = RejectedHead::Http1 {
@@ -130,7 +130,7 @@ async fn reject_preface<A: Handler>(mut stream: Stream, peer: &Peer, handler: &A
         beginning: PREFACE,
     };
     let answer = handler.rejected(&head, peer);
-    // The client leaves when it likes.
+    // The client may leave at any time.
     let _ = timeout(FAREWELL, async {
         stream.write_all(&answer).await?;
         stream.shutdown().await
@@ -138,7 +138,7 @@ async fn reject_preface<A: Handler>(mut stream: Stream, peer: &Peer, handler: &A
     .await;
 }
 
-/// Waits for the first bytes of a connection. Nothing when they do not come in time, or the connection must go before.
+/// Waits for the first bytes of a connection. `None` if they do not arrive in time, or the connection must end before.
 async fn begin(
     stream: &mut Stream,
     registration: &Registration,
@@ -153,15 +153,15 @@ async fn begin(
     }
 }
 
-/// Resolves when the gateway drains and need not wait any longer for the first request of a connection that is there
-/// `since` then.
+/// Resolves when the gateway drains and no longer needs to wait for the first request of a connection that was accepted
+/// at `since`.
 pub(super) async fn until_given_up(registration: &Registration, since: Instant) {
     poll_fn(|_| registration.poll_draining()).await;
     sleep_until(registration.half_drained().min(since + FRESH)).await;
 }
 
-/// Reads until the first bytes are known to be the HTTP/2 preface or not, for `head` at most from the first of them on.
-/// Nothing when the client leaves before.
+/// Reads until the first bytes are known to be the HTTP/2 preface or not, for at most `head` after the first of them.
+/// `None` if the client leaves before.
 async fn sniff(
     stream: &mut Stream,
     head: Duration,

@@ -1,5 +1,5 @@
-//! The requests of an HTTP/1.1 connection in flight: the service under hyper hands each request on with the fault of
-//! its head, and counts those under way.
+//! The current requests of an HTTP/1.1 connection: the service under hyper passes each request on with the fault of its
+//! head, and counts current ones.
 
 use super::handler::Handler;
 use crate::clock;
@@ -25,7 +25,7 @@ pub(super) struct H1Service<A> {
     pub(in crate::listen) probe: SocketProbe,
 }
 
-/// The requests of a connection that are under way, and the time since which there is none.
+/// The number of current requests of a connection, and the time since which there is none.
 #[derive(Debug)]
 pub(super) struct OpenRequests {
     /// The number of requests that have begun.
@@ -43,7 +43,7 @@ impl OpenRequests {
         })
     }
 
-    /// Is no request under way?
+    /// Is there no current request?
     pub(super) fn is_idle(&self) -> bool {
         self.count.get() == 0
     }
@@ -54,7 +54,7 @@ impl OpenRequests {
     }
 }
 
-/// One request under way.
+/// One current request.
 struct OpenRequest(Rc<OpenRequests>);
 
 impl OpenRequest {
@@ -72,7 +72,7 @@ impl Drop for OpenRequest {
     }
 }
 
-/// A response body that keeps its stream counted as open until its end.
+/// A response body that keeps its request counted as open until its end.
 pub(super) struct CountedBody<B> {
     body: B,
     _open: OpenRequest,
@@ -101,7 +101,7 @@ impl<B: Body + Unpin> Body for CountedBody<B> {
 impl<A: Handler> Service<Request<Incoming>> for H1Service<A> {
     type Response = Response<CountedBody<A::Body>>;
     type Error = Infallible;
-    // The future is boxed, because hyper keeps room for it as long as the connection lives: an idle connection must
+    // The future is boxed, because hyper reserves room for it for the life of the connection: an idle connection must
     // stay small.
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>>>>;
 
@@ -109,7 +109,7 @@ impl<A: Handler> Service<Request<Incoming>> for H1Service<A> {
         let (handler, peer) = (Rc::clone(&self.handler), Rc::clone(&self.peer));
         self.peer.registration.set_busy();
         let open = OpenRequest::new(&self.open);
-        // Requests come one after the other, as do their heads.
+        // Requests and their heads arrive in sequence.
         let fault = self.probe.begin(self.open.begun.get());
         if let Some(fault) = fault {
             request.extensions_mut().insert(fault);
@@ -117,8 +117,8 @@ impl<A: Handler> Service<Request<Incoming>> for H1Service<A> {
         let upgrading = request.extensions().get::<OnUpgrade>().is_some();
         let upgrading = upgrading.then(|| self.probe.clone());
         let client = Rc::clone(&peer);
-        // The future is built inside the box, where it then lives: it is large, and moving it would cost as much as a
-        // system call. `Box::pin` would move it.
+        // The future is built directly inside the box: it is large, and moving it would cost as much as a system call.
+        // `Box::pin` would move it.
         let future = Box::write(Box::new_uninit(), async move {
             let mut response = handler.answer(request, peer).await;
             if fault.is_some() || is_last(&client, response.status()) {
@@ -136,8 +136,8 @@ impl<A: Handler> Service<Request<Incoming>> for H1Service<A> {
     }
 }
 
-/// Is the client asked to go elsewhere? An upgrade ends the protocol by itself. A refusal for the draining that has just
-/// begun is the last answer too: hyper learns of draining later and would promise to go on.
+/// Is the client asked to reconnect elsewhere? An upgrade ends the protocol by itself. A refusal because draining has
+/// just begun is the last answer too: hyper learns of draining later and would announce a persistent connection.
 fn is_last(client: &Peer, status: StatusCode) -> bool {
     let registration = &client.registration;
     (registration.is_leaving() && status != StatusCode::SWITCHING_PROTOCOLS)

@@ -1,5 +1,5 @@
-//! The streams of one HTTP/2 connection. Their requests are handed on. Their responses are watched until they are
-//! taken, and given up when the client takes nothing of them.
+//! The streams of one HTTP/2 connection. Their requests are passed on. Their responses are watched until taken, and
+//! abandoned if the client takes nothing of them.
 
 use super::backpressure::{BodyPiece, ConnectionActivity, PendingResponse};
 use super::h2_fields::IndexedFields;
@@ -26,7 +26,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// The bytes that each field of a head counts beside its own (RFC 9113 section 6.5.2).
+/// The bytes that each field of a head counts in addition to its own (RFC 9113 section 6.5.2).
 const FIELD: usize = 32;
 
 /// The service under hyper in HTTP/2.
@@ -64,7 +64,7 @@ impl<A: Handler> Service<Request<Incoming>> for H2Service<A> {
     }
 }
 
-/// Is a head of this size too large when the pieces of its cookies are one field, as browsers split them (RFC 9113,
+/// Is a head of this size too large after the pieces of its cookies, which browsers split, are joined (RFC 9113,
 /// section 8.2.3)?
 #[cold]
 fn is_too_large(fields: &HeaderMap, size: usize) -> bool {
@@ -87,10 +87,10 @@ fn head_size(uri: &Uri, fields: &HeaderMap) -> usize {
     sizes.sum::<usize>() + target + authority + 4 * FIELD
 }
 
-/// The times for which a client is waited for.
+/// The time limits of waits for a client.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IdleBounds {
-    /// The instant after which the client is waited for at least as long as without a request.
+    /// The instant from which the time without a request is counted at the earliest.
     pub(in crate::listen) from: Instant,
     /// The time while responses wait for the client.
     pub(in crate::listen) idle: Duration,
@@ -102,7 +102,7 @@ pub(super) struct StreamSet<B> {
     bound: RateBound,
     all: RefCell<Vec<Rc<PendingResponse<B>>>>,
     indexed: IndexedFields,
-    /// The stream that was begun last, until hyper has a task for it.
+    /// The most recent stream, until hyper has a task for it.
     latest: RefCell<Option<Rc<PendingResponse<B>>>>,
 }
 
@@ -137,8 +137,8 @@ impl<B: ResponseBody> StreamSet<B> {
         }
     }
 
-    /// Drives hyper's connection to its end, and finishes responses as they are taken. Heads that are refused below hyper
-    /// are handed to `refused`.
+    /// Drives hyper's connection to its end, and finishes responses as they are taken. Heads that are refused below
+    /// hyper are passed to `refused`.
     pub(super) fn drive<'a, C: Future>(
         &'a self,
         mut connection: Pin<&'a mut C>,
@@ -161,7 +161,7 @@ impl<B: ResponseBody> StreamSet<B> {
         })
     }
 
-    /// Finishes the responses that have been taken to their end, or lost.
+    /// Finishes the responses that have been taken completely, or lost.
     pub(super) fn finish_responses(&self) {
         if !self.activity.take_finished() {
             return;
@@ -177,7 +177,7 @@ impl<B: ResponseBody> StreamSet<B> {
         }
     }
 
-    /// Is no request under way, and no response waiting for the client?
+    /// Is there no current request, and no response waiting for the client?
     pub(super) fn are_still(&self) -> bool {
         self.activity.is_still()
     }
@@ -192,8 +192,8 @@ impl<B: ResponseBody> StreamSet<B> {
     }
 
     /// Resolves when the client need not be waited for any longer: it has sent no request for too long, or taken
-    /// nothing of any response that is there. Until then a response that is not taken is given up beside others that
-    /// are taken. `silent` is the time without a request, which may become another one at any wake.
+    /// nothing of any waiting response. Until then a response that is not taken is abandoned although others are taken.
+    /// `silent` returns the time without a request, which may change at any wakeup.
     pub(super) async fn client_idle(
         &self,
         bounds: IdleBounds,
@@ -203,8 +203,8 @@ impl<B: ResponseBody> StreamSet<B> {
         loop {
             let now = clock::now();
             let allowed_silence = silent();
-            // The client cannot take bytes that the socket does not take. The socket's own bound ends a client that
-            // takes nothing of them.
+            // The client cannot take bytes that the socket does not accept. The socket's own bound ends a client that
+            // takes nothing.
             let is_full = socket.is_full();
             let next = self.give_up_late(now, is_full);
             let until = if is_full || self.activity.has_requests() {
@@ -220,7 +220,7 @@ impl<B: ResponseBody> StreamSet<B> {
             if until <= now {
                 return;
             }
-            // A response may begin to wait meanwhile.
+            // Another response may begin to wait meanwhile.
             let until = until.min(now + allowed_silence.min(bounds.idle));
             let mut timer = pin!(sleep_until(next.map_or(until, |next| next.min(until))));
             poll_fn(|cx| {
@@ -244,8 +244,8 @@ impl<B: ResponseBody> StreamSet<B> {
             .unwrap_or_default()
     }
 
-    /// Gives up responses of which the client has taken nothing for the idle time, or too little. Returns the time at
-    /// which the next may be due.
+    /// Abandons responses of which the client has taken nothing for the idle time, or too little. Returns the time at
+    /// which the next one may be due.
     fn give_up_late(&self, now: Instant, excused: bool) -> Option<Instant> {
         let mut at = 0;
         let mut next: Option<Instant> = None;
@@ -262,7 +262,7 @@ impl<B: ResponseBody> StreamSet<B> {
                 continue;
             }
             if response.silent_since() == Some(self.activity.since()) {
-                // The few bytes taken of this response were the last sign of the whole connection.
+                // The few bytes taken of this response were the last sign of life of the whole connection.
                 self.activity.was_silent(now, self.bound.idle);
             }
             response.give_up();
@@ -306,7 +306,7 @@ impl<B: ResponseBody> Drop for StreamBody<B> {
     }
 }
 
-/// Runs hyper's tasks for the streams on the worker's own thread, and notes each task at its stream.
+/// Runs hyper's tasks for the streams on the worker's own thread, and records each task in its stream.
 pub(super) struct WorkerExecutor<B>(pub(in crate::listen) Rc<StreamSet<B>>);
 
 impl<B> Clone for WorkerExecutor<B> {

@@ -1,4 +1,4 @@
-//! A client's socket, in clear text or with a layer of TLS over it.
+//! A client's socket, in clear text or with a TLS layer over it.
 
 use super::encrypted_layer::EncryptedLayer;
 use super::transport::Transport;
@@ -6,14 +6,14 @@ use std::io;
 use std::task::{Context, Poll, ready};
 use tokio::io::ReadBuf;
 
-/// Most bytes that are thrown away with one read.
+/// The most bytes that are discarded with one read.
 const DISCARDED_AT_ONCE: usize = 4096;
 
 /// A connection's bytes as HTTP sees them, in both directions.
 #[derive(Debug)]
 pub(super) struct Channel {
     transport: Transport,
-    /// The layer, from the beginning of a handshake on.
+    /// The TLS layer, from the beginning of a handshake on.
     layer: Option<Box<EncryptedLayer>>,
     /// The connection ends in a reset.
     is_cut: bool,
@@ -39,10 +39,10 @@ impl Channel {
         self.layer.as_deref()
     }
 
-    /// Drives the layer's handshake; ready when it is over and all of our part is sent.
+    /// Drives the layer's handshake; ready when it is complete and all of our part is sent.
     ///
     /// # Errors
-    /// When the client breaks it off or breaks the protocol. An alert has been sent then.
+    /// If the client aborts it or violates the protocol. An alert has then been sent.
     pub(in crate::listen) fn poll_handshake(
         &mut self,
         cx: &mut Context<'_>,
@@ -81,7 +81,7 @@ impl Channel {
         }
     }
 
-    /// Writes; without any `bufs` it is a flush.
+    /// Writes; without any `bufs` it flushes.
     #[inline]
     pub(super) fn poll_write(
         &mut self,
@@ -94,8 +94,8 @@ impl Channel {
         }
     }
 
-    /// Writes without asking whether the socket is writable ([`Transport::write_at_once`]). Adds the bytes that the
-    /// socket takes to `sent`.
+    /// Writes without checking whether the socket is writable ([`Transport::write_at_once`]). Adds the number of bytes
+    /// that the socket takes to `sent`.
     pub(super) fn write_at_once(
         &mut self,
         bufs: &[io::IoSlice<'_>],
@@ -111,7 +111,7 @@ impl Channel {
         }
     }
 
-    /// Writes as many of `bytes` as the socket takes now. The others are lost: the connection ends.
+    /// Writes as many of `bytes` as the socket takes now. The rest is lost, since the connection ends.
     pub(in crate::listen) fn write_last(&mut self, bytes: &[u8]) {
         match &mut self.layer {
             None => self.transport.write_last(bytes),
@@ -119,12 +119,12 @@ impl Channel {
         }
     }
 
-    /// May bytes that were written wait here for the socket?
+    /// May written bytes wait here for the socket?
     pub(super) fn keeps_bytes(&self) -> bool {
         self.layer.is_some()
     }
 
-    /// Has the end of our side stand behind all that was written. [`Self::poll_shutdown`] comes after a flush.
+    /// Queues the end of our side after all written bytes. [`Self::poll_shutdown`] comes after a flush.
     pub(super) fn announce_end(&mut self) {
         if let Some(layer) = &mut self.layer {
             layer.announce_end();
@@ -136,7 +136,7 @@ impl Channel {
         self.transport.poll_shutdown(cx)
     }
 
-    /// Throws away what the client sends; ready with the number of bytes, 0 at its end of stream.
+    /// Discards received bytes; ready with the number of bytes, 0 at the end of stream.
     pub(in crate::listen) fn poll_discard(
         &mut self,
         cx: &mut Context<'_>,
@@ -147,8 +147,7 @@ impl Channel {
         Poll::Ready(Ok(buf.filled().len()))
     }
 
-    /// Looks at the next byte without taking it: ready with false at the client's end of stream, with true when a byte
-    /// has come.
+    /// Peeks at the next byte: ready with false at the client's end of stream, with true when a byte has arrived.
     pub(super) fn poll_peek(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         match &mut self.layer {
             None => self.transport.poll_peek(cx),
@@ -164,13 +163,13 @@ impl Channel {
         &self.transport
     }
 
-    /// Ends the socket's connection in a reset, which whoever waits on it hears of.
+    /// Resets the socket's connection, which wakes every task that waits on it.
     pub(in crate::listen) fn cut(&mut self) {
         self.end_in_reset();
         self.transport.cut();
     }
 
-    /// Has the connection end in a reset when it is closed.
+    /// Makes the connection end in a reset when it is closed.
     pub(in crate::listen) fn end_in_reset(&mut self) {
         self.is_cut = true;
         self.transport.end_in_reset();
@@ -178,7 +177,7 @@ impl Channel {
 }
 
 impl Drop for Channel {
-    /// Every orderly end is announced, so that a client can tell it from a connection that was cut on its way.
+    /// Every orderly end is announced, so that a client can distinguish it from a connection that was cut.
     fn drop(&mut self) {
         if let Some(layer) = &mut self.layer
             && !self.is_cut

@@ -1,5 +1,5 @@
-//! The end of a chunked body (RFC 9112, section 7.1), found as strictly as hyper reads it. Only the heads behind bodies
-//! are of interest here, so data is skipped and nothing is kept.
+//! The end of a chunked body (RFC 9112, section 7.1), found as strictly as hyper reads it. Only the heads after bodies
+//! are of interest here, so that data is skipped and nothing is kept.
 
 use memchr::memchr;
 
@@ -10,36 +10,36 @@ pub(super) enum ChunkState {
     Start,
     /// In the digits of the size.
     Size(u64),
-    /// Behind the digits: blanks, or an extension.
+    /// After the digits: blanks, or an extension.
     Blank(u64),
     /// In an extension.
     Extension(u64),
-    /// Behind the size line's CR.
+    /// After the size line's CR.
     SizeLf(u64),
-    /// In the chunk's data, with this many bytes to come.
+    /// In the chunk's data, with this number of bytes left.
     Data(u64),
-    /// Behind the chunk's data.
+    /// After the chunk's data.
     DataCr,
-    /// Behind the CR behind the data.
+    /// After the CR that follows the data.
     DataLf,
-    /// At the start of a line behind the last chunk.
+    /// At the start of a line after the last chunk.
     Line,
     /// In a trailer field.
     Trailer,
-    /// Behind the CR of a trailer field.
+    /// After the CR of a trailer field.
     TrailerLf,
-    /// Behind the CR of the empty line.
+    /// After the CR of the empty line.
     EndLf,
 }
 
 /// The progress of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChunkProgress {
-    /// All bytes belong to the body, and there is more to come.
+    /// All bytes belong to the body, and it continues.
     Within(ChunkState),
-    /// The body ended after this many of the bytes.
+    /// The body ended after this number of the bytes.
     EndReason(usize),
-    /// The body is misframed: hyper gives up here.
+    /// The body's framing is invalid: hyper fails here.
     Broken,
 }
 
@@ -67,7 +67,7 @@ impl ChunkState {
         ChunkProgress::Within(place)
     }
 
-    /// Passes over many bytes at once, where they have no meaning.
+    /// Skips many bytes at once while they have no meaning.
     fn skip(self, bytes: &[u8]) -> Option<(Self, usize)> {
         match self {
             Self::Data(left) => {

@@ -1,7 +1,7 @@
-//! The layer of TLS over a client's socket: records in both directions.
+//! The TLS layer over a client's socket: records in both directions.
 //!
-//! What a client has not taken yet is kept up to one record: the next write waits until it is gone, so that a slow client
-//! is felt by whoever writes, and a minimum rate can be demanded of it.
+//! Bytes that a client has not taken are buffered up to one record: the next write waits until they are gone, so that
+//! the writer notices a slow client, and a minimum rate can be enforced.
 
 use super::transport::Transport;
 use rustls::ServerConnection;
@@ -9,10 +9,10 @@ use std::io::{self, BufRead as _, IoSlice, Read, Write};
 use std::task::{Context, Poll, ready};
 use tokio::io::ReadBuf;
 
-/// Most bytes that wait to be taken by the client, but for the overhead of their record.
+/// The most bytes that wait to be taken by the client, without the overhead of their record.
 const MOST_KEPT: usize = 16 * 1024;
 
-/// One connection's state of TLS.
+/// One connection's TLS state.
 #[derive(Debug)]
 pub(in crate::listen) struct EncryptedLayer(ServerConnection);
 
@@ -28,10 +28,10 @@ impl EncryptedLayer {
         &self.0
     }
 
-    /// Takes records that were read before the layer was there.
+    /// Takes records that were read before the layer was installed.
     ///
     /// # Errors
-    /// As [`Self::poll_receive`].
+    /// Like [`Self::poll_receive`].
     pub(in crate::listen) fn take_read(&mut self, mut records: &[u8]) -> io::Result<()> {
         while !records.is_empty() && self.0.read_tls(&mut records)? > 0 {
             self.process()?;
@@ -39,10 +39,10 @@ impl EncryptedLayer {
         Ok(())
     }
 
-    /// Reads records from the socket; ready with the number of bytes read, 0 when the client has closed its side.
+    /// Reads records from the socket; ready with the number of bytes read, 0 if the client has closed its side.
     ///
     /// # Errors
-    /// When the socket fails, or the client breaks the protocol; an alert waits to be written then.
+    /// If the socket fails, or the client violates the protocol; an alert is then queued.
     pub(super) fn poll_receive(
         &mut self,
         transport: &mut Transport,
@@ -61,7 +61,7 @@ impl EncryptedLayer {
         Ok(())
     }
 
-    /// Writes the records that wait; ready when none is left.
+    /// Writes the queued records; ready when none is left.
     pub(super) fn poll_send(
         &mut self,
         transport: &mut Transport,
@@ -78,8 +78,8 @@ impl EncryptedLayer {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads what the client has sent. An end of stream without the client's word for it (`close_notify`, RFC 8446
-    /// section 6.1) is an error: something may be missing.
+    /// Reads decrypted bytes from the client. An end of stream without the client's `close_notify` (RFC 8446 section
+    /// 6.1) is an error: bytes may be missing.
     pub(super) fn poll_read(
         &mut self,
         transport: &mut Transport,
@@ -100,7 +100,7 @@ impl EncryptedLayer {
         Poll::Ready(Ok(()))
     }
 
-    /// Ready with true when bytes of the client's lie here, with false when it sends no more.
+    /// Ready with true if decrypted bytes are available, with false if the client sends no more.
     pub(super) fn poll_next(
         &mut self,
         transport: &mut Transport,
@@ -113,7 +113,7 @@ impl EncryptedLayer {
                 Err(error) => return Poll::Ready(Err(error)),
             }
             let received = ready!(self.poll_receive(transport, cx));
-            // An answer of the layer's own, such as an alert: what the socket does not take now waits for the next
+            // The layer's own answer, such as an alert: bytes that the socket does not take now wait for the next
             // write.
             if self.0.wants_write() {
                 let _ = self.poll_send(transport, cx);
@@ -122,7 +122,7 @@ impl EncryptedLayer {
         }
     }
 
-    /// Encrypts and writes. Without any `bufs` it is a flush: ready when the socket has taken all.
+    /// Encrypts and writes. If `bufs` is empty, the call flushes: it is ready when the socket has taken everything.
     pub(super) fn poll_write(
         &mut self,
         transport: &mut Transport,
@@ -137,8 +137,8 @@ impl EncryptedLayer {
         Poll::Ready(Ok(taken))
     }
 
-    /// As [`Self::poll_write`], without asking whether the socket is writable ([`Transport::write_at_once`]). Adds the
-    /// bytes that the socket takes to `sent`.
+    /// Like [`Self::poll_write`], without checking whether the socket is writable ([`Transport::write_at_once`]). Adds
+    /// the number of bytes that the socket takes to `sent`.
     pub(super) fn write_at_once(
         &mut self,
         transport: &mut Transport,
@@ -155,18 +155,18 @@ impl EncryptedLayer {
 
     /// Writes the last bytes, as many as the socket takes now.
     pub(in crate::listen) fn write_last(&mut self, transport: &mut Transport, bytes: &[u8]) {
-        // The connection ends either way.
+        // The connection ends in either case.
         let _ = self.write_at_once(transport, &[IoSlice::new(bytes)], &mut 0);
     }
 
-    /// Says that nothing more will come, as far as the socket takes it now. Records that the socket does not take stand
-    /// before it: then the client sees that something is missing.
+    /// Sends `close_notify`, if the socket takes it now. If earlier records are still queued, the client sees that
+    /// bytes are missing.
     pub(in crate::listen) fn close(&mut self, transport: &mut Transport) {
         self.announce_end();
         let _ = self.send_at_once(transport, &mut 0);
     }
 
-    /// Has the end of our side stand behind all that waits.
+    /// Queues the end of our side after everything else.
     pub(super) fn announce_end(&mut self) {
         self.0.send_close_notify();
     }
@@ -198,7 +198,7 @@ fn waited<T>(poll: Poll<io::Result<T>>) -> io::Result<T> {
     }
 }
 
-/// The socket as rustls reads from it: it would block where the task is woken later.
+/// The socket as a reader for rustls: it returns `WouldBlock` if the task is woken later.
 struct Reader<'a, 'b> {
     transport: &'a mut Transport,
     cx: &'a mut Context<'b>,
@@ -212,7 +212,7 @@ impl Read for Reader<'_, '_> {
     }
 }
 
-/// The socket as rustls writes to it: it would block where the task is woken later.
+/// The socket as a writer for rustls: it returns `WouldBlock` if the task is woken later.
 struct Writer<'a, 'b> {
     transport: &'a mut Transport,
     cx: &'a mut Context<'b>,
@@ -232,7 +232,7 @@ impl Write for Writer<'_, '_> {
     }
 }
 
-/// The socket as rustls writes to it when no task is to be woken.
+/// The socket as a writer for rustls if no task is to be woken.
 struct WriterAtOnce<'a>(&'a Transport);
 
 impl Write for WriterAtOnce<'_> {

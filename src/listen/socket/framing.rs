@@ -1,23 +1,23 @@
-//! Follows the framing of an HTTP/1.1 connection in the bytes that hyper reads, for the facts that hyper does not
-//! report.
+//! Follows the framing of an HTTP/1.1 connection in the bytes that hyper reads, for facts that hyper does not report.
 //!
-//! hyper drops a `Content-Length` beside a `Transfer-Encoding`, and the http crate cuts a `#fragment` off. Both make a
-//! request that was refused elsewhere look harmless here. Nor does hyper report the heads that it refuses by itself.
-//! This tracker therefore runs in step with hyper's parser, byte for byte. Where the tracker is stricter or laxer than
-//! hyper, hyper decides: a head that hyper refuses is the connection's last one, and a tracker that has lost its
-//! position finds no fault any more.
+//! hyper drops a `Content-Length` if there is a `Transfer-Encoding`, and the http crate cuts a `#fragment` off. Both
+//! make a request look harmless here that other servers refuse. hyper does not report the heads that it refuses by
+//! itself either. This tracker therefore runs in step with hyper's parser, byte for byte. If the tracker is stricter or
+//! laxer than hyper, hyper decides: a head that hyper refuses is the connection's last one, and a tracker that has lost
+//! its position reports no further fault.
 
 use super::chunk_framing::{ChunkProgress, ChunkState};
 use super::raw_target::{self, TargetPlace};
 use bytes::BytesMut;
 use memchr::memchr;
 
-/// Most bytes of a head that are kept: enough to recognise a request in the log, and its client.
+/// The most bytes of a head that are kept: enough to recognise a request in the log, and its client.
 const KEPT: usize = 1024;
-/// Most heads behind one another whose beginnings are kept.
+/// The most pipelined heads whose beginnings are kept.
 const MOST_SHELVED: usize = 16;
 
-/// The fault of a head that hyper takes nevertheless. This tracker finds it in HTTP/1.1, the streams find it in HTTP/2.
+/// The fault of a head that hyper accepts nevertheless. This tracker finds it in HTTP/1.1, the streams find it in
+/// HTTP/2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FramingFault {
     /// The head has `Content-Length` and `Transfer-Encoding` (RFC 9112, section 6.1).
@@ -28,24 +28,24 @@ pub enum FramingFault {
     TooLarge,
 }
 
-/// The position in the bytes of one connection, which begins at its start.
+/// The position in the bytes of one connection, starting at its beginning.
 #[derive(Debug, Default)]
 pub(super) struct FramingTracker {
     at: FramingState,
     head: HeadFields,
-    /// Heads that have ended.
+    /// The number of heads that have ended.
     ended: u64,
     /// The latest fault, and the number of its head.
     fault: Option<(u64, FramingFault)>,
-    /// The beginning of the latest head, as far as it is kept.
+    /// The kept beginning of the latest head.
     kept: Vec<u8>,
-    /// The beginnings of heads before it that are no requests yet, with their numbers.
+    /// The beginnings of earlier heads that did not become requests yet, with their numbers.
     earlier: Vec<(u64, Vec<u8>)>,
-    /// Where the target has bytes to encode, in the bytes that were read last.
+    /// The positions of bytes to encode in the target, in the bytes that were read last.
     raw: Vec<usize>,
     /// Heads that became requests.
     taken: u64,
-    /// Line ends were passed over in front of the next head.
+    /// Line ends were skipped before the next head.
     is_padded: bool,
     /// The beginning of a line that may matter and was cut by the end of a read.
     cut: Vec<u8>,
@@ -64,11 +64,11 @@ enum FramingState {
     Field,
     /// In a field line that does not matter.
     Other,
-    /// In a body, with this many bytes to come.
+    /// In a body, with this number of bytes left.
     Body(u64),
-    /// In a body of chunks.
+    /// In a chunked body.
     ChunkState(ChunkState),
-    /// In bytes that are not followed any more.
+    /// In bytes that are no longer followed.
     Lost,
 }
 
@@ -76,7 +76,7 @@ enum FramingState {
 #[derive(Debug, Default)]
 struct HeadFields {
     length: Option<u64>,
-    /// A length that hyper refuses, except where a coding makes hyper ignore the length.
+    /// A length that hyper refuses, unless a coding makes hyper ignore the length.
     odd_length: bool,
     coded: bool,
     target: TargetPlace,
@@ -90,7 +90,7 @@ impl FramingTracker {
         (head == nth).then_some(fault)
     }
 
-    /// The beginning of the first head that is no request yet.
+    /// The beginning of the first head that did not become a request yet.
     pub(in crate::listen) fn kept(&self) -> &[u8] {
         let next = self.taken + 1;
         let earlier = self.earlier.iter().find(|(number, _)| *number == next);
@@ -105,7 +105,7 @@ impl FramingTracker {
         }
     }
 
-    /// Another head begins while the latest one is no request yet.
+    /// Saves the latest head, which did not become a request yet, since another one begins.
     #[cold]
     fn shelve(&mut self) {
         if self.earlier.len() < MOST_SHELVED {
@@ -114,7 +114,7 @@ impl FramingTracker {
         }
     }
 
-    /// Have bytes come that belong to no request yet? Only then can hyper have refused a head.
+    /// Have bytes arrived that belong to no request yet? Only then can hyper have refused a head.
     pub(super) fn is_ahead(&self) -> bool {
         self.is_padded
             || self.ended != self.taken
@@ -124,24 +124,25 @@ impl FramingTracker {
             )
     }
 
-    /// Lets go of what is kept of a head that is answered.
+    /// Frees the kept bytes of an answered head.
     pub(in crate::listen) fn rest(&mut self) {
         self.kept = Vec::new();
         self.raw = Vec::new();
     }
 
-    /// `read`, which was followed last, with the bytes of a target encoded that hyper refuses. Nothing where it has none.
+    /// `read`, which was followed last, with those bytes of its target encoded that hyper refuses. `None` if there are
+    /// none.
     #[inline]
     pub(in crate::listen) fn encoded(&self, read: &[u8]) -> Option<BytesMut> {
         (!self.raw.is_empty()).then(|| raw_target::encoded(read, &self.raw))
     }
 
-    /// Bytes followed so far, while a body is on its way.
+    /// The number of bytes followed so far, while in a body.
     pub(in crate::listen) fn in_body(&self) -> Option<u64> {
         matches!(self.at, FramingState::Body(_) | FramingState::ChunkState(_)).then_some(self.seen)
     }
 
-    /// Are the bytes that come not followed any more, since a head or a body was malformed?
+    /// Are the bytes no longer followed, since a head or a body was malformed?
     pub(in crate::listen) fn is_lost(&self) -> bool {
         self.at == FramingState::Lost
     }
@@ -182,7 +183,7 @@ impl FramingTracker {
         }
     }
 
-    /// Empty lines before a head are passed over, as hyper does (RFC 9112, section 2.2).
+    /// Empty lines before a head are skipped, as in hyper (RFC 9112, section 2.2).
     fn before<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let Some(start) = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')) else {
             self.is_padded = true;
@@ -199,17 +200,17 @@ impl FramingTracker {
         &bytes[start..]
     }
 
-    /// Keeps the beginning of a head, of which `bytes` have come.
+    /// Keeps the beginning of a head, of which `bytes` have arrived.
     fn keep(&mut self, bytes: &[u8]) {
         let kept = bytes.len().min(KEPT.saturating_sub(self.kept.len()));
         self.kept.extend_from_slice(&bytes[..kept]);
     }
 
-    /// Reads the first line, from the byte `at` of what was read.
+    /// Reads the first line, from position `at` of the read bytes on.
     fn first<'a>(&mut self, bytes: &'a [u8], at: usize) -> &'a [u8] {
         let end = memchr(b'\n', bytes);
         let part = &bytes[..end.unwrap_or(bytes.len())];
-        // Most lines are whole and have no byte that matters.
+        // Most lines are complete and have no byte that matters.
         if end.is_none()
             || self.head.target != TargetPlace::default()
             || raw_target::may_matter(part)
@@ -225,7 +226,7 @@ impl FramingTracker {
 
     fn field<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
         if self.cut.is_empty() {
-            // Most lines are whole and do not matter.
+            // Most lines are complete and do not matter.
             while let Some(&first) = bytes.first()
                 && !matches!(first, b'\r' | b'\n')
                 && !matters(first)
@@ -290,7 +291,7 @@ impl FramingTracker {
         rest
     }
 
-    /// Reads a whole line below the first one.
+    /// Reads a complete line after the first one.
     fn line_of_head(&mut self, line: &[u8]) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let Some(first) = line.first() else {

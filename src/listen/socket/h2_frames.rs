@@ -1,9 +1,9 @@
-//! Follows the frames of an HTTP/2 connection in the bytes that h2 reads, to see whether a head is on its way: h2 does
-//! not report a head before it is whole (RFC 9113, section 4.3). Bytes that are no HTTP/2 are left for h2 to refuse.
+//! Follows the frames of an HTTP/2 connection in the bytes that h2 reads, to detect an incomplete head: h2 does not
+//! report a head before it is complete (RFC 9113, section 4.3). Bytes that are not HTTP/2 are left for h2 to refuse.
 
 /// The beginning of every HTTP/2 connection (RFC 9113, section 3.4).
 pub(in crate::listen) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Bytes in front of each frame (RFC 9113, section 4.1).
+/// Bytes of each frame's header (RFC 9113, section 4.1).
 const FRONT: usize = 9;
 const DATA: u8 = 0x0;
 const HEADERS: u8 = 0x1;
@@ -14,48 +14,47 @@ const PING: u8 = 0x6;
 const GOAWAY: u8 = 0x7;
 const CONTINUATION: u8 = 0x9;
 const END_HEADERS: u8 = 0x4;
-/// Bytes of an answer to PING, the longer one (RFC 9113, section 6.7).
+/// Bytes of an answer to PING, the longer of the two answers (RFC 9113, section 6.7).
 pub(in crate::listen) const ANSWER: u64 = 17;
 /// Bytes of the shortest frame with content.
 const LEAST: u64 = FRONT as u64 + 1;
-/// Frames of control after which others have their turn.
+/// Control frames after which other tasks have their turn.
 const AT_ONCE: u64 = 1024;
-/// Bytes of a frame that moves nothing, which count as one such frame more.
+/// Bytes of a frame without effect that count as one further such frame.
 const BULK: u32 = 256;
 
 /// The position in the bytes of one connection.
 #[derive(Debug, Default)]
 pub(super) struct FrameTracker {
-    /// Bytes of the present frame, or of the preface, that are passed over.
+    /// Bytes of the present frame, or of the preface, that are left to skip.
     left: u32,
-    /// The front of the next frame, as far as it is there.
+    /// The received part of the next frame's header.
     front: [u8; FRONT],
     have: u8,
-    /// A head has begun and not ended.
+    /// A head is incomplete.
     in_head: bool,
     /// The head ends with the present frame.
     ends: bool,
     /// The latest stream that the client has begun.
     stream: u32,
     traffic: ControlTraffic,
-    /// Bytes written that belong to no answer to PING or SETTINGS, at the last rise of [`ControlTraffic::times`].
+    /// Written bytes that belong to no answer to PING or SETTINGS, at the last increment of [`ControlTraffic::times`].
     others: u64,
-    /// The frames of control at the last pause.
+    /// The number of control frames at the last pause.
     paused: u64,
 }
 
-/// The control frames that a client has demanded of a connection, and the other frames that it got, since the
-/// connection began.
+/// The control frames of a client, and the other frames that were sent to it, since the connection began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::listen) struct ControlTraffic {
-    /// Frames of PING and SETTINGS that the client has sent, nearly all of which ask for an answer.
+    /// PING and SETTINGS frames from the client, nearly all of which require an answer.
     pub(in crate::listen) answers: u64,
     /// Bytes of all frames that were written.
     pub(in crate::listen) bytes: u64,
     /// The number of times that frames other than such answers were written.
     pub(in crate::listen) times: u64,
-    /// Frames of the client that move nothing: WINDOW_UPDATE, PRIORITY, PRIORITY_UPDATE and those of unknown kinds, long ones
-    /// several times.
+    /// The client's frames without effect: WINDOW_UPDATE, PRIORITY, PRIORITY_UPDATE and unknown kinds; a long one
+    /// counts several times.
     pub(in crate::listen) idle: u64,
     /// Heads that the client has begun.
     pub(in crate::listen) heads: u64,
@@ -81,12 +80,12 @@ impl FrameTracker {
         }
     }
 
-    /// The client's demands so far.
+    /// The control traffic so far.
     pub(in crate::listen) fn control_traffic(&self) -> ControlTraffic {
         self.traffic
     }
 
-    /// Have so many frames of control come at once that others are to have their turn? The answer is true once.
+    /// Have so many control frames arrived at once that other tasks should have their turn? Returns true once.
     #[inline]
     pub(super) fn pauses(&mut self) -> bool {
         let control = self.traffic.idle + self.traffic.answers;
@@ -102,7 +101,7 @@ impl FrameTracker {
         self.stream
     }
 
-    /// Is a head on its way, and not whole?
+    /// Is a head incomplete?
     pub(in crate::listen) fn in_head(&self) -> bool {
         self.in_head
     }
@@ -177,7 +176,7 @@ mod tests {
         frame
     }
 
-    /// Is the position in a head after the last byte?
+    /// Is the position inside a head after the last byte?
     fn in_head(bytes: &[u8]) -> bool {
         let mut whole = FrameTracker::new();
         whole.advance(bytes);

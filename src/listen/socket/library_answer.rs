@@ -1,16 +1,16 @@
-//! The answer that hyper writes by itself to a head that it refuses: recognised among the bytes that it writes, and held
-//! back, so that the gateway's own answer takes its place.
+//! The answer that hyper writes by itself to a head that it refuses: recognised among the written bytes, and withheld,
+//! so that the gateway's own answer replaces it.
 //!
-//! hyper tells of the refusal only once its answer is written. A text that merely looks like such an answer, as the end
-//! of a body may, is written after all.
+//! hyper reports the refusal only after its answer is written. A text that only resembles such an answer, as the end of
+//! a body may, is written later.
 
 use std::io;
 
 /// The longest answer of that kind, with room for another `Date`.
 const LONGEST: usize = 160;
 
-/// The number of bytes, at the end of `bytes`, that are an answer as hyper writes it: one of 4xx with no fields but these
-/// and no body.
+/// The number of bytes, at the end of `bytes`, that are an answer as hyper writes it: a 4xx answer with exactly these
+/// fields and without a body.
 pub(in crate::listen) fn at_end(bytes: &[u8]) -> Option<usize> {
     let tail = &bytes[bytes.len().saturating_sub(LONGEST)..];
     let whole = tail.strip_suffix(b"\r\n\r\n")?;
@@ -25,18 +25,18 @@ pub(in crate::listen) fn at_end(bytes: &[u8]) -> Option<usize> {
     (is_status && lines.all(is_ours)).then(|| tail.len() - start)
 }
 
-/// What of a write goes to the socket, where the write may end with an answer of hyper's.
+/// The part of a write that goes to the socket, if the write may end with hyper's own answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Sifted {
-    /// All of it.
+    /// The whole write.
     All,
-    /// This many bytes of its first parts: the answer is behind them.
+    /// This number of bytes of the first parts: the answer follows them.
     Before(usize),
-    /// Nothing: it is the answer and nothing else.
+    /// Nothing: the write is only the answer.
     Nothing,
 }
 
-/// Looks for an answer of hyper's at the end of `bufs`.
+/// Looks for hyper's own answer at the end of `bufs`.
 pub(super) fn sift(bufs: &[io::IoSlice<'_>]) -> Sifted {
     let Some(length) = bufs.last().and_then(|last| at_end(last)) else {
         return Sifted::All;

@@ -1,9 +1,9 @@
-//! The bound on a peer's slowness: a minimum rate and a longest silence, both counted only while the peer alone is
-//! waited for.
+//! The bound on a peer's slowness: a minimum rate and a longest silence, both counted only while the peer alone causes
+//! a wait.
 //!
-//! The time in which a server, a limit or the gateway keeps the peer waiting does not count, so that a slow server is
-//! never a client's fault. The time of waiting is cut into parts. The latest parts, which make one idle time, must have
-//! brought enough bytes.
+//! The time in which a server, a limit or the gateway delays the peer does not count, so that a slow server is never
+//! counted against a client. The waiting time is divided into parts. The latest parts, which add up to the idle time,
+//! must have enough bytes.
 
 use crate::clock;
 use std::future::Future as _;
@@ -12,24 +12,24 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Parts of the idle time: a peer that has just become slow is noticed one part later at most.
+/// The number of parts of the idle time: a peer that has just become slow is detected at most one part later.
 const PARTS: usize = 8;
 
-/// How a peer is late.
+/// The way in which a peer is late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lateness {
-    /// It has been silent for too long.
+    /// The peer has been silent for too long.
     Silent,
-    /// It has brought too few bytes.
+    /// The peer has transferred too few bytes.
     Slow,
 }
 
-/// The demands on a peer.
+/// The requirements for a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateBound {
     /// Longest time without a byte.
     pub idle: Duration,
-    /// Least bytes in the idle time; 0 demands none.
+    /// The least bytes in the idle time; 0 sets no bound.
     pub least: u64,
 }
 
@@ -44,7 +44,7 @@ impl RateBound {
         }
     }
 
-    /// The same rate over another time.
+    /// The same rate for another idle time.
     #[must_use]
     pub fn over(self, idle: Duration) -> Self {
         let least = u128::from(self.least) * idle.as_micros() / self.idle.as_micros().max(1);
@@ -65,29 +65,29 @@ impl RateBound {
 #[derive(Debug)]
 pub struct RateMeter {
     bound: RateBound,
-    /// Bytes that came in the present part of the waiting, and in the parts before it.
+    /// Bytes in the present part of the waiting time, and in the parts before it.
     parts: [u64; PARTS],
     present: usize,
-    /// Parts that are over.
+    /// The number of complete parts.
     over: usize,
     /// Time waited in the present part.
     waited: Duration,
     wait: Option<WaitSpan>,
-    /// The latest parts brought too few bytes.
+    /// The latest parts had too few bytes.
     slow: bool,
 }
 
-/// The peer is waited for.
+/// A wait for the peer.
 #[derive(Debug, Clone, Copy)]
 struct WaitSpan {
     /// The start of the wait, or the time of its last byte.
     silent: Instant,
-    /// The time up to which the waiting is in the parts.
+    /// The time up to which the wait is added to the parts.
     counted: Instant,
 }
 
 impl RateMeter {
-    /// A meter without bytes, for a peer that is not waited for.
+    /// A meter without bytes, while the peer is not waited for.
     #[must_use]
     pub fn new(bound: RateBound) -> Self {
         Self {
@@ -101,7 +101,7 @@ impl RateMeter {
         }
     }
 
-    /// Has this bound from here on.
+    /// Sets the bound from now on.
     pub fn bind(&mut self, bound: RateBound) {
         if self.bound != bound {
             self.bound = bound;
@@ -115,7 +115,7 @@ impl RateMeter {
         self.bound
     }
 
-    /// Notes that the peer is waited for from `now` on, unless a wait has begun already.
+    /// Notes that a wait for the peer begins at `now`, unless a wait has already begun.
     pub fn begin_wait(&mut self, now: Instant) {
         self.wait.get_or_insert(WaitSpan {
             silent: now,
@@ -129,12 +129,12 @@ impl RateMeter {
         self.wait.is_some()
     }
 
-    /// Notes bytes that came without a wait.
+    /// Notes bytes that arrived without a wait.
     pub fn received(&mut self, bytes: u64) {
         self.parts[self.present] += bytes;
     }
 
-    /// Notes bytes that have come while more bytes are waited for.
+    /// Notes bytes that have arrived while more bytes are waited for.
     pub fn received_at(&mut self, now: Instant, bytes: u64) {
         self.received(bytes);
         self.count(now);
@@ -159,13 +159,13 @@ impl RateMeter {
         }
     }
 
-    /// The time since which no byte has come, while the peer is waited for.
+    /// The time since which no byte has arrived, during a wait for the peer.
     #[must_use]
     pub fn silent_since(&self) -> Option<Instant> {
         self.wait.map(|wait| wait.silent)
     }
 
-    /// The time of the next check; nothing while the peer is not waited for.
+    /// The time of the next check; `None` while the peer is not waited for.
     #[must_use]
     pub fn next_check(&self) -> Option<Instant> {
         let wait = self.wait?;
@@ -180,15 +180,15 @@ impl RateMeter {
         Some(idle.min(part))
     }
 
-    /// Has the peer been silent for too long, or brought too few bytes?
+    /// Has the peer been silent for too long, or transferred too few bytes?
     pub fn is_late(&mut self, now: Instant) -> bool {
         self.count(now);
         self.wait
             .is_some_and(|wait| self.slow || now >= wait.silent + self.bound.idle)
     }
 
-    /// How a peer is late that is. One that sends nothing any more has too few bytes a part of the time before its silence is
-    /// too long.
+    /// The way in which a late peer is late. A peer that stops sending has too few bytes for some time before its
+    /// silence is too long.
     #[cold]
     #[must_use]
     pub fn lateness(&self, now: Instant) -> Lateness {
@@ -239,7 +239,7 @@ impl RateMeter {
     }
 }
 
-/// A [`RateMeter`] with a timer of its own, which is made when the peer is first waited for, and moved when it fires.
+/// A [`RateMeter`] with its own timer, which is created when the peer is first waited for, and moved when it fires.
 #[derive(Debug)]
 pub struct RateTimer {
     meter: RateMeter,
@@ -247,7 +247,7 @@ pub struct RateTimer {
 }
 
 impl RateTimer {
-    /// A timer without bytes, for a peer that is not waited for.
+    /// A timer without bytes, while the peer is not waited for.
     #[must_use]
     pub fn new(bound: RateBound) -> Self {
         Self {
@@ -256,7 +256,7 @@ impl RateTimer {
         }
     }
 
-    /// Has this bound from here on.
+    /// Sets the bound from now on.
     pub fn bind(&mut self, bound: RateBound) {
         self.meter.bind(bound);
     }
@@ -293,13 +293,13 @@ impl RateTimer {
         self.meter.is_late(clock::now())
     }
 
-    /// How a peer is late that is.
+    /// The way in which a late peer is late.
     #[must_use]
     pub fn lateness(&self) -> Lateness {
         self.meter.lateness(clock::now())
     }
 
-    /// Waits for the peer; ready when the peer has been silent for too long, or brought too few bytes.
+    /// Waits for the peer; ready when the peer has been silent for too long, or transferred too few bytes.
     pub fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             ready!(self.poll_check(cx));
@@ -321,7 +321,7 @@ mod tests {
         least: 15_360,
     };
 
-    /// The time after which a peer is late that is waited for all the time, and sends `bytes` each `every`.
+    /// The time after which a peer is late that is always waited for, and sends `bytes` at each interval of `every`.
     fn late_after(bound: RateBound, every: Duration, bytes: u64) -> Option<Duration> {
         let start = Instant::now();
         let mut meter = RateMeter::new(bound);
@@ -420,7 +420,7 @@ mod tests {
         let start = Instant::now();
         let mut meter = RateMeter::new(ALLOWED);
         for turn in 0..100 {
-            // A second of waiting brings enough bytes for the second, and an hour of other work brings none.
+            // One second of waiting transfers enough bytes for that second, and an hour of other work transfers none.
             let now = start + Duration::from_secs(3600) * turn;
             meter.begin_wait(now);
             meter.received_at(now + Duration::from_secs(1), 300);
@@ -445,7 +445,7 @@ mod tests {
             for (wait, rest) in gaps {
                 meter.begin_wait(now);
                 now += Duration::from_millis(wait);
-                // The meter is checked as often as it asks.
+                // The meter is checked as often as it requires.
                 meter.received_at(now, 4_000);
                 prop_assert!(!meter.is_late(now));
                 meter.end_wait(now);

@@ -1,6 +1,6 @@
-//! The stream under a client's connection, which can be watched while hyper is not reading.
+//! The stream under a client's connection, which can be watched while hyper does not read.
 //!
-//! In: the bytes of a socket. Out: the same bytes for hyper, and what is seen in them.
+//! In: the bytes of a socket. Out: the same bytes for hyper, and the facts observed in them.
 //!
 //! ```text
 //! transport        the socket that carries the bytes
@@ -50,44 +50,44 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 use transport::Transport;
 
-/// Parts of a write that have this size together, or less, are joined first.
+/// Parts of a write with at most this size together are joined first.
 const JOINED: usize = 1024;
 
-/// The most bytes of a request's body that one read brings. hyper hands on what it has read in one piece, and reads one
-/// piece ahead; it doubles its buffers where a read has filled one, so this is just less than one.
+/// The most bytes of a request's body in one read. hyper passes on one read as one piece, and reads one piece ahead; it
+/// doubles its buffers when a read has filled one, so that this is just less than a buffer.
 const MOST_OF_BODY: usize = 32 * 1024 - 1;
 
 /// The stream of one connection, with a bound on the time for which its client may refuse to take bytes.
 #[derive(Debug)]
 pub struct Stream {
     socket: SharedSocket,
-    /// Bytes that were read to tell the protocol.
+    /// Bytes that were read to recognise the protocol.
     read_ahead: Bytes,
-    /// Bytes that the tracker has followed already, since encoded they had no room where they were read.
+    /// Bytes that the tracker has already followed: their encoded form did not fit where they were read.
     followed: Option<Box<BytesMut>>,
     stall: WriteStall,
 }
 
-/// The state that the stream shares with its watchers; one thread locks it, for the length of one call.
+/// The state that the stream shares with its watchers; only one thread locks it, for one call at a time.
 type SharedSocket = Arc<Mutex<SocketState>>;
 
 #[derive(Debug)]
 struct SocketState {
     channel: Channel,
     tracker: ProtocolTracker,
-    /// There are bytes that hyper has not read yet.
+    /// Some bytes have not been read by hyper yet.
     is_unread: bool,
     /// The transport takes no bytes now.
     is_full: bool,
-    /// The time at which the client last took bytes that it had not taken at once.
+    /// The last time at which the client took bytes late.
     took_late: Option<Instant>,
-    /// The client may take bytes as slowly as it likes, as long as it takes some.
+    /// The client may take bytes at any rate, as long as it takes some.
     idle_alone: bool,
-    /// The time for which it may take none, where the route of its requests has one of its own.
+    /// The time for which it may take none, if the route of its requests sets its own.
     own_idle: Option<Duration>,
     /// The share that counts a second descriptor of the socket.
     share: DescriptorShare,
-    /// The answer of hyper's to a head that it refuses, which is not sent ([`library_answer`]).
+    /// hyper's answer to a head that it refuses, which is not sent ([`library_answer`]).
     withheld: Vec<u8>,
 }
 
@@ -100,21 +100,21 @@ enum ProtocolTracker {
     Http2(FrameTracker),
 }
 
-/// The bound on a client's slowness in taking bytes: a client that never reads, or hardly, must not hold a response for
+/// The bound on a client's slowness in taking bytes: a client that hardly or never reads must not keep a response for
 /// ever.
 #[derive(Debug)]
 struct WriteStall {
     bound: RateBound,
-    /// The timer, made when a write waits for the first time.
+    /// The timer, created when a write waits for the first time.
     timer: Option<Box<RateTimer>>,
     over: StallFlag,
 }
 
-/// Tells whether a connection was ended because its client took no bytes. The flag outlives the connection.
+/// Reports whether a connection was ended because its client took no bytes. The flag outlives the connection.
 #[derive(Debug, Clone, Default)]
 pub struct StallFlag(Arc<OnceLock<Lateness>>);
 
-/// Notices that a client leaves although hyper is not reading from its socket.
+/// Detects that a client leaves although hyper does not read from its socket.
 #[derive(Debug, Clone)]
 pub struct SocketWatch {
     socket: Weak<Mutex<SocketState>>,
@@ -125,7 +125,7 @@ impl Stream {
     /// Takes over an accepted connection, of a network (`is_remote`) or of a Unix socket.
     ///
     /// # Errors
-    /// When the runtime cannot register it.
+    /// If the runtime cannot register it.
     pub fn new(
         tcp: std::net::TcpStream,
         is_remote: bool,
@@ -155,7 +155,7 @@ impl Stream {
         })
     }
 
-    /// A watch that notices the client's leaving.
+    /// A watch that detects the client's leaving.
     #[must_use]
     pub fn watch(&self) -> SocketWatch {
         SocketWatch {
@@ -164,7 +164,7 @@ impl Stream {
         }
     }
 
-    /// Looks at the next bytes without taking them. It is asked before any byte is read.
+    /// Peeks at the next bytes. Must be called before any byte is read.
     pub(super) async fn peek(&self, seen: &mut [u8]) -> io::Result<usize> {
         let mut seen = ReadBuf::new(seen);
         let peeking = |cx: &mut Context<'_>| {
@@ -174,12 +174,12 @@ impl Stream {
         poll_fn(peeking).await
     }
 
-    /// Gives bytes back that were read to tell the protocol.
+    /// Returns bytes that were read to recognise the protocol.
     pub fn unread(&mut self, bytes: Bytes) {
         self.read_ahead = bytes;
     }
 
-    /// Puts a layer of TLS over the connection.
+    /// Installs a TLS layer over the connection.
     pub(super) fn encrypt(&self, layer: EncryptedLayer) {
         lock(&self.socket).channel.encrypt(layer);
     }
@@ -189,22 +189,22 @@ impl Stream {
         lock(&self.socket).channel.poll_handshake(cx)
     }
 
-    /// Throws away what the client sends, below any encryption ([`Channel::poll_discard`]).
+    /// Discards received bytes, below any encryption ([`Channel::poll_discard`]).
     pub(super) fn poll_discard(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         lock(&self.socket).channel.poll_discard(cx)
     }
 
-    /// Is there a layer of TLS over the socket?
+    /// Is there a TLS layer over the socket?
     pub(super) fn is_encrypted(&self) -> bool {
         self.of_layer(|_| ()).is_some()
     }
 
-    /// Reads from the state of the connection's TLS; nothing in clear text.
+    /// Reads from the connection's TLS state; `None` in clear text.
     pub(super) fn of_layer<T>(&self, read: impl FnOnce(&EncryptedLayer) -> T) -> Option<T> {
         lock(&self.socket).channel.layer().map(read)
     }
 
-    /// The stream of a connection whose earlier stream was dropped between two requests.
+    /// The stream of a connection whose previous stream was dropped between two requests.
     pub(super) fn resumed(probe: &SocketProbe, watch: &SocketWatch, bound: RateBound) -> Self {
         Self {
             socket: Arc::clone(&probe.0),
@@ -218,12 +218,12 @@ impl Stream {
         }
     }
 
-    /// Follows the heads of HTTP/1.1 from here on.
+    /// Follows the heads of HTTP/1.1 from now on.
     pub(super) fn track_http1(&self) -> SocketProbe {
         self.track(ProtocolTracker::Http1(FramingTracker::default()))
     }
 
-    /// Follows the frames of HTTP/2 from here on.
+    /// Follows the frames of HTTP/2 from now on.
     pub(super) fn track_http2(&self) -> SocketProbe {
         self.track(ProtocolTracker::Http2(FrameTracker::new()))
     }
@@ -250,7 +250,7 @@ impl SocketState {
         self.channel.poll_read(cx, buf)
     }
 
-    /// Reads no more of a body at once than may wait here for a server that does not take it.
+    /// Reads at most as much of a body at once as may wait here for a server that does not take it.
     #[inline(never)]
     fn poll_read_body(
         &mut self,
@@ -305,7 +305,7 @@ impl SocketState {
         written
     }
 
-    /// Waits until the socket has all that was written. Nothing waits here where there is no encryption.
+    /// Waits until the socket has taken all written bytes. Without encryption no bytes wait here.
     fn poll_flush(&mut self, cx: &mut Context<'_>, stall: &mut WriteStall) -> Poll<io::Result<()>> {
         if self.channel.keeps_bytes() && self.withheld.is_empty() {
             ready!(self.poll_send(cx, &[], stall))?;
@@ -319,7 +319,7 @@ impl SocketState {
         stall: &mut WriteStall,
     ) -> Poll<io::Result<()>> {
         if !self.withheld.is_empty() {
-            // hyper ends the connection behind its answer: ours comes first.
+            // hyper ends the connection after its answer: ours is sent first.
             return Poll::Ready(Ok(()));
         }
         self.channel.announce_end();
@@ -327,8 +327,8 @@ impl SocketState {
         self.channel.poll_shutdown(cx)
     }
 
-    /// The client is waited for. A write is tried from time to time without asking the runtime, and the client's rate
-    /// is checked.
+    /// Waits for the client. A write is tried periodically without the runtime's readiness, and the client's rate is
+    /// checked.
     #[cold]
     fn poll_stalled(
         &mut self,
@@ -353,7 +353,7 @@ impl SocketState {
             let written = self.channel.write_at_once(bufs, &mut sent);
             match written {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // The client has taken a part of what lies before these bytes.
+                    // The client has taken some of the bytes before these.
                     if sent > 0 {
                         timer.received(sent);
                         continue;
@@ -366,7 +366,7 @@ impl SocketState {
             }
             if timer.is_late() {
                 stall.over.set(timer.lateness());
-                // What the client's system has not taken would stay with ours for minutes.
+                // Otherwise bytes that the client's system has not taken would stay in ours for minutes.
                 self.channel.end_in_reset();
                 let error = io::Error::new(io::ErrorKind::TimedOut, "the peer takes too little");
                 return Poll::Ready(Err(error));
@@ -425,7 +425,7 @@ impl AsyncRead for Stream {
     }
 }
 
-/// Puts as many of `bytes` into `buf` as it has room for. True when none are left.
+/// Copies as many of `bytes` into `buf` as fit. Returns true if none are left.
 #[cold]
 fn put_beginning(bytes: &mut BytesMut, buf: &mut ReadBuf<'_>) -> bool {
     let count = bytes.len().min(buf.remaining());
@@ -454,8 +454,7 @@ impl AsyncWrite for Stream {
         if total > JOINED {
             return lock(&this.socket).poll_write(cx, bufs, &mut this.stall);
         }
-        // The parts are a head and a small body: copying a few hundred bytes costs less than a system call that gathers
-        // them.
+        // The parts are a head and a small body: copying a few hundred bytes costs less than a gathering system call.
         let mut joined = SmallVec::<[u8; JOINED]>::new();
         for buf in bufs {
             joined.extend_from_slice(buf);
@@ -481,11 +480,11 @@ impl AsyncWrite for Stream {
 
 impl StallFlag {
     fn set(&self, how: Lateness) {
-        // It is set once.
+        // The flag is set once.
         let _ = self.0.set(how);
     }
 
-    /// How its client was late, where the connection was ended because the client took no bytes, or too few.
+    /// The way in which the client was late, if the connection was ended because the client took no bytes, or too few.
     #[must_use]
     pub fn get(&self) -> Option<Lateness> {
         self.0.get().copied()
@@ -493,7 +492,7 @@ impl StallFlag {
 }
 
 impl SocketWatch {
-    /// Has the gateway itself let go of the connection?
+    /// Has the gateway itself dropped the connection?
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.socket.strong_count() == 0
@@ -501,37 +500,37 @@ impl SocketWatch {
 
     /// Resolves when the client has closed or reset its side.
     ///
-    /// The connection sees the closing only while nothing lies unread before the end. A client with a pipelined byte
-    /// behind its request could thus keep the request's place for as long as it likes (notes: `reliability`, section 0,
-    /// trap c). A second registration of the socket learns of the closing whatever lies unread. A client that only
+    /// The connection reports the closing only if no bytes lie unread before the end. A client with a pipelined byte
+    /// after its request could thus keep the request's place for as long as it likes (notes: `reliability`, section 0,
+    /// trap c). A second registration of the socket reports the closing even if bytes lie unread. A client that only
     /// half-closes counts as gone.
     pub async fn gone(&self) {
         match self.second_descriptor() {
             Some(second) => drop(second.departure().await),
-            // Either the connection is already over, and hyper ends this request by itself; or no descriptor is left
-            // for a watch.
+            // Either the connection has ended, and hyper ends this request by itself; or no descriptor is left for a
+            // watch.
             None => std::future::pending().await,
         }
     }
 
-    /// A second descriptor of the socket, which notices how the client leaves; nothing where the connection is over, or no
-    /// descriptor is left.
+    /// A second descriptor of the socket, which detects how the client leaves; `None` if the connection has ended, or
+    /// no descriptor is left.
     #[must_use]
     pub fn second_descriptor(&self) -> Option<SecondDescriptor> {
         let socket = self.socket.upgrade()?;
         let socket = lock(&socket);
-        // A connection to a server is worth more than noticing that a client leaves.
+        // A connection to a server is worth more than the detection of a leaving client.
         let descriptor = socket.share.take_spare()?;
         socket.channel.transport().duplicate(descriptor).ok()
     }
 
-    /// A flag that tells, also later, whether the connection was ended because its client took no bytes.
+    /// A flag that reports, also later, whether the connection was ended because its client took no bytes.
     #[must_use]
     pub fn stalled(&self) -> StallFlag {
         self.stalled.clone()
     }
 
-    /// Has the connection end in a reset when it is closed. An orderly end would mean that the whole answer has been
+    /// Makes the connection end in a reset when it is closed. An orderly end would mean that the whole answer has been
     /// sent. Bytes that the client's system has not taken by then are lost.
     pub fn end_in_reset(&self) {
         if let Some(socket) = self.socket.upgrade() {
@@ -539,22 +538,22 @@ impl SocketWatch {
         }
     }
 
-    /// Ends the connection at once, whatever is under way: nothing passes in either direction any more.
+    /// Cuts the connection at once, even during a request: no further byte passes in either direction.
     pub fn cut(&self) {
         if let Some(socket) = self.socket.upgrade() {
             lock(&socket).channel.cut();
         }
     }
 
-    /// The client may take the bytes that are written from here on as slowly as it likes, as long as it takes some.
+    /// The client may take the bytes that are written from now on at any rate, as long as it takes some.
     pub fn idle_alone(&self) {
         if let Some(socket) = self.socket.upgrade() {
             lock(&socket).idle_alone = true;
         }
     }
 
-    /// The client may take none of the bytes that are written from here on for `idle`, or for the listener's time. The
-    /// longest time holds where `is_shared`: several requests are under way.
+    /// The client may take none of the bytes that are written from now on for `idle`, or for the listener's time. The
+    /// longest time applies if `is_shared`: there are several concurrent requests.
     pub fn set_own_idle(&self, idle: Option<Duration>, is_shared: bool) {
         if let Some(socket) = self.socket.upgrade() {
             let own = &mut lock(&socket).own_idle;

@@ -1,5 +1,4 @@
-//! The facts about a connection that are seen in step with hyper: heads and frames, bytes that wait, a client that
-//! leaves.
+//! Facts about a connection that are observed in step with hyper: heads and frames, waiting bytes, a leaving client.
 
 use super::framing::{FramingFault, FramingTracker};
 use super::h2_frames::{ControlTraffic, FrameTracker};
@@ -16,14 +15,15 @@ use tokio::time::{Instant, timeout};
 #[derive(Debug, Clone)]
 pub(in crate::listen) struct SocketProbe(pub(super) SharedSocket);
 
-/// The wait of a connection on which no request is under way.
+/// The wait of a connection without a current request.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::listen) struct QuietWait {
-    /// The event of the client's that is waited for. Nothing where an answer has not left yet, or a body still comes.
+    /// The client's action that the connection waits for. `None` if an answer has not been sent yet, or a body
+    /// continues.
     pub(in crate::listen) client: Option<ClientWait>,
-    /// A head has begun that is not whole yet.
+    /// A head is incomplete.
     pub(in crate::listen) in_head: bool,
-    /// All bytes that were read belong to messages that have ended, or are empty lines behind them. Nothing waits to be
+    /// All bytes that were read belong to messages that have ended, or are empty lines after them. No bytes wait to be
     /// written.
     pub(in crate::listen) is_between: bool,
 }
@@ -64,8 +64,8 @@ impl SocketState {
         }
     }
 
-    /// Sends what looked like an answer of hyper's and was none, as far as the socket takes it: the rest goes in front of
-    /// what hyper writes next.
+    /// Sends bytes that resembled hyper's own answer and were none, if the socket takes them: the rest precedes hyper's
+    /// next write.
     #[cold]
     fn send_withheld(&mut self, cx: &mut Context<'_>) {
         while !self.withheld.is_empty() {
@@ -81,7 +81,7 @@ impl SocketState {
 }
 
 impl SocketProbe {
-    /// The `nth` request begins, counted from 1: the fault in its head.
+    /// Notes that the `nth` request begins, counted from 1, and returns the fault in its head.
     pub(in crate::listen) fn begin(&self, nth: u64) -> Option<FramingFault> {
         match &mut lock(&self.0).tracker {
             ProtocolTracker::Http1(framing) => {
@@ -92,7 +92,7 @@ impl SocketProbe {
         }
     }
 
-    /// The connection rests: what is kept of its last head goes.
+    /// Notes that the connection rests, and frees the kept bytes of its last head.
     pub(in crate::listen) fn rest(&self) {
         if let ProtocolTracker::Http1(framing) = &mut lock(&self.0).tracker {
             framing.rest();
@@ -113,7 +113,7 @@ impl SocketProbe {
         head.unwrap_or_default().to_owned()
     }
 
-    /// Takes the answer of hyper's that is not sent.
+    /// Takes hyper's own answer, which is not sent.
     pub(in crate::listen) fn take_withheld(&self) -> Vec<u8> {
         std::mem::take(&mut lock(&self.0).withheld)
     }
@@ -136,11 +136,11 @@ impl SocketProbe {
             }
             socket.channel.poll_shutdown(cx)
         });
-        // The client leaves when it likes.
+        // The client may leave at any time.
         let _ = timeout(allowed, said).await;
     }
 
-    /// Has a head begun that is not whole yet?
+    /// Is a head incomplete?
     pub(in crate::listen) fn in_head(&self) -> bool {
         match &lock(&self.0).tracker {
             ProtocolTracker::Http1(framing) => framing.in_head(),
@@ -149,7 +149,7 @@ impl SocketProbe {
         }
     }
 
-    /// Writes the last bytes of a connection on which hyper writes nothing, as far as the socket takes them at once.
+    /// Writes the last bytes of a connection on which hyper writes nothing, if the socket takes them at once.
     pub(in crate::listen) fn write_last(&self, bytes: &[u8]) {
         let mut socket = lock(&self.0);
         if !socket.is_full {
@@ -157,7 +157,7 @@ impl SocketProbe {
         }
     }
 
-    /// The control traffic that the client has demanded of a connection of HTTP/2.
+    /// The control traffic of the client on a connection of HTTP/2.
     pub(in crate::listen) fn control_traffic(&self) -> Option<ControlTraffic> {
         lock(&self.0).frames().map(FrameTracker::control_traffic)
     }
@@ -173,8 +173,8 @@ impl SocketProbe {
         lock(&self.0).is_full
     }
 
-    /// Ends a connection that is over: in a reset where its client takes nothing of what waits. What the system has taken
-    /// over is given up after a while if the client takes nothing of it.
+    /// Ends a connection: in a reset if its client takes nothing of the waiting bytes. The system discards the bytes
+    /// that it has taken over if the client takes nothing of them for some time.
     #[cold]
     pub(in crate::listen) fn give_up_soon(&self) {
         let socket = &mut *lock(&self.0);
@@ -185,7 +185,7 @@ impl SocketProbe {
         }
     }
 
-    /// The time at which the client last took bytes that it had not taken at once.
+    /// The last time at which the client took bytes late.
     pub(in crate::listen) fn took_late(&self) -> Option<Instant> {
         lock(&self.0).took_late
     }
@@ -195,30 +195,30 @@ impl SocketProbe {
         lock(&self.0).channel.poll_peek(cx)
     }
 
-    /// Throws away what the client sends, below any encryption; ready with the number of bytes, 0 at its end of stream.
+    /// Discards received bytes, below any encryption; ready with the number of bytes, 0 at the end of stream.
     pub(in crate::listen) fn poll_discard(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         lock(&self.0).channel.poll_discard(cx)
     }
 
-    /// Bytes that have come, while a request's body is on its way.
+    /// The number of bytes that have arrived, while in a request's body.
     pub(in crate::listen) fn in_body(&self) -> Option<u64> {
         lock(&self.0).framing()?.in_body()
     }
 
-    /// May more of a request's body come, or of bytes that no parser follows any more?
+    /// May more of a request's body arrive, or of bytes that no parser follows any more?
     pub(in crate::listen) fn is_in_message(&self) -> bool {
         let socket = lock(&self.0);
         let framing = socket.framing();
         framing.is_some_and(|framing| framing.in_body().is_some() || framing.is_lost())
     }
 
-    /// The event that the connection waits for while no request is under way. Nothing where an answer has not left yet,
-    /// or a body still comes behind it.
+    /// The event that the connection waits for without a current request. `None` if an answer has not been sent yet, or
+    /// a body continues after it.
     pub(in crate::listen) fn client_wait(&self) -> Option<ClientWait> {
         lock(&self.0).quiet_wait().client
     }
 
-    /// The wait of a connection while no request is under way. hyper has just been polled, and goes on.
+    /// The wait of a connection without a current request. hyper has just been polled, and continues.
     pub(in crate::listen) fn poll_quiet_wait(&self, cx: &mut Context<'_>) -> QuietWait {
         let socket = &mut *lock(&self.0);
         if !socket.withheld.is_empty() {
@@ -227,10 +227,10 @@ impl SocketProbe {
         socket.quiet_wait()
     }
 
-    /// Ready when the client has left in the middle of a request, unless unread bytes hide it. hyper has just been polled,
-    /// and goes on.
+    /// Ready when the client has left during a request, unless unread bytes hide it. hyper has just been polled, and
+    /// continues.
     ///
-    /// hyper would look by reading into 8 KiB, which it allocates for each request only for this purpose.
+    /// hyper would check by reading into 8 KiB, which it allocates for each request only for this purpose.
     pub(in crate::listen) fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
         let socket = &mut *lock(&self.0);
         if !socket.withheld.is_empty() {

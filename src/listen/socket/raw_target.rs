@@ -1,31 +1,31 @@
-//! Bytes of a target that clients send as they are and hyper's URI refuses: they are percent-encoded before hyper reads
-//! them.
+//! Bytes of a target that clients send unencoded and that hyper's URI type refuses: they are percent-encoded before
+//! hyper reads them.
 //!
-//! Those are `"`, `<` and `>` in a query, and `` ` ``, `<` and `>` in a path: what the URL Standard has browsers encode
-//! (sections *path* and *query percent-encode set*), and other clients do not. All other bytes stay as they came, since
-//! keys and signatures hang on them.
+//! These are `"`, `<` and `>` in a query, and `` ` ``, `<` and `>` in a path: browsers encode them by the URL Standard
+//! (sections *path* and *query percent-encode set*), and other clients do not. All other bytes stay unchanged, since
+//! keys and signatures depend on them.
 
 use bytes::BytesMut;
 
-/// Follows the first line of a head to the bytes of its target, however the line is cut.
+/// Follows the first line of a head to the bytes of its target, for any division of the line.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TargetPlace {
     /// In the method.
     #[default]
     Method,
-    /// Behind the blank that ends the method.
+    /// After the blank that ends the method.
     Start,
-    /// In front of the path of a target with a scheme, behind this many slashes.
+    /// Before the path of a target with a scheme, after this number of slashes.
     Authority(u8),
     Path,
     Query,
-    /// Behind a `#`.
+    /// After a `#`.
     Fragment,
-    /// Behind the blank that ends the target.
+    /// After the blank that ends the target.
     Behind,
 }
 
-/// Has the first line, or a part of it, a byte that matters in some place of a target? One pass without a branch: the
+/// Has the first line, or a part of it, a byte that matters anywhere in a target? One pass without a branch: the
 /// compiler compares many bytes at a time.
 #[inline]
 pub(super) fn may_matter(part: &[u8]) -> bool {
@@ -34,7 +34,7 @@ pub(super) fn may_matter(part: &[u8]) -> bool {
 }
 
 impl TargetPlace {
-    /// The place behind `byte`.
+    /// The place after `byte`.
     fn after(self, byte: u8) -> Self {
         match (self, byte) {
             (Self::Method, b' ') => Self::Start,
@@ -57,8 +57,8 @@ impl TargetPlace {
         }
     }
 
-    /// Follows the line over `part`, which begins at `at`, and notes where the bytes to encode are. True where a
-    /// fragment has begun.
+    /// Follows the line over `part`, which begins at `at`, and notes the positions of the bytes to encode. Returns true
+    /// if a fragment has begun.
     #[cold]
     pub(in crate::listen) fn follow(
         &mut self,

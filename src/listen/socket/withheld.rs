@@ -1,4 +1,4 @@
-//! Writes to the socket of HTTP/1.1, without the answers that hyper gives by itself.
+//! Writes to the socket of HTTP/1.1, without hyper's own answers.
 
 use super::library_answer::{self, Sifted};
 use super::{ProtocolTracker, SocketState, WriteStall};
@@ -6,7 +6,7 @@ use std::io;
 use std::task::{Context, Poll, ready};
 
 impl SocketState {
-    /// May hyper write an answer of its own now?
+    /// May hyper write its own answer now?
     #[inline]
     pub(super) fn may_answer_itself(&self) -> bool {
         let ProtocolTracker::Http1(framing) = &self.tracker else {
@@ -15,7 +15,7 @@ impl SocketState {
         framing.is_ahead() || !self.withheld.is_empty()
     }
 
-    /// Writes all but an answer of hyper's own, which is withheld.
+    /// Writes everything except hyper's own answer, which is withheld.
     #[cold]
     #[inline(never)]
     pub(super) fn poll_sifted(
@@ -24,7 +24,7 @@ impl SocketState {
         bufs: &[io::IoSlice<'_>],
         stall: &mut WriteStall,
     ) -> Poll<io::Result<usize>> {
-        // What looked like one was none: hyper goes on.
+        // The withheld bytes were no such answer, since hyper continues.
         while !self.withheld.is_empty() {
             let withheld = std::mem::take(&mut self.withheld);
             let sent = self.poll_send(cx, &[io::IoSlice::new(&withheld)], stall);

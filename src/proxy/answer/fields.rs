@@ -1,10 +1,9 @@
-//! The fields about limits on a response: the draft's, the older ones, and the time to come back.
+//! The fields about limits on a response: the draft's, the older ones, and the time to retry.
 //!
-//! `RateLimit` and `RateLimit-Policy` follow draft-ietf-httpapi-ratelimit-headers-11: lists of strings. `q` is what the
-//! limit holds, `w` the seconds in which that much comes back, `r` the units left of it, `t` the seconds until all units
-//! are there again. A limit on
-//! what is in flight has the unit `concurrent-requests` and no times. It stands in none of the older fields, which are
-//! about rates.
+//! `RateLimit` and `RateLimit-Policy` follow draft-ietf-httpapi-ratelimit-headers-11: lists of strings. `q` is the
+//! limit's quota, `w` the seconds in which the quota returns, `r` the units left, `t` the seconds until all units are
+//! available again. A limit on requests in flight has the unit `concurrent-requests` and no times. It is in none of the
+//! older fields, which are about rates.
 
 mod merge;
 mod refusal_fields;
@@ -32,7 +31,7 @@ const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining")
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
-/// The fields that a page of another origin may read, where the upstream lets it read any at all.
+/// The fields that a page of another origin may read, if the upstream exposes any at all.
 const EXPOSED: &str = "RateLimit, RateLimit-Policy, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, retry-after-ms, Server-Timing, X-Request-Id";
 
 /// The `RateLimit-Policy` of these limits, computed when the file is read.
@@ -95,8 +94,8 @@ pub fn stamp(
     }
 }
 
-/// Writes the numbers that are known where no store counted some of the limits. Those limits get no number, since none
-/// is better than a guessed one.
+/// Writes the known numbers if no store counted some of the limits. Those limits get no number, since no number is
+/// better than a guessed one.
 #[cold]
 pub fn stamp_known(
     fields: &mut HeaderMap,
@@ -110,7 +109,7 @@ pub fn stamp_known(
         let is_known = |limit: &&&Arc<Limit>| decided.is_known(limit);
         *by = match limits.get(*by).filter(is_known) {
             Some(_) => limits.iter().take(*by).filter(is_known).count(),
-            // The limit that refuses is none of those with numbers.
+            // The refusing limit is not among the limits with numbers.
             None => usize::MAX,
         };
     }
@@ -126,8 +125,8 @@ pub fn stamp_known(
     stamp(fields, style, &limits, &decision, policy.as_ref(), now);
 }
 
-/// Writes the time to come back. `Retry-After` has whole seconds, rounded up and never 0, since every client obeys it;
-/// the milliseconds are for clients that read them.
+/// Writes the time to retry. `Retry-After` has whole seconds, rounded up and never 0, since every client obeys it; the
+/// milliseconds are for clients that read them.
 pub fn retry_after(fields: &mut HeaderMap, micros: u64) {
     set(fields, header::RETRY_AFTER, usual_number(seconds(micros)));
     set(fields, RETRY_AFTER_MS, number(millis(micros)));
@@ -138,7 +137,7 @@ pub(in crate::proxy) fn millis(micros: u64) -> u64 {
     micros.div_ceil(1000).max(1)
 }
 
-/// The second of the wall clock at which all units are there again.
+/// The second of the wall clock at which all units are available again.
 fn reset_at(verdict: &Verdict, now: Timestamp) -> u64 {
     now.plus(verdict.reset).micros().div_ceil(1_000_000)
 }
@@ -178,9 +177,9 @@ fn standing(limits: &[&Arc<Limit>], verdicts: &[Verdict]) -> Option<HeaderValue>
     header_value::written(write).filter(|value| !value.is_empty())
 }
 
-/// The one limit in the older fields, which have room for one. On a refusal it is the named limit, so that the fields
-/// agree with `Retry-After`, else the tightest. A limit without a window is in none of them: where it refuses, nor is
-/// another.
+/// The limit for the older fields, which have room for one. On a refusal it is the named limit, so that the fields
+/// agree with `Retry-After`, else the tightest. A limit without a window is in none of them: if it refuses, no other
+/// limit is either.
 fn told_of<'a>(
     limits: &[&'a Arc<Limit>],
     decision: &'a Decision,
@@ -194,7 +193,7 @@ fn told_of<'a>(
     }
 }
 
-/// The limit with the smallest part left of its quota. Among equals the first in the file is taken.
+/// The limit with the smallest fraction of its quota left. Of several, the first in the file is taken.
 fn tightest<'a>(
     limits: &[&'a Arc<Limit>],
     verdicts: &'a [Verdict],
@@ -215,12 +214,12 @@ fn tightest<'a>(
     })
 }
 
-/// Does the limit count units in a time? A limit on what is in flight does not.
+/// Does the limit count units over a time? A limit on requests in flight does not.
 fn has_window(limit: &Limit) -> bool {
     limit.rule.holds().is_none()
 }
 
-/// The units left of the quota, and never more.
+/// The units left of the quota, capped at the quota.
 fn shown(limit: &Limit, verdict: &Verdict) -> u64 {
     verdict.remaining.min(limit.quota)
 }

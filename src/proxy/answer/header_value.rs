@@ -1,16 +1,17 @@
-//! Field values cut from shared blocks, and bodies: an allocation for each would cost more than all the rest of them.
+//! Field values cut from shared blocks, and bodies: an allocation for each would cost more than everything else about
+//! them.
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
 use std::cell::RefCell;
 
-/// The size of a block of values. It is small, since one value that is kept keeps its whole block.
+/// The size of a block of values. It is small, since one kept value keeps its whole block.
 const BLOCK: usize = 1024;
 
 /// The size of a block of bodies: about ten refusals.
 const BODIES: usize = 4096;
 
-/// The numbers that are remembered: a power of two. Seconds of a minute all have places.
+/// The number of cached numbers: a power of two. All seconds of a minute have places.
 const REMEMBERED: usize = 64;
 
 thread_local! {
@@ -19,10 +20,10 @@ thread_local! {
     static NUMBERS: RefCell<Vec<(u64, HeaderValue)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The bytes that `write` writes. They share their memory with those cut before and after them.
+/// The bytes that `write` writes. They share their memory with the pieces cut before and after them.
 #[inline]
 fn cut_from(rest: &mut BytesMut, write: impl FnOnce(&mut BytesMut)) -> Bytes {
-    // The block has nothing left in it, unless a writer has panicked.
+    // The rest of the block is empty, unless a writer has panicked.
     rest.clear();
     write(rest);
     rest.split().freeze()
@@ -56,8 +57,8 @@ pub fn number(number: u64) -> HeaderValue {
 
 const ZERO: HeaderValue = HeaderValue::from_static("0");
 
-/// A number in decimal that other requests are likely to have too: units, seconds, or the second of a day. It is
-/// written once for all of them.
+/// A number in decimal that other requests probably need too: units, seconds, or the second of a day. It is written
+/// once for all of them.
 #[must_use]
 pub fn usual_number(wanted: u64) -> HeaderValue {
     NUMBERS.with_borrow_mut(|numbers| {

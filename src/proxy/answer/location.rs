@@ -1,5 +1,5 @@
-//! `Location` and `Content-Location` of answers, where servers are asked for another host than the client asked for: an
-//! address at that host leads clients nowhere, so it becomes one at the host that they know.
+//! `Location` and `Content-Location` of answers, if servers are asked for another host than the client's: an address at
+//! that host is useless to clients, so that it is replaced by one at the host that they know.
 
 use crate::client::Scheme;
 use crate::intake::head::Target;
@@ -10,17 +10,17 @@ use crate::snapshot::HostChange;
 use crate::upstream::{ServerHost, ServerUrl};
 use http::{HeaderMap, HeaderValue, header};
 
-/// The way from addresses in an answer back to those that the client knows.
+/// The mapping from addresses in an answer to those that the client knows.
 #[derive(Debug)]
 pub(in crate::proxy) struct WayBack<'a> {
     change: &'a HostChange,
-    /// The host that the client has asked for; nothing where it named none, as HTTP/1.0 may.
+    /// The host that the client requested; `None` if it named none, as HTTP/1.0 allows.
     host: Option<HeaderValue>,
     /// The scheme that the client has used.
     scheme: Scheme,
 }
 
-/// The server that has answered, as its own addresses name it.
+/// The server that has answered, as named in its own addresses.
 #[derive(Debug, Clone, Copy)]
 struct AnsweringServer<'a> {
     url: &'a ServerUrl,
@@ -28,8 +28,8 @@ struct AnsweringServer<'a> {
     own_host: Option<&'a HeaderValue>,
 }
 
-/// An address in parts: `scheme` without its colon, which `//host/path` has not; the host with its port; the path; and
-/// what follows it, from `?` or `#` on.
+/// An address in parts: `scheme` without its colon, absent in `//host/path`; the host with its port; the path; and the
+/// rest, from `?` or `#` on.
 #[derive(Debug, Clone, Copy)]
 struct Address<'a> {
     scheme: Option<Scheme>,
@@ -39,7 +39,7 @@ struct Address<'a> {
 }
 
 impl<'a> WayBack<'a> {
-    /// The way back of a request for `target` whose servers are asked for another host.
+    /// The mapping for a request for `target` whose servers receive another `Host`.
     #[cold]
     #[inline(never)]
     pub(in crate::proxy) fn of(
@@ -56,13 +56,13 @@ impl<'a> WayBack<'a> {
         })
     }
 
-    /// Is each server asked for its own host?
+    /// Does each server receive its own `Host`?
     pub(in crate::proxy) fn is_to_own_host(&self) -> bool {
         self.change.host == ServerHost::Own
     }
 
-    /// Writes the addresses of an answer anew that lead to the host which the server was asked for, or to the server
-    /// itself. Others stay, and so do relative ones.
+    /// Rewrites the addresses of an answer that lead to the host in the server's request, or to the server itself.
+    /// Other addresses stay, and so do relative ones.
     #[cold]
     #[inline(never)]
     pub(in crate::proxy) fn restore(&self, answer: &mut UpstreamAnswer) {
@@ -115,8 +115,8 @@ impl<'a> WayBack<'a> {
         let rest = address.rest;
         Some(match address.scheme {
             None => format!("//{host}{path}{rest}"),
-            // A server without TLS that leads to `https` wants the client to go there. The client's own scheme would
-            // lead it round in a circle.
+            // A server without TLS that redirects to `https` wants the client to use it. The client's own scheme would
+            // cause a redirect loop.
             Some(Scheme::Https) if native == Scheme::Http && self.scheme == Scheme::Http => {
                 format!("https://{}{path}{rest}", without_port(host))
             }
@@ -126,7 +126,7 @@ impl<'a> WayBack<'a> {
 }
 
 impl<'a> Address<'a> {
-    /// Reads an address of `http` or `https`, or one without a scheme; nothing where `text` names no host.
+    /// Reads an address of `http` or `https`, or one without a scheme; `None` if `text` names no host.
     fn read(text: &'a str) -> Option<Self> {
         let (scheme, behind) = match text.strip_prefix("//") {
             Some(behind) => (None, behind),

@@ -1,4 +1,4 @@
-//! Every answer the gateway itself writes: status, fields, and a body that says why.
+//! Every answer that the gateway itself writes: status, fields, and a body with the reason.
 
 mod format;
 pub mod grpc;
@@ -20,10 +20,10 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
-/// The most fields of a refusal, with those that are stamped on it afterwards.
+/// The most fields of a refusal, including those that are stamped on it afterwards.
 const FIELDS: usize = 12;
 
-/// The limits in a refusal's body: the one that is named, and all that refused.
+/// The limits in a refusal's body: the named one, and all that refused.
 #[derive(Debug, Default)]
 pub struct Violations<'a> {
     /// The limit with the longest wait.
@@ -32,23 +32,23 @@ pub struct Violations<'a> {
     pub all: SmallVec<[&'a str; INLINE_LIMITS]>,
 }
 
-/// The facts that an answer reports.
+/// The facts in an answer.
 #[derive(Debug, Clone, Copy)]
 pub struct ProblemDetails<'a, 'l> {
     /// The cause of the gateway's own answer.
     pub error: &'a ProxyError,
     /// The limits that refused.
     pub violated: &'a Violations<'l>,
-    /// The time after which the client may come back, in microseconds, where it is known.
+    /// The time after which the client may retry, in microseconds, if known.
     pub wait: Option<u64>,
-    /// The text of the refusal, where one limit refuses alone and with its own numbers.
+    /// The text of the refusal, if one limit refuses alone and with its own numbers.
     pub prepared: Option<&'a RefusalText>,
     /// The request's id.
     pub request_id: &'a HeaderValue,
 }
 
-/// The answer. Its fields use the room of `spare`, which has no fields; `preferred` is the form that the client would
-/// rather have, where the file asks for it.
+/// The answer. Its fields use the memory of `spare`, which has no fields; `preferred` is the form that the client
+/// prefers, if the file uses it.
 #[must_use]
 pub fn to(
     details: &ProblemDetails<'_, '_>,
@@ -83,7 +83,7 @@ pub fn to(
     response
 }
 
-/// An answer whose fields and body are written already.
+/// An answer whose fields and body are already written.
 #[must_use]
 pub fn with(status: StatusCode, fields: HeaderMap, body: Bytes) -> Response<Bytes> {
     let mut response = Response::new(body);
@@ -92,7 +92,7 @@ pub fn with(status: StatusCode, fields: HeaderMap, body: Bytes) -> Response<Byte
     response
 }
 
-/// The answer to `OPTIONS *` and to a request that may not travel further (RFC 9110, section 7.6.2).
+/// The answer to `OPTIONS *` and to a request that may not be forwarded further (RFC 9110, section 7.6.2).
 #[must_use]
 pub fn empty() -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
@@ -100,8 +100,8 @@ pub fn empty() -> Response<Bytes> {
     response
 }
 
-/// The challenge, which names the place where the request should have named its client. Names are checked to need no
-/// escapes.
+/// The challenge, which names the place in which the request should have named its client. Names are validated to need
+/// no escapes.
 fn challenge(error: &ProxyError) -> Option<String> {
     let part = match error {
         ProxyError::Refused(

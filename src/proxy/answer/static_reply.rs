@@ -17,7 +17,7 @@ pub fn answer(own: &StaticReply, method: &Method, uri: &Uri) -> Response<Bytes> 
                 there.push('?');
                 there.push_str(query);
             }
-            // A URI that was read has no byte that is forbidden in a field.
+            // A parsed URI has no byte that is forbidden in a field.
             if let Ok(there) = HeaderValue::from_maybe_shared(Bytes::from(there)) {
                 response.headers_mut().insert(header::LOCATION, there);
             }
@@ -28,7 +28,7 @@ pub fn answer(own: &StaticReply, method: &Method, uri: &Uri) -> Response<Bytes> 
             body,
             content_type,
         } => {
-            // HEAD gets the fields of GET, the length too (RFC 9110 section 9.3.2).
+            // HEAD gets the fields of GET, including the length (RFC 9110 section 9.3.2).
             let sent = match *method {
                 Method::HEAD => Bytes::new(),
                 _ => body.clone(),

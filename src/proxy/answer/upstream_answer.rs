@@ -1,4 +1,4 @@
-//! The answer of a server, as far as its head has come.
+//! The answer of a server, after its head has arrived.
 
 use crate::proxy::bodies::request_body::RequestBody;
 use crate::proxy::bodies::response_body::BodyStart;
@@ -11,32 +11,32 @@ use http::Response;
 use std::rc::Rc;
 use tokio::time::Instant;
 
-/// An answer under way, with the connection that brings it.
+/// An answer that is being received, with its connection.
 #[derive(Debug)]
 pub struct UpstreamAnswer {
     /// The answer's head.
     pub response: Response<()>,
-    /// The carrier of the answer's body.
+    /// The source of the answer's body.
     pub carrier: Carrier,
     /// The pool of the server that has answered.
     pub pool: Rc<Pool<RequestBody>>,
 }
 
 impl UpstreamAnswer {
-    /// The head has come at `at`: the time that the connection may rest counts from there.
+    /// Notes that the head arrived at `at`: the idle time of the connection counts from then.
     pub fn came(&mut self, at: Instant) {
         if let Carrier::Connection(connection) = &mut self.carrier {
             connection.answered(at, &self.response);
         }
     }
 
-    /// The beginning of the answer's body, as far as it is known. The call comes before any of the answer is passed on.
+    /// The beginning of the answer's body, if known. Must be called before any of the answer is passed on.
     ///
     /// # Errors
-    /// 502 where the answer has a transfer coding that the gateway did not ask for, or `chunked` twice, or its body has
-    /// broken before any of it came.
+    /// With 502, if the answer has a transfer coding that the gateway did not request, or `chunked` twice, or its body
+    /// has broken before any of it arrived.
     pub fn start(&mut self) -> Result<BodyStart, ProxyError> {
-        // Elsewhere the head is refused for it.
+        // On other connections the head is already refused for it.
         if let Carrier::Tunnel(_) = self.carrier
             && let Some((fault, line)) = coding_fault(self.response.headers())
         {

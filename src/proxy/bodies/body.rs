@@ -1,4 +1,4 @@
-//! A response's body towards the client: the exchange rides on it, and ends with it.
+//! A response's body towards the client: it owns the exchange, which ends with it.
 
 use crate::listen::handler::ResponseBody;
 use crate::listen::minimum_rate::Lateness;
@@ -15,18 +15,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// A response's body towards the client; the exchange rides on it and ends with it.
+/// A response's body towards the client; it owns the exchange, which ends with it.
 pub struct Body {
     kind: BodySource,
     exchange: Option<Box<Exchange>>,
-    /// The exchange ends when the client has taken the body, not when the body has been handed on.
+    /// The exchange ends when the client has taken the body, rather than when the body has been handed on.
     until_taken: bool,
 }
 
 enum BodySource {
-    /// Written by the gateway.
+    /// The body is written by the gateway.
     Own(Option<Bytes>),
-    /// Streamed from the upstream.
+    /// The body is streamed from the upstream.
     Upstream(Box<UpstreamBody>),
 }
 
@@ -63,7 +63,7 @@ impl Body {
         }
     }
 
-    /// Lets the exchange ride on this body: it ends when the last byte has been handed on, or when the body is dropped.
+    /// Gives the exchange to this body: it ends when the last byte has been handed on, or when the body is dropped.
     #[must_use]
     pub fn carrying(mut self, mut exchange: Box<Exchange>) -> Self {
         self.until_taken = exchange.version() == Version::HTTP_2;
@@ -85,7 +85,7 @@ impl Body {
         }
     }
 
-    /// The body goes no further.
+    /// The body ends here.
     fn end(&mut self, ending: ExchangeEnd) {
         if let Some(exchange) = self.exchange.take() {
             exchange.end(ending);
@@ -109,8 +109,8 @@ impl http_body::Body for Body {
             BodySource::Upstream(download) => download,
         };
         let frame = ready!(download.poll_frame(cx));
-        // A server that knows the length stops asking after the last byte. The end is therefore seen here, and not by a
-        // further question.
+        // A server that knows the length does not poll again after the last byte. The end is therefore detected here,
+        // rather than by a further poll.
         match &frame {
             Some(Ok(part)) => {
                 if let (Some(exchange), Some(data)) = (&mut this.exchange, part.data_ref()) {
@@ -120,7 +120,7 @@ impl http_body::Body for Body {
                 {
                     exchange.trailed(trailers);
                 }
-                // Nothing follows trailers, and hyper does not ask again after writing them.
+                // Nothing follows trailers, and hyper does not poll again after writing them.
                 if part.is_trailers() || download.is_end_stream() {
                     this.complete();
                 }
@@ -130,7 +130,7 @@ impl http_body::Body for Body {
                 if let (Some(exchange), BodyError::Answer(error)) = (&this.exchange, error) {
                     exchange.answer_breaks(error);
                 }
-                // Where a length was announced, nothing but its bytes can follow.
+                // If a length was announced, nothing but its bytes can follow.
                 let told = match (&mut this.exchange, download.size_hint().exact()) {
                     (Some(exchange), None) => exchange.told_in_trailers(ending),
                     _ => None,
@@ -169,7 +169,7 @@ fn ending(error: &BodyError) -> ExchangeEnd {
         BodyError::Idle => ExchangeEnd::Upstream(Failure::Timeout),
         BodyError::ClientGone => ExchangeEnd::ClientGone,
         BodyError::Answer(error) => ExchangeEnd::Upstream(error.failure()),
-        // A request's body is lost like this, and no answer's.
+        // A request's body is lost in this way, but no answer's.
         BodyError::Lost(_) => ExchangeEnd::Upstream(Failure::Reset),
     }
 }

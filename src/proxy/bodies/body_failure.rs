@@ -6,7 +6,7 @@ use crate::upstream::http1::AnswerError;
 /// Causes for which a body ends early.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// No bytes came for too long, or too few.
+    /// No bytes arrived for too long, or too few.
     #[error("no bytes came for too long, or too few")]
     Idle,
     /// No client is left to read the body.
@@ -23,13 +23,13 @@ pub enum BodyError {
 /// Causes for which a request's body ends early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UploadFailure {
-    /// No bytes came for too long.
+    /// No bytes arrived for too long.
     Stopped,
-    /// Too few bytes came for the least rate.
+    /// Too few bytes arrived for the minimum rate.
     TooSlow,
     /// The client left.
     ClientGone,
-    /// The body is not framed as HTTP frames bodies.
+    /// The body's framing is invalid.
     Malformed,
 }
 

@@ -1,5 +1,5 @@
-//! The rest of a request's body behind an answer of the gateway's own. It is heard out, so that the next request on its
-//! connection is heard as well; or the answer says that the connection ends, and is read before it does.
+//! The rest of a request's body after the gateway's own answer. The rest is drained, so that the next request on its
+//! connection can be read; or the answer announces the end of the connection, and the client gets it before the end.
 
 use crate::listen::FramingFault;
 use crate::shutdown::Drain;
@@ -9,29 +9,29 @@ use hyper::body::Incoming;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// The longest body that is heard out over HTTP/1.1, as far as its head says (RFC 9112, section 9.6).
+/// The longest body, by its head, that is drained over HTTP/1.1 (RFC 9112, section 9.6).
 const MOST_SIZED: u64 = 64 * 1024;
-/// The most bytes that are heard out of a body in chunks over HTTP/1.1, which does not say how long it is. Its answer does
-/// not announce the connection's end, so that only a body without end comes to it.
+/// The most bytes that are drained of a chunked body over HTTP/1.1, whose length is unknown. Its answer does not
+/// announce the connection's end, so that only an endless body reaches this bound.
 const MOST_CHUNKED: u64 = 1 << 30;
-/// The most bytes that are heard out of a body over HTTP/2, where a client may stop at the answer. Some send everything
-/// first, and take a reset behind the answer for an error (RFC 9113, section 8.1, permits that reset).
+/// The most bytes that are drained of a body over HTTP/2, where a client may stop at the answer. Some send everything
+/// first, and treat a reset after the answer as an error (RFC 9113, section 8.1, permits that reset).
 const MOST_OF_STREAM: u64 = 16 << 20;
-/// The longest times for a body over HTTP/2: for all of it, and between two pieces.
+/// The longest times for a body over HTTP/2: for the whole, and between two pieces.
 const STREAM_WITHIN: Duration = Duration::from_secs(5);
 const PIECE_WITHIN: Duration = Duration::from_secs(1);
-/// The time that a body over HTTP/1.1 still has when the gateway drains.
+/// The remaining time of a body over HTTP/1.1 when the gateway drains.
 const DRAINING: Duration = Duration::from_secs(1);
 
-/// What becomes of the rest of a body that is not forwarded, as its head says.
+/// The treatment of the rest of a body that is not forwarded, by its head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::proxy) enum BodyRest {
-    /// It is heard out, if there is any.
+    /// The rest is drained, if there is any.
     Heard,
-    /// The connection ends: the rest is too long to be heard out, or its framing is in doubt, or the client ends the
+    /// The connection ends: the rest is too long to be drained, or its framing is in doubt, or the client ends the
     /// connection by itself.
     Ends,
-    /// The client waits to be asked for it, and is not (RFC 9110, section 10.1.1).
+    /// The client waits for `100 Continue`, which is not sent (RFC 9110, section 10.1.1).
     Unasked,
 }
 
@@ -64,8 +64,8 @@ fn is_last<B>(request: &Request<B>) -> bool {
         || options.any(closes)
 }
 
-/// Reads the rest of a body over HTTP/1.1. Its connection ends where the client is silent for the idle time, or slower than
-/// the least rate, and the body with it.
+/// Reads the rest of a body over HTTP/1.1. Its connection ends if the client is silent for the idle time, or slower
+/// than the minimum rate, and the body with it.
 pub(in crate::proxy) async fn hear_out(mut rest: Incoming, drain: Drain) {
     let reading = async {
         let mut left = MOST_CHUNKED;
@@ -87,7 +87,7 @@ pub(in crate::proxy) async fn hear_out(mut rest: Incoming, drain: Drain) {
     }
 }
 
-/// Reads the rest of a body over HTTP/2. A stream on which nothing comes is not kept for long.
+/// Reads the rest of a body over HTTP/2. A stream on which nothing arrives is not kept for long.
 pub(in crate::proxy) async fn hear_stream_out(mut rest: Incoming) {
     let reading = async {
         let mut left = MOST_OF_STREAM;

@@ -1,6 +1,6 @@
-//! The beginning of a request's body, kept while its server may still say that it has not begun with the request: the
-//! body goes out anew then. What is kept is a copy, so that it takes as many bytes as it has, and the bytes of a worker
-//! and of each client are bounded.
+//! The beginning of a request's body, kept while its server may still state that it has not begun with the request: the
+//! body is then sent again. A copy is kept, so that its memory equals its bytes, and the bytes of a worker and of each
+//! client are bounded.
 
 use crate::client::Client;
 use bytes::Bytes;
@@ -16,17 +16,17 @@ pub(crate) const MOST: usize = 16 * 1024;
 pub(crate) const MOST_OF_WORKER: usize = 8 << 20;
 /// The most bytes that it keeps of one client's bodies.
 pub(crate) const MOST_OF_CLIENT: usize = MOST_OF_WORKER / 8;
-/// The least room that is taken for a body of unknown length.
+/// The least room that is reserved for a body of unknown length.
 const LEAST: usize = 256;
 
-/// The bytes that a worker keeps, and those of each client.
+/// The bytes that a worker keeps, in all and of each client.
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct KeptBytes {
     all: Cell<usize>,
     clients: RefCell<HashMap<Client, usize>>,
 }
 
-/// A body's part of them.
+/// A body's share of them.
 #[derive(Debug)]
 pub struct KeptShare {
     among: Rc<KeptBytes>,
@@ -35,7 +35,7 @@ pub struct KeptShare {
 }
 
 impl KeptShare {
-    /// No bytes yet, for a body of `client`.
+    /// An empty share for a body of `client`.
     pub(in crate::proxy) fn new(among: &Rc<KeptBytes>, client: Client) -> Self {
         Self {
             among: Rc::clone(among),
@@ -44,7 +44,7 @@ impl KeptShare {
         }
     }
 
-    /// Takes more bytes, `bytes` in all. False where there is no room.
+    /// Extends the share to `bytes` in all. Returns false if there is no room.
     fn grow(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let all = self.among.all.get() + more;
@@ -76,14 +76,14 @@ impl Drop for KeptShare {
     }
 }
 
-/// What is kept of one body.
+/// The kept part of one body.
 #[derive(Debug)]
 pub(in crate::proxy) enum KeptBody {
-    /// Not wanted: over HTTP/1.1 a body is whole as long as nothing of its request was written.
+    /// Not needed: over HTTP/1.1 a body is complete as long as nothing of its request was written.
     Unasked(KeptShare),
-    /// All that was taken.
+    /// Everything that was taken.
     Beginning(Box<KeptBeginning>),
-    /// It goes out anew, once.
+    /// The kept part is being sent again, once.
     Again(Box<KeptBeginning>),
     /// Nothing: the body was longer, or there was no room, or the request is answered.
     Gone,
@@ -95,13 +95,13 @@ pub(in crate::proxy) struct KeptBeginning {
     share: KeptShare,
     data: Vec<u8>,
     trailers: Option<HeaderMap>,
-    /// The body's length, where it is known and all of it can be kept.
+    /// The body's length, if it is known and all of it can be kept.
     announced: Option<usize>,
 }
 
 impl KeptBody {
-    /// From now on all that is taken is kept, whatever is still to come. Where the length of all is `announced`, room for
-    /// it is taken at once.
+    /// Keeps everything that is taken from now on. If the length is `announced`, room for the whole is reserved at
+    /// once.
     pub(in crate::proxy) fn keep(&mut self, announced: Option<u64>) {
         if matches!(self, Self::Unasked(_))
             && let Self::Unasked(share) = std::mem::replace(self, Self::Gone)
@@ -117,12 +117,12 @@ impl KeptBody {
         }
     }
 
-    /// Is all that was taken kept?
+    /// Is everything that was taken kept?
     pub(in crate::proxy) fn is_whole(&self) -> bool {
         matches!(self, Self::Beginning(_))
     }
 
-    /// Begins anew. False where not all is kept.
+    /// Starts to send the body again. Returns false if not everything is kept.
     pub(in crate::proxy) fn rewind(&mut self) -> bool {
         let is_whole = self.is_whole();
         if let Self::Beginning(kept) = std::mem::replace(self, Self::Gone) {
@@ -131,14 +131,14 @@ impl KeptBody {
         is_whole
     }
 
-    /// The request is answered, or its body broke.
+    /// Drops the kept part, since the request is answered, or its body broke.
     pub(in crate::proxy) fn forget(&mut self) {
         if !matches!(self, Self::Again(_)) || self.is_over() {
             *self = Self::Gone;
         }
     }
 
-    /// Is there nothing left to go out anew?
+    /// Is nothing left to be sent again?
     pub(in crate::proxy) fn is_over(&self) -> bool {
         match self {
             Self::Again(kept) => kept.data.is_empty() && kept.trailers.is_none(),
@@ -146,12 +146,12 @@ impl KeptBody {
         }
     }
 
-    /// Has the body begun anew?
+    /// Is the body being sent again?
     pub(in crate::proxy) fn is_again(&self) -> bool {
         matches!(self, Self::Again(_))
     }
 
-    /// The next frame that goes out anew.
+    /// The next frame to be sent again.
     #[cold]
     pub(in crate::proxy) fn next(&mut self) -> Option<Frame<Bytes>> {
         let Self::Again(kept) = self else { return None };
@@ -161,7 +161,7 @@ impl KeptBody {
         kept.trailers.take().map(Frame::trailers)
     }
 
-    /// A frame is taken.
+    /// Notes that a frame is taken.
     #[inline]
     pub(in crate::proxy) fn takes(&mut self, frame: &Frame<Bytes>) {
         if let Self::Beginning(kept) = self
@@ -173,7 +173,7 @@ impl KeptBody {
 }
 
 impl KeptBeginning {
-    /// Keeps a frame. False where there is no room for it.
+    /// Keeps a frame. Returns false if there is no room for it.
     fn takes(&mut self, frame: &Frame<Bytes>) -> bool {
         if let Some(trailers) = frame.trailers_ref() {
             let size = |(name, value): (&http::HeaderName, &http::HeaderValue)| {

@@ -1,6 +1,6 @@
-//! Bodies on their way, in both directions.
+//! Bodies in both directions.
 //!
-//! In: pieces of a body. Out: the same pieces, with deadlines, a least rate, and the cause where they end too early.
+//! In: pieces of a body. Out: the same pieces, with deadlines, a minimum rate, and the cause if they end too early.
 //!
 //! ```text
 //! request_body   the body, streamed up, with an idle deadline and a least rate

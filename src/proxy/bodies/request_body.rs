@@ -1,4 +1,4 @@
-//! A request's body on its way up: streamed, never collected, with a deadline for silence and a least rate.
+//! A request's body towards the server: streamed, never collected, with a deadline for silence and a minimum rate.
 
 use crate::key::IdentityFields;
 use crate::listen::minimum_rate::{Lateness, RateBound, RateTimer};
@@ -24,31 +24,31 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::time::{Instant, sleep, timeout};
 
-/// The state of a request's body on its way.
+/// The progress of a request's body.
 #[derive(Debug, Default)]
 pub struct Upload {
     /// Bytes relayed so far.
     pub bytes: Cell<u64>,
-    /// No more of the body will come.
+    /// No more of the body will arrive.
     pub done: Cell<bool>,
-    /// The cause of its early end, where that was not the upstream.
+    /// The cause of its early end, if the upstream was not the cause.
     pub broken: Cell<Option<UploadFailure>>,
     /// The time that a server owes.
     owed: OwedTime,
-    /// The rest of a body that no server wants, until a server has answered.
+    /// The rest of a body that no server needs, until a server has answered.
     left: RefCell<Option<Incoming>>,
     /// A server has answered.
     is_answered: Cell<bool>,
 }
 
 impl Upload {
-    /// A server has answered, and the rest of the body is its affair.
+    /// Notes that a server has answered, so that the rest of the body is for it.
     pub(in crate::proxy) fn answered(&self) {
         self.is_answered.set(true);
         self.left.take();
     }
 
-    /// The rest of a body that no server wants.
+    /// The rest of a body that no server needs.
     pub(in crate::proxy) fn take_left(&self) -> Option<Incoming> {
         self.left.take()
     }
@@ -72,21 +72,21 @@ pub enum RequestBody {
 /// A body on its way up.
 #[derive(Debug)]
 pub struct UploadBody {
-    /// The part of the body that has been read already.
+    /// The part of the body that has already been read.
     beginning: Option<Box<BodyPrefix>>,
-    /// The part that is still to come, until the body is let go.
+    /// The part that is still to arrive, until the body is released.
     incoming: Option<Incoming>,
     pace: RateTimer,
     upload: Rc<Upload>,
-    /// The fields that no client may send, not even as trailers.
+    /// The fields that no client may send, even as trailers.
     identity: Option<Arc<IdentityFields>>,
-    /// What is kept of it, for a server that may not have begun with the request.
+    /// The kept part, for a server that may not have begun with the request.
     kept: KeptBody,
 }
 
 impl RequestBody {
-    /// Wraps the body that the client sends, on its way since `now`; the other half counts its progress. Its beginning may be
-    /// kept in `share`.
+    /// Wraps the body that the client sends, starting at `now`; the other half counts its progress. Its beginning may
+    /// be kept in `share`.
     #[must_use]
     pub fn new(
         beginning: Option<Box<BodyPrefix>>,
@@ -195,11 +195,11 @@ impl UploadBody {
         is_taken && self.kept.is_over()
     }
 
-    /// The next frame that has been read before, or the end of the body, if it was among those frames.
+    /// The next frame that was read in advance, or the end of the body, if it was among those frames.
     #[cold]
     fn next_of(&mut self, mut beginning: Box<BodyPrefix>) -> Option<Frame<Bytes>> {
         let frame = beginning.next();
-        // The beginning is kept where it was the whole body, since a body is not polled again after its end.
+        // The beginning is kept if it was the whole body, since a body is not polled again after its end.
         self.beginning = Some(beginning).filter(|rest| rest.is_all || !rest.is_over());
         self.upload.done.set(self.is_over());
         let frame = frame?;
@@ -290,9 +290,9 @@ impl Drop for UploadBody {
     }
 }
 
-/// Resolves when the rest of an upload will not come, since its client has left. It never resolves once the whole
-/// upload has been taken: the rest of the work is then the server's. Nor does it while the server takes the bytes that
-/// the client has left behind, which may be the whole rest.
+/// Resolves when the rest of an upload will not arrive, since its client has left. It never resolves once the whole
+/// upload has been taken: the rest of the work is then the server's. It does not resolve either while the server takes
+/// the bytes that the client has already sent, which may be the whole rest.
 pub(in crate::proxy) async fn abandoned(client: SocketWatch, upload: Rc<Upload>) {
     let mut leaving = pin!(client.gone());
     let mut gone = false;
@@ -307,7 +307,7 @@ pub(in crate::proxy) async fn abandoned(client: SocketWatch, upload: Rc<Upload>)
             return pending().await;
         }
         if was_gone && upload.bytes.get() == relayed {
-            // The reader of the answer finds its connection ended, by the client's doing.
+            // The reader of the answer finds its connection ended because of the client.
             let broken = upload.broken.get().unwrap_or(UploadFailure::ClientGone);
             upload.broken.set(Some(broken));
             return;

@@ -1,4 +1,4 @@
-//! A response's body on its way down: streamed from the upstream, with an idle deadline; one that breaks is noticed.
+//! A response's body towards the client: streamed from the upstream, with an idle deadline; a broken one is detected.
 
 use crate::listen::socket::SocketWatch;
 use crate::proxy::bodies::body_failure::BodyError;
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// A body from the upstream.
 pub(in crate::proxy) struct UpstreamBody {
     source: BodyBringer,
-    /// The frame that came with the head.
+    /// The frame that arrived with the head.
     first: Option<Frame<Bytes>>,
     /// The bytes that are still to be passed on, where the body's length is known.
     left: Option<u64>,
@@ -28,29 +28,29 @@ pub(in crate::proxy) struct UpstreamBody {
     patience: SoftTimeout,
 }
 
-/// The bringer of an answer's body.
+/// The source of an answer's body.
 pub(in crate::proxy) enum BodyBringer {
-    /// A connection, which goes back to its pool as soon as the whole body has been read.
+    /// A connection, which returns to its pool as soon as the whole body has been read.
     Connection(PooledConnection<RequestBody>),
-    /// A connection on which the request still goes up.
+    /// A connection on which the request is still being sent.
     Shared(AnswerHalf<RequestBody>),
-    /// hyper, where a tunnel was asked for.
+    /// hyper, if a tunnel was requested.
     Tunnel(Incoming),
     /// All of the body has been read.
     Over,
 }
 
-/// The carrier of an answer's body.
+/// The source of an answer's body.
 #[derive(Debug)]
 pub enum Carrier {
-    /// The connection, which goes back to its pool afterwards.
+    /// The connection, which returns to its pool afterwards.
     Connection(Connection<RequestBody>),
     /// The body of an answer to a request for a tunnel.
     Tunnel(Incoming),
 }
 
 impl Carrier {
-    /// The length of a body of which `start` has been read, where it is known.
+    /// The length of a body of which `start` has been read, if known.
     #[must_use]
     pub fn left(&self, start: &BodyStart) -> Option<u64> {
         let rest = match self {
@@ -68,7 +68,7 @@ impl Carrier {
 /// The beginning of a body, if it is known with the head.
 #[derive(Debug, Default)]
 pub enum BodyStart {
-    /// The beginning is still to come.
+    /// The beginning is still to arrive.
     #[default]
     Unknown,
     /// The body begins with this frame.
@@ -81,7 +81,7 @@ impl BodyStart {
     /// The beginning of the answer's body, found without waiting.
     ///
     /// # Errors
-    /// When the body has broken before any of it came.
+    /// If the body has broken before any of it arrived.
     pub fn of(carrier: &mut Carrier) -> Result<Self, AnswerError> {
         let mut quiet = Context::from_waker(Waker::noop());
         let polled = match carrier {
@@ -100,8 +100,8 @@ impl BodyStart {
 }
 
 impl UpstreamBody {
-    /// A body that begins with `start` and has `left` bytes after it, if that is known; nothing when `start` is the
-    /// whole body. A connection without anything left to read goes back at once.
+    /// A body that begins with `start` and has `left` bytes after it, if known; `None` if `start` is the whole body. A
+    /// connection without anything left to read returns to its pool at once.
     #[inline]
     pub(in crate::proxy) fn new(
         mut source: BodyBringer,
@@ -144,8 +144,8 @@ impl UpstreamBody {
         };
         self.patience.resumed();
         if let Some(Err(error)) = frame {
-            // When a body fails, hyper drops the bytes that it has not written. While a body has nothing yet, hyper
-            // writes them out.
+            // When a body fails, hyper drops the bytes that it has not written. While a body is pending, hyper writes
+            // them.
             self.broken = Some(error.into());
             cx.waker().wake_by_ref();
             return Poll::Pending;

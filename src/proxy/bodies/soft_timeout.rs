@@ -1,4 +1,4 @@
-//! Patience with a pause in a body: until it has lasted too long, or the client has left.
+//! The bound on pauses in a body: a pause ends the body when it has lasted too long, or the client has left.
 
 use crate::clock;
 use crate::listen::socket::SocketWatch;
@@ -10,11 +10,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// The pause from which on the client is watched: a client that has left is then noticed within a second. The many
-/// short pauses pay nothing.
+/// The pause from which on the client is watched: a leaving client is then detected within a second. The many short
+/// pauses cost nothing.
 pub const QUICK: Duration = Duration::from_millis(500);
 
-/// Bounds the pauses of one body, at no cost until there is one.
+/// Bounds the pauses of one body, without cost until there is one.
 pub struct SoftTimeout {
     allowed: Duration,
     client: SocketWatch,
@@ -45,12 +45,12 @@ impl SoftTimeout {
         }
     }
 
-    /// The pause is over.
+    /// Notes the end of a pause.
     pub fn resumed(&mut self) {
         self.since = None;
     }
 
-    /// There is a pause. Ready when the pause has been too long, or the client has left.
+    /// Notes a pause. Ready when the pause has been too long, or the client has left.
     pub fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<BodyError> {
         let since = *self.since.get_or_insert_with(clock::now);
         loop {

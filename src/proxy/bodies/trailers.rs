@@ -1,6 +1,6 @@
 //! The choice of trailers that are relayed.
 //!
-//! Trailers come after everything has been decided, so no trailer may decide (RFC 9110 section 6.5.1): no framing, no
+//! Trailers come after all decisions, so that no trailer may influence one (RFC 9110 section 6.5.1): no framing, no
 //! routing, no credentials, no identity, no controls. Trailers are never merged into the head. `grpc-status`, checksums
 //! and the like pass.
 
@@ -29,7 +29,7 @@ pub(in crate::proxy) fn filtered(mut frame: Frame<Bytes>) -> Frame<Bytes> {
 #[must_use]
 pub fn may_relay(name: &HeaderName) -> bool {
     const FAMILIES: [&str; 8] = [
-        // Pseudo-fields, in case one is ever let through to us (RFC 9113 section 8.1).
+        // Pseudo-fields, in case one is ever passed to us (RFC 9113 section 8.1).
         ":",
         "content-",
         "if-",
@@ -40,7 +40,7 @@ pub fn may_relay(name: &HeaderName) -> bool {
         "ratelimit",
         "x-ratelimit-",
     ];
-    // A field that is removed from the head does not come back behind it.
+    // A field that is removed from the head may not return as a trailer.
     if hop::ends_here(name) || forwarded::is_of_proxies(name) {
         return false;
     }

@@ -1,4 +1,4 @@
-//! The account of what its limits did to a request: for its answer, the metrics and the log.
+//! The account of the limits' effect on a request: for its answer, the metrics and the log.
 
 use crate::admission::Admission;
 use crate::limit::Limit;
@@ -27,7 +27,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Exchange {
-    /// Is the request turned away for something that it lacks, though its limits admit it?
+    /// Is the request refused for something that it lacks, though its limits admit it?
     ///
     /// # Errors
     /// The cause, at the first call only.
@@ -38,13 +38,13 @@ impl Exchange {
             .map_or(Ok(()), |cause| Err(cause.into()))
     }
 
-    /// The longest silence of the route's bodies, where the route has one of its own.
+    /// The longest silence of the route's bodies, if the route sets one.
     pub(in crate::proxy) fn own_idle(&self) -> Option<Duration> {
         self.service()?.idle
     }
 
-    /// The bound on the slowness of the client: the route's idle time, where it has one, and of gRPC the idle time
-    /// alone, in both directions.
+    /// The bound on the slowness of the client: the route's idle time, if set, and for gRPC the idle time without a
+    /// rate, in both directions.
     pub(in crate::proxy) fn pace(&self, allowed: RateBound, peer: &Peer) -> RateBound {
         let own = self.own_idle();
         peer.has_idle(own, self.arrived.version == Version::HTTP_2);
@@ -57,13 +57,13 @@ impl Exchange {
         }
     }
 
-    /// May the client be silent by its nature? A field alone is no proof, since any client can write it.
+    /// May the client be silent by its nature? A field alone does not prove it, since any client can write it.
     pub(in crate::proxy) fn is_silent_by_nature(&self) -> bool {
         self.call.grpc.is_some() && self.arrived.method == Method::POST
     }
 
-    /// An answer that broke off in the middle ends in a reset in HTTP/1.0, which has no chunks. Without a length, an
-    /// orderly end of the connection would be the end of the body (RFC 9112 section 8).
+    /// An incomplete answer ends in a reset in HTTP/1.0, which has no chunks. Without a length, an orderly end of the
+    /// connection would be the end of the body (RFC 9112 section 8).
     pub(super) fn tell_old_client(&self) {
         if let Some(client) = &self.outcome.old_client
             && self.outcome.status != 0
@@ -73,7 +73,8 @@ impl Exchange {
         }
     }
 
-    /// All of the answer has been handed on, and the client takes it at its own pace: the limits do not wait for that.
+    /// Notes that all of the answer has been handed on, while the client takes it at its own pace: the limits do not
+    /// wait for that.
     pub(in crate::proxy) fn handed_on(&mut self) {
         self.call.notes.leave();
         if let Some(reservation) = &self.decided.reservation {
@@ -81,12 +82,12 @@ impl Exchange {
             reservation.over(false);
         }
         if self.outcome.source == AnswerSource::Gateway {
-            // The cause of the gateway's answer says more than the client's leaving before it was read.
+            // The cause of the gateway's answer is more informative than the client's leaving before reading it.
             self.outcome.ending = ExchangeEnd::Complete;
         }
     }
 
-    /// The trailers of a call's answer are handed on.
+    /// Notes that the trailers of a call's answer are handed on.
     pub(in crate::proxy) fn trailed(&mut self, trailers: &HeaderMap) {
         if let Some(call) = &mut self.call.grpc {
             call.ended(trailers);
@@ -94,7 +95,8 @@ impl Exchange {
         }
     }
 
-    /// No more of a call's answer comes: its status, or the lack of one, counts for its server and for the limits.
+    /// Notes that no more of a call's answer will arrive: its status, or the lack of one, counts for its server and for
+    /// the limits.
     #[cold]
     #[inline(never)]
     pub(super) fn call_ends(&mut self) {
@@ -121,8 +123,8 @@ impl Exchange {
         }
     }
 
-    /// The answer of a call breaks off: the trailers that tell its client, where its status was still to come. They are
-    /// the gateway's word, and no server is ejected for them.
+    /// The trailers for the client of a call whose answer breaks off, if its status was still to come. They are the
+    /// gateway's statement, and no server is ejected for them.
     #[cold]
     #[inline(never)]
     pub(in crate::proxy) fn told_in_trailers(&mut self, ending: ExchangeEnd) -> Option<HeaderMap> {
@@ -134,7 +136,7 @@ impl Exchange {
         let call = self.call.grpc.as_mut()?;
         let (status, message) = match (damage, failure) {
             (Some(Reason::ClientTimeout), _) => (4, "The client sent nothing for too long."),
-            // A client that has broken its own upload has taken the answer down with it.
+            // A client that has broken its own upload has thereby broken the answer.
             (Some(_), _) => return None,
             (None, Failure::Timeout) => (4, "The upstream sent nothing for too long."),
             (None, _) => (14, "The upstream's answer broke off."),
@@ -149,21 +151,21 @@ impl Exchange {
         Some(reply::grpc::trailers(status, message))
     }
 
-    /// The end of the time that the client gives its call, where it gives one.
+    /// The end of the timeout that the client sets for its call, if any.
     pub(in crate::proxy) fn call_deadline(&self) -> Option<Instant> {
         self.call.grpc.as_ref()?.ends()
     }
 
-    /// Is the time that the client gives its call over at `at`?
+    /// Is the timeout that the client sets for its call over at `at`?
     pub(in crate::proxy) fn is_past_deadline(&self, at: Instant) -> bool {
         self.call.grpc.as_ref().is_some_and(|call| call.is_over(at))
     }
 
-    /// The request sets out at `now`, on a route with this `timeout`, or where bodies may be silent for `idle`. Returns
-    /// the bounds of the wait for an answer.
+    /// Notes that forwarding begins at `now`, on a route with this `timeout`, or with bodies that may be silent for
+    /// `idle`. Returns the bounds of the wait for an answer.
     ///
     /// # Errors
-    /// When the time that the client gives its call is over.
+    /// If the timeout of the call is over.
     #[inline]
     pub(in crate::proxy) fn sets_out(
         &mut self,
@@ -184,7 +186,7 @@ impl Exchange {
         }
     }
 
-    /// Counts an answer that broke off in the middle against its upstream.
+    /// Counts an incomplete answer against its upstream.
     pub(super) fn count_break(&self) {
         match self.outcome.ending {
             ExchangeEnd::Upstream(Failure::Reset) if self.broken_upload().is_some() => {}
@@ -193,7 +195,7 @@ impl Exchange {
         }
     }
 
-    /// An answer breaks off behind its head, not for the client's upload: notes why.
+    /// Notes the reason why an answer broke off after its head, if the client's upload was not the cause.
     #[cold]
     pub(in crate::proxy) fn answer_breaks(&self, error: &AnswerError) {
         if self.broken_upload().is_none() {
@@ -210,7 +212,7 @@ impl Exchange {
         }
     }
 
-    /// The damage that the client has done to its upload, and so to the connection of its answer.
+    /// The damage of the client to its upload, and so to the connection of its answer.
     fn broken_upload(&self) -> Option<Reason> {
         match self.call.upload.as_ref()?.broken.get()? {
             UploadFailure::ClientGone => Some(Reason::ClientGone),
@@ -231,7 +233,7 @@ impl Exchange {
                 other => other,
             },
             ExchangeEnd::Complete => self.outcome.reason,
-            // The upload's end took the connection down, and with it the answer.
+            // The upload's end broke the connection, and with it the answer.
             ExchangeEnd::Upstream(failure @ Failure::Reset) => {
                 self.broken_upload().unwrap_or(Reason::from(failure))
             }
@@ -272,9 +274,9 @@ impl Exchange {
         charges
     }
 
-    /// Has the client kept the answer from its end? It does so by leaving, or by an upload that broke and took the
-    /// connection of the answer with it. Without the second, a body that is announced and never sent would be a way to
-    /// leave at no cost.
+    /// Has the client prevented the answer's end? It does so by leaving, or by an upload that broke and ended the
+    /// connection of the answer. Without the second case, a body that is announced and never sent would be a way to
+    /// leave without cost.
     fn has_left(&self) -> bool {
         match self.outcome.ending {
             ExchangeEnd::Complete => false,
@@ -297,7 +299,7 @@ impl Exchange {
         let told = reservation.costs();
         let handles = &self.local.route(route).limits;
         let limits = self.local.service(route).limits.iter();
-        // Several rates of one limit hear one answer.
+        // The rates of one limit share one answer.
         let mut heard = None;
         for (limit, handle) in limits.zip(handles) {
             let mut told = told.iter();
@@ -313,7 +315,7 @@ impl Exchange {
         told
     }
 
-    /// Did the request succeed? An answer that says otherwise need not say what it cost.
+    /// Did the request succeed? A failed answer need not state its cost.
     fn is_success(&self) -> bool {
         (200..300).contains(&self.outcome.status)
     }
@@ -410,7 +412,7 @@ impl Exchange {
         groups
     }
 
-    /// The units that the limit with partial grants has granted, if the request has such a limit and asked for any.
+    /// The units that the limit with partial grants has granted, if the request has such a limit and requested any.
     #[must_use]
     pub fn granted(&self) -> Option<u32> {
         let admission = self.decided.admission.as_ref()?;
@@ -427,7 +429,7 @@ impl Exchange {
     }
 }
 
-/// The cost that the response named to `limit`, if it named one.
+/// The cost that the response stated for `limit`, if it stated one.
 fn true_cost(told: &[ResponseCost], limit: &Arc<Limit>) -> Option<u32> {
     let mut told = told.iter();
     told.find(|cost| Arc::ptr_eq(&cost.limit, limit))?.units

@@ -56,7 +56,7 @@ impl Exchange {
             reservation.failed(error, self.is_break_of_client(error));
         }
         if matches!(error, ProxyError::TooManyHeld | ProxyError::Draining) {
-            // The request was charged for a wait that was not waited out, and the charge has gone back.
+            // The request was charged for a wait that was not completed, and the charge was refunded.
             self.decided.delayed = 0;
         }
         if self.outcome.reason == Reason::KeysUnread {
@@ -73,7 +73,7 @@ impl Exchange {
         row.status
     }
 
-    /// Writes an answer field by field, but for those that are stamped on it afterwards.
+    /// Writes an answer field by field, except for those that are stamped on it afterwards.
     #[inline(never)]
     fn unusual(&mut self, error: &ProxyError) -> Response<Bytes> {
         let mut spare = self.outcome.spare.take().unwrap_or_default();
@@ -109,7 +109,7 @@ impl Exchange {
         Some(reply::with(status, fields.with(&values), body.text))
     }
 
-    /// What the error has in common with others, where it is a limit's refusal like most: the limit refuses alone, all
+    /// The shared parts of the error's answers, if it is an ordinary refusal of a limit: the limit refuses alone, all
     /// limits of the route apply with their own numbers, and nothing else shows in the answer.
     fn usual(&self, error: &ProxyError) -> Option<&UsualRefusal> {
         let ProxyError::Refused(RefusalCause::Limited { limit, .. }) = error else {
@@ -134,7 +134,7 @@ impl Exchange {
         Some(&self.local.route(self.decided.route?).refusals[at])
     }
 
-    /// The gateway's own answer that is no error, in the form that the request's client reads.
+    /// The gateway's own answer that is not an error, in the form for the request's client.
     pub(in crate::proxy) fn spoken(&mut self, answer: Response<Bytes>) -> Response<Bytes> {
         let Some(call) = &mut self.call.grpc else {
             return answer;
@@ -147,7 +147,7 @@ impl Exchange {
     /// Puts the gateway's own fields on a response, including responses of the upstream.
     pub fn stamp<T>(&self, answer: &mut Response<T>) {
         if self.closes() && self.arrived.version == Version::HTTP_10 {
-            // hyper would write `keep-alive` behind `close` for a client that asks for it.
+            // hyper would write `keep-alive` after `close` for a client that requests it.
             *answer.version_mut() = Version::HTTP_10;
         }
         let fields = answer.headers_mut();
@@ -174,8 +174,8 @@ impl Exchange {
         self.stamp_limits(fields);
     }
 
-    /// Lets go of what is left of the request's body, `incoming` or what no server has taken of it, where the answer is the
-    /// gateway's own. Every such answer comes by here.
+    /// Drops or drains the rest of the request's body, `incoming` or the part that no server has taken, if the answer
+    /// is the gateway's own. Every such answer passes through here.
     #[inline]
     pub(in crate::proxy) fn let_go(&mut self, incoming: Option<Incoming>) {
         let is_whole = incoming.as_ref().is_some_and(Incoming::is_end_stream);
@@ -184,7 +184,7 @@ impl Exchange {
         }
     }
 
-    /// The body is heard out, or the answer ends the connection.
+    /// The body is drained, or the answer ends the connection.
     #[cold]
     #[inline(never)]
     fn let_go_of_rest(&mut self, incoming: Option<Incoming>) {
@@ -192,13 +192,13 @@ impl Exchange {
         let is_broken = upload.is_some_and(|upload| upload.broken.get().is_some());
         let rest = incoming.or_else(|| upload?.take_left());
         let Some(rest) = rest.filter(|_| !is_broken) else {
-            // A server may still have the rest in hand.
+            // A server may still be reading the rest.
             self.outcome.closes = is_broken || upload.is_some_and(|upload| !upload.done.get());
             return;
         };
         match (self.arrived.version, self.call.rest) {
-            // A call of gRPC may be a stream that stays open: its client learns from a reset behind the answer that its
-            // messages are not read (RFC 9113, section 8.1).
+            // A gRPC call may be a stream that stays open: a reset after the answer tells its client that its messages
+            // are not read (RFC 9113, section 8.1).
             (Version::HTTP_2, BodyRest::Heard | BodyRest::Ends) if self.call.grpc.is_none() => {
                 spawn_local(body_rest::hear_stream_out(rest));
             }
@@ -211,12 +211,12 @@ impl Exchange {
         }
     }
 
-    /// The answer, the gateway's own, ends the connection.
+    /// Notes that the gateway's own answer ends the connection.
     pub(in crate::proxy) fn is_last(&mut self) {
         self.outcome.closes = true;
     }
 
-    /// Does an answer of the gateway's own end the connection? In HTTP/2 it ends a stream only.
+    /// Does the gateway's own answer end the connection? In HTTP/2 only a stream ends.
     fn closes(&self) -> bool {
         self.outcome.closes
             && self.outcome.source == AnswerSource::Gateway
@@ -256,7 +256,7 @@ impl Exchange {
         })
     }
 
-    /// The limit whose queue has let the request in and would let it go on too late, since the gateway stood still.
+    /// The limit whose queue has admitted the request and would release it too late, since the gateway was paused.
     fn outwaited<'a>(&self, limits: &[&'a Arc<Limit>]) -> Violations<'a> {
         if self.outcome.reason != Reason::LimitRefused {
             return Violations::default();
@@ -272,7 +272,7 @@ impl Exchange {
 
     fn stamp_limits(&self, fields: &mut HeaderMap) {
         let style = self.local.snapshot.fields;
-        // Where no store counted, no number is better than a guessed one.
+        // If no store counted, no number is better than a guessed one.
         let (Some(route), Some(decided)) = (self.decided.route, self.store_decision()) else {
             return;
         };
@@ -302,8 +302,8 @@ impl Exchange {
         }
     }
 
-    /// The decision for the fields where a queue has let the request in, and refused it later: the gateway stood still.
-    /// Nothing is left of that limit.
+    /// The decision for the fields if a queue has admitted the request, and refused it later because the gateway was
+    /// paused. No unit of that limit is left.
     #[cold]
     fn refused_in_queue(&self, limits: &[&Arc<Limit>], decision: &Decision) -> Option<Decision> {
         if matches!(decision.ruling, Ruling::Refuse { .. }) {
@@ -319,12 +319,12 @@ impl Exchange {
     }
 }
 
-/// Does a client of gRPC read the error in the form of gRPC? It, too, looks for another connection after 421.
+/// Does a gRPC client get the error in the gRPC form? Such a client, too, uses another connection after 421.
 fn is_told_in_grpc(error: &ProxyError) -> bool {
     !matches!(error, ProxyError::Misdirected | ProxyError::Dismissed)
 }
 
-/// `wait`, or longer by up to `percent` of it: requests that were refused together do not come back together.
+/// `wait`, or longer by up to `percent` of it, so that requests that were refused together do not return together.
 fn spread(wait: u64, percent: u8) -> u64 {
     match percent {
         0 => wait,

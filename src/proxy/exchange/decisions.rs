@@ -1,4 +1,4 @@
-//! The decisions of a request's limits, each limit's own: counted, and kept apart for the log.
+//! The decisions of a request's limits: counted separately for each limit, and listed in the log.
 
 use crate::admission::Admission;
 use crate::limit::verdict::VerdictOutcome;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 impl Exchange {
-    /// The store's decision about the request's limits, where a store was asked.
+    /// The store's decision about the request's limits, if a store was called.
     pub(super) fn store_decision(&self) -> Option<&StoreDecision> {
         self.decided.admission.as_ref()?.decided.as_deref()
     }
@@ -21,8 +21,8 @@ impl Exchange {
         let limits = &self.service()?.limits;
         let by = match self.decided.admission.as_ref()?.delayed_by() {
             Some(index) => self.decided.plan.positions().nth(index),
-            // The store gave the request no wait, but it stands behind others whose turn passed while the gateway stood
-            // still.
+            // The store gave the request no wait, but others are before it whose turn passed while the gateway was
+            // paused.
             None if self.decided.delayed > 0 => {
                 let mut positions = self.decided.plan.positions();
                 positions.find(|at| limits[*at].holds_back())
@@ -71,7 +71,7 @@ impl Exchange {
             let outcome = limit.and_then(|limit| admission.outcome(index, limit));
             let repeat = admission.is_repeat(index);
             match &mut last {
-                // Several rates of one limit are one question.
+                // The rates of one limit count as one decision.
                 Some(last) if limits[last.position].is_rate_beside(&limits[position]) => {
                     last.outcome = last.outcome.max(outcome);
                     last.repeat &= repeat;
@@ -92,7 +92,7 @@ impl Exchange {
         }
     }
 
-    /// Counts the limits in shadow of a request whose other limits were asked.
+    /// Counts the shadow limits of a request whose other limits were checked.
     #[inline(never)]
     fn count_asides(&self, admission: &Admission) {
         let Some(route) = self.decided.route else {
@@ -105,7 +105,7 @@ impl Exchange {
         }
     }
 
-    /// Counts the limits in shadow of a request for which no other limit was asked.
+    /// Counts the shadow limits of a request for which no other limit was checked.
     pub(super) fn count_keyless(&self) {
         let Some(route) = self.decided.route else {
             return;
@@ -116,7 +116,7 @@ impl Exchange {
         }
     }
 
-    /// The decisions of limits in shadow, by their positions among the service's limits.
+    /// The decisions of shadow limits, by their positions among the service's limits.
     fn asides(&self) -> Vec<(usize, Decision)> {
         let Some(service) = self.service() else {
             return Vec::new();
@@ -134,7 +134,7 @@ impl Exchange {
                 Some(VerdictOutcome::Admit { .. }) => Decision::WouldDelay,
             };
             match all.last_mut() {
-                // Several rates of one limit are one question; the worst stands for all.
+                // The rates of one limit count as one decision; the worst represents all.
                 Some((last, worst)) if self.is_same(*last, position) => {
                     *worst = decision.max(*worst);
                 }
@@ -146,7 +146,7 @@ impl Exchange {
         all
     }
 
-    /// The limits in shadow that would have refused the request, for the log.
+    /// The shadow limits that would have refused the request, for the log.
     pub(super) fn would_refuse<'a>(&self, service: &'a Service) -> Vec<&'a str> {
         let beside = service.limits.last();
         if beside.is_none_or(|limit| limit.mode.decides()) {
@@ -169,7 +169,7 @@ impl Exchange {
         })
     }
 
-    /// The rate of its limit that refused or held the request, where the limit has several.
+    /// The rate of its limit that refused or held the request, if the limit has several.
     pub(super) fn window(&self) -> Option<&str> {
         let limit = match self.outcome.reason {
             Reason::LimitRefused => self.violated().named?,
@@ -189,6 +189,6 @@ struct LimitOutcome {
     /// The limit's position among the service's.
     position: usize,
     outcome: Option<VerdictOutcome>,
-    /// The request is a repeat that went free.
+    /// The request is a free repeat.
     repeat: bool,
 }

@@ -1,5 +1,4 @@
-//! Failures of servers that a client can bring about by holding its body back: they give no charge back and eject
-//! nobody.
+//! Failures of servers that a client can cause by delaying its body: they refund no charge and eject no server.
 
 use crate::clock;
 use crate::proxy::error::ProxyError;
@@ -10,12 +9,12 @@ use crate::upstream::owed_time::{OwedTime, UploadState as _};
 use http::StatusCode;
 
 impl Exchange {
-    /// The time that its server owes, where the request has a body.
+    /// The time that its server owes, if the request has a body.
     fn owed(&self) -> Option<&OwedTime> {
         self.call.upload.as_ref().map(|upload| upload.owed())
     }
 
-    /// Does the client hold its body back? Or is a time over that the server of a call was told, by the client's doing?
+    /// Does the client delay its body? Or has a timeout of the call passed because of the client?
     #[cold]
     pub(super) fn is_out_of_time(&self) -> bool {
         self.owed().is_some_and(OwedTime::is_held_back)
@@ -26,7 +25,7 @@ impl Exchange {
                 .is_some_and(|call| call.is_out_of_time(clock::now()))
     }
 
-    /// Has the server ended the connection, or the stream, since its patience with the client was at its end?
+    /// Has the server ended the connection, or the stream, because its patience with the client was over?
     #[cold]
     pub(in crate::proxy) fn is_break_of_client(&self, error: &ProxyError) -> bool {
         let ProxyError::Upstream(UpstreamError::Answer(error)) = error else {
@@ -35,9 +34,9 @@ impl Exchange {
         error.failure() == Failure::Reset && !error.is_refused() && self.is_out_of_time()
     }
 
-    /// Does an error that the server tells say that its patience with the client was at its end? Whatever it tells
-    /// while the client holds the body back. Behind the body it is 503, 504 and what gRPC has for these, where the
-    /// client has held the body back for longer than the server has had its end.
+    /// Does the server's error mean that its patience with the client was over? Every error counts while the client
+    /// delays the body. After the body, 503, 504 and the gRPC equivalents count, if the client has delayed the body for
+    /// longer than the server has had its end.
     #[cold]
     #[inline(never)]
     pub(in crate::proxy) fn is_end_of_patience(&self, status: Option<StatusCode>) -> bool {

@@ -1,4 +1,4 @@
-//! The cause of the end of a WebSocket, or of an answer before its end: the client, its server, silence, slowness, the
+//! The cause of the end of a WebSocket, or of an incomplete answer: the client, its server, silence, slowness, the
 //! gateway's stop.
 
 use crate::listen::minimum_rate::Lateness;
@@ -9,12 +9,12 @@ use crate::telemetry::access_log::Reason;
 use crate::telemetry::metrics::{AnswerSource, EndedBy, Failure, Flow};
 
 impl Exchange {
-    /// The tunnel has ended.
+    /// Notes the end of the tunnel.
     pub fn tunnel_ended(&mut self, by: Option<EndedBy>) {
         self.outcome.tunnel_end = by;
     }
 
-    /// Counts the end of a WebSocket, or of an answer that did not come to its end.
+    /// Counts the end of a WebSocket, or of an incomplete answer.
     #[inline]
     pub(super) fn count_end(&self) {
         if let Some((kind, by)) = self.early_end() {
@@ -26,7 +26,7 @@ impl Exchange {
     #[inline]
     pub(super) fn ended_by(&self) -> Option<EndedBy> {
         if self.outcome.reason == Reason::ClientTimeout {
-            // 408 to a body alone says no more than that it was late.
+            // For a body, 408 alone means only that it was late.
             return self.call.upload.is_some().then(|| self.end_by_upload());
         }
         self.early_end().map(|(_, by)| by)
@@ -75,7 +75,7 @@ impl Exchange {
         }
     }
 
-    /// The server's connection has ended: by the server, or since the client's upload broke.
+    /// The server's connection has ended: by the server, or because the client's upload broke.
     fn end_by_upload(&self) -> EndedBy {
         let upload = self.call.upload.as_ref();
         match upload.and_then(|upload| upload.broken.get()) {
@@ -87,7 +87,7 @@ impl Exchange {
     }
 }
 
-/// The word for a client that was late.
+/// The cause for a client that was late.
 fn end_of_late(how: Lateness) -> EndedBy {
     match how {
         Lateness::Silent => EndedBy::Idle,

@@ -1,5 +1,5 @@
-//! The slots that a request in flight holds of limits on what is in flight. They are renewed in Redis while the request
-//! lives, counted wherever requests are admitted meanwhile, and free again when it ends.
+//! The `concurrency` slots of a request in flight. They are renewed in Redis while the request lives, counted in every
+//! store that admits requests meanwhile, and freed when the request ends.
 
 use crate::clock;
 use crate::store::{Amendment, Decider, Reservation, Store};
@@ -12,11 +12,11 @@ use tokio::task::AbortHandle;
 #[derive(Debug)]
 pub(in crate::proxy) struct HeldSlots {
     slots: Rc<RefCell<Vec<HeldSlot>>>,
-    /// The task that renews the slots in Redis. Those of this process alone do not lapse, and need none.
+    /// The task that renews the slots in Redis. Slots of this process alone do not lapse, and need no task.
     task: Option<AbortHandle>,
 }
 
-/// One slot, which may count in both places.
+/// One slot, which may count in both stores.
 #[derive(Debug, Default)]
 struct HeldSlot {
     in_redis: Option<Reservation>,
@@ -24,7 +24,7 @@ struct HeldSlot {
 }
 
 impl HeldSlot {
-    /// Has a slot that Redis gave count here too, and one that was given here since a call to Redis had no answer count
+    /// Makes a slot of Redis count here too, and a slot that was given here since a call to Redis had no answer count
     /// in Redis.
     fn count_beside(&mut self, store: &Store) {
         match (&self.in_redis, &self.here) {
@@ -41,7 +41,7 @@ impl HeldSlot {
 }
 
 impl HeldSlots {
-    /// Keeps the slots that `charges` have taken, if there are any. The call is made on a worker's own thread.
+    /// Keeps the slots that `charges` have taken, if there are any. Must be called on a worker's own thread.
     pub(in crate::proxy) fn keep(store: &Store, charges: Vec<Reservation>) -> Option<Self> {
         let rules = charges
             .iter()
@@ -104,13 +104,13 @@ fn take_up(slots: &mut Vec<HeldSlot>, charge: Reservation) {
     *own = Some(charge);
 }
 
-/// Has the slots held for longer each `pause`, and tells a server of them that may not know them.
+/// Renews the slots at each interval of `pause`, and reports them to a server that may not know them.
 async fn follow(store: Store, slots: Rc<RefCell<Vec<HeldSlot>>>, pause: Duration) {
     let mut due = clock::now() + pause;
     loop {
         let amendment = store.wants_slots(due).await;
         if amendment == Amendment::Renewal {
-            // From now on: a process that stood still has no missed renewals to make up for.
+            // Counted from now: a paused process has no missed renewals to make up for.
             due = clock::now() + pause;
         }
         for HeldSlot { in_redis, here } in slots.borrow_mut().iter_mut() {

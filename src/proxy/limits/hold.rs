@@ -1,5 +1,5 @@
-//! Waits out a leaky bucket. The wait is bounded and in order, and it is given up when the client leaves or draining
-//! would cut it.
+//! Waits out a leaky bucket. The wait is bounded and in order, and it ends when the client leaves or draining would cut
+//! it.
 
 use crate::admission::HeldRequests;
 use crate::client::Client;
@@ -18,13 +18,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// The shortest hold whose client is watched. A client that leaves is noticed within a second; a shorter hold is over
-/// before a watch would pay.
+/// The shortest hold during which the client is watched. A leaving client is detected within a second; a shorter hold
+/// is over before a watch would pay.
 const WORTH_WATCHING: Duration = Duration::from_millis(300);
-/// The time that is left for forwarding: a hold that would end closer than this to the end of draining is not finished.
+/// The time that must remain for forwarding: a hold that would end closer than this to the end of draining is not
+/// completed.
 const FORWARDING: Duration = Duration::from_millis(500);
 
-/// Requests held in this gateway, all workers together.
+/// The held requests of this gateway, of all workers together.
 #[derive(Debug, Default)]
 pub struct Holds {
     held: Mutex<HeldRequests>,
@@ -40,7 +41,7 @@ pub struct HoldPermit {
 }
 
 impl Worker {
-    /// Waits out a leaky bucket, the body unread. The request counts as held until then.
+    /// Waits out a leaky bucket, without reading the body. The request counts as held until then.
     pub(in crate::proxy) async fn hold(
         &self,
         places: Tickets,
@@ -54,9 +55,9 @@ impl Worker {
         exchange.decided.seen = clock::now();
         let time = exchange.decided.seen.saturating_duration_since(began);
         if places.are_put_off() {
-            // The time may exceed the store's delay, since the gateway stood still.
+            // The time may exceed the store's delay, since the gateway was paused.
             exchange.delayed(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
-            // The store may have given no delay, and the request came behind late ones.
+            // The store may have given no delay, and the request is after late ones.
             counted = counted.or_else(|| exchange.counted_as_held(began));
         }
         drop((counted, permit));
@@ -68,11 +69,11 @@ impl Worker {
         Ok(())
     }
 
-    /// Waits until the turn of a request. Returns the places that it has used up. These go back if the request is given
-    /// up before it is forwarded, as they do after others have left.
+    /// Waits until the turn of a request. Returns the places that it has used up. These are given back if the request
+    /// is abandoned before it is forwarded, as after others have left.
     ///
     /// # Errors
-    /// When the client leaves, draining would cut it before it could be forwarded, or its turn would come too late: for
+    /// If the client leaves, draining would cut it before it could be forwarded, or its turn would come too late: for
     /// the limit, or for the `deadline` of a call.
     async fn wait(
         &self,
@@ -131,7 +132,7 @@ impl From<WaitTooLong> for ProxyError {
 }
 
 impl Holds {
-    /// A place among the held, unless the caps are reached.
+    /// A place among the held requests, unless a bound is reached.
     #[must_use]
     pub fn enter(self: &Arc<Self>, client: Client, caps: HoldCaps) -> Option<HoldPermit> {
         let is_held = self.held().enter(client, caps);

@@ -1,12 +1,12 @@
-//! Finds one number in JSON that passes by, in pieces of any size and with a few bytes of its own: the texts are read
-//! once and never kept. A text that is no JSON has no number, which is not held against the response.
+//! Finds one number in JSON that passes through, in pieces of any size and with a few bytes of memory: the texts are
+//! read once and never kept. A text that is not JSON has no number, which is no fault of the response.
 
 use std::sync::Arc;
 
-/// The deepest nesting that is followed: nothing is known of a text behind deeper nesting.
+/// The deepest nesting that is followed; a text after deeper nesting is ignored.
 const DEEPEST: usize = 256;
 
-/// The most bytes that spell one byte of a name: an escape.
+/// The most bytes of one name's byte: an escape.
 const LONGEST_SPELLING: usize = 6;
 
 /// The search for one member.
@@ -16,15 +16,15 @@ pub(in crate::proxy) struct JsonProbe {
     names: Arc<[Box<str>]>,
     /// Open containers, outermost first; true for an object.
     open: Vec<bool>,
-    /// The number of open containers, from the outermost on, that are objects on the way to the member.
+    /// The number of open containers, counted from the outermost, that are objects on the path to the member.
     on_way: usize,
-    /// The value to come is the next on the way to the member.
+    /// The next value is on the path to the member.
     is_next: bool,
     state: ProbeState,
     found: Option<u32>,
-    /// The member was there, and its value was no whole number.
+    /// The member was present, and its value was not a whole number.
     odd: bool,
-    /// The name that is read, in its spelling, where it may be the next on the way.
+    /// The name that is being read, in its spelling, if it may be the next on the path.
     name: Vec<u8>,
     /// Each line is a text: containers that a broken line leaves open end with it.
     lines: bool,
@@ -34,10 +34,10 @@ pub(in crate::proxy) struct JsonProbe {
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum ProbeState {
-    /// A value is to come.
+    /// A value is expected.
     #[default]
     Value,
-    /// A name is to come, or the end of the object.
+    /// A name is expected, or the end of the object.
     Name,
     InName {
         escaped: bool,
@@ -50,7 +50,7 @@ enum ProbeState {
     InNumber(Option<u32>),
     /// In any other number, or a word.
     Plain,
-    /// A value is over.
+    /// A value is complete.
     After,
 }
 
@@ -64,7 +64,7 @@ impl JsonProbe {
         }
     }
 
-    /// Reads lines, each as a text of its own.
+    /// Reads lines, each as a separate text.
     #[must_use]
     pub(in crate::proxy) fn in_lines(self) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl JsonProbe {
         }
     }
 
-    /// Was the member there, and never a whole number? `null` counts as absent.
+    /// Was the member present, and never a whole number? `null` counts as absent.
     #[must_use]
     pub(in crate::proxy) fn is_odd(&self) -> bool {
         self.odd && self.found.is_none()
@@ -85,7 +85,7 @@ impl JsonProbe {
         self.found
     }
 
-    /// Another text begins; the number found so far stays.
+    /// Starts another text; the number found so far stays.
     pub(in crate::proxy) fn restart(&mut self) {
         self.open.clear();
         (self.on_way, self.is_next) = (0, false);
@@ -163,7 +163,7 @@ impl JsonProbe {
         }
     }
 
-    /// The next name on the way in the innermost open container, if that container is on the way.
+    /// The next name on the path in the innermost open container, if that container is on the path.
     fn wanted(&self) -> Option<&str> {
         let is_on_way = self.open.len() == self.on_way;
         let wanted = self.names.get(self.on_way.checked_sub(1)?);
@@ -222,7 +222,7 @@ impl JsonProbe {
     }
 }
 
-/// Do these bytes between quotes spell `wanted`?
+/// Do these bytes between quotes represent `wanted`?
 fn is_spelling(written: &[u8], wanted: &str) -> bool {
     if !written.contains(&b'\\') {
         return written == wanted.as_bytes();
@@ -231,12 +231,12 @@ fn is_spelling(written: &[u8], wanted: &str) -> bool {
     serde_json::from_slice::<String>(&quoted).is_ok_and(|read| read == wanted)
 }
 
-/// Looks for a member in each event of a stream of events; the last event with the member counts.
+/// Looks for a member in each event of an event stream; the last event with the member counts.
 #[derive(Debug)]
 pub(in crate::proxy) struct EventProbe {
     member: JsonProbe,
     line: EventLine,
-    /// The line before ended with a carriage return; a line feed that follows belongs to that end.
+    /// The previous line ended with a carriage return; a line feed that follows belongs to that end.
     returned: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Holds a request to the limits that are planned: asks the store once for all, and keeps the charges that may go back.
+//! Checks a request against the planned limits: one call to the store for all, and the charges that may be refunded.
 
 use crate::admission::{self, OpenCharges};
 use crate::client::Client;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Worker {
-    /// Asks all limits at once. Returns the request's places in queues, if it is to be held.
+    /// Checks all limits at once. Returns the request's places in queues, if it is to be held.
     pub(in crate::proxy) async fn admit(
         &self,
         exchange: &mut Exchange,
@@ -59,7 +59,7 @@ impl Worker {
         }
         let due = asked + Duration::from_micros(delay);
         let tickets = Tickets::new(&self.queues, charges.places, asked, due);
-        // The request is refused after having been charged: dropping the tickets gives the places back.
+        // The request is refused after the charge: dropping the tickets gives the places back.
         if delay > 0 && exchange.is_past_deadline(due) {
             exchange.held_for(Duration::ZERO);
             return Err(ProxyError::DeadlineExceeded);

@@ -1,6 +1,6 @@
-//! A request held to its limits.
+//! The application of limits to a request.
 //!
-//! In: a plan. Out: the request may go on, now or after a wait, with the charges that its end may change.
+//! In: a plan. Out: the request is admitted, now or after a wait, with the charges that its end may change.
 //!
 //! ```text
 //! limit_check         all limits in one question. Else 429, 503, then 400, 401

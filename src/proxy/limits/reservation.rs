@@ -1,8 +1,8 @@
-//! The charges of an admitted request that are not final: slots, which are free again at its end, and charges that its
-//! end refunds or its response settles.
+//! The charges of an admitted request that are not final: slots, which are freed at its end, and charges that its end
+//! refunds or its response settles.
 //!
-//! A reservation ends once: committed as it is, settled at the cost that the response names, or refunded. A reservation
-//! that is dropped is refunded where nothing was forwarded.
+//! A reservation ends once: committed unchanged, settled at the cost that the response states, or refunded. A dropped
+//! reservation is refunded if nothing was forwarded.
 
 use crate::admission::{OpenCharges, RefusalCause, RequestEnd};
 use crate::key::{MeterPlace, OnLeave};
@@ -24,7 +24,7 @@ use std::rc::Rc;
 #[derive(Debug)]
 pub(in crate::proxy) struct Reservations {
     store: Store,
-    /// The slots, free again when the request ends.
+    /// The slots, freed when the request ends.
     slots: RefCell<Option<HeldSlots>>,
     /// The charges that are not final yet.
     charges: RefCell<Vec<Reservation>>,
@@ -32,7 +32,7 @@ pub(in crate::proxy) struct Reservations {
     forwarded: Cell<bool>,
     /// A piece of the answer's body has passed.
     begun: Cell<bool>,
-    /// Charges of a call of gRPC that its end may refund, with the costs that the head of its answer has named.
+    /// Charges of a gRPC call that its end may refund, with the costs that the head of its answer has stated.
     undecided: RefCell<Vec<(Reservation, Option<ResponseCost>)>>,
     /// Charges that wait for a number in the answer's body.
     meters: RefCell<Vec<BodyMeter>>,
@@ -40,8 +40,8 @@ pub(in crate::proxy) struct Reservations {
 }
 
 impl Reservations {
-    /// Takes the slots and the refundable charges out of `charges`. Returns nothing where there is neither of them, nor
-    /// a place in a queue, which may be refunded once its turn has come.
+    /// Takes the slots and the refundable charges from `charges`. Returns `None` if there are none of them, and no
+    /// place in a queue, which may be refunded after its turn.
     #[must_use]
     pub(in crate::proxy) fn keep(store: &Store, charges: &mut OpenCharges) -> Option<Rc<Self>> {
         if charges.is_empty() {
@@ -59,7 +59,7 @@ impl Reservations {
         }))
     }
 
-    /// Takes in the places in queues whose turn has come.
+    /// Adds the places in queues whose turn has come.
     pub(in crate::proxy) fn keep_places(&self, places: impl IntoIterator<Item = Reservation>) {
         let places = places.into_iter();
         self.charges
@@ -74,17 +74,17 @@ impl Reservations {
         }
     }
 
-    /// From here on the upstream may have seen the request.
+    /// Notes that the upstream may see the request from now on.
     pub(in crate::proxy) fn forwarded(&self) {
         self.forwarded.set(true);
     }
 
-    /// The charges stay as they are.
+    /// Makes the charges final as they are.
     pub(in crate::proxy) fn commit(&self) {
         self.end(RequestEnd::Answered);
     }
 
-    /// The upstream answered with these fields, perhaps with an error of its own.
+    /// Notes that the upstream answered with these fields, perhaps with its own error.
     pub(in crate::proxy) fn answered(&self, is_error: bool, fields: &HeaderMap) {
         let end = if is_error {
             RequestEnd::ServerError
@@ -100,7 +100,7 @@ impl Reservations {
         }
     }
 
-    /// The upstream answered a call of gRPC, perhaps with an error of its own; the status may be still to come.
+    /// Notes that the upstream answered a gRPC call, perhaps with its own error; the status may be still to come.
     #[cold]
     #[inline(never)]
     pub(in crate::proxy) fn call_answered(
@@ -117,7 +117,7 @@ impl Reservations {
                 let meter = charge.limit.meter.as_ref();
                 let cost = meter.map(|meter| match &meter.place {
                     MeterPlace::Header(_) => ResponseCost::in_head(&charge.limit, meter, fields),
-                    // Messages of gRPC are no JSON.
+                    // gRPC messages are not JSON.
                     MeterPlace::Json(_) => ResponseCost::unreadable(&charge.limit),
                 });
                 self.undecided.borrow_mut().push((charge, cost));
@@ -127,7 +127,7 @@ impl Reservations {
         }
     }
 
-    /// A call of gRPC whose status was still to come is over, perhaps with a server's error.
+    /// Notes that a gRPC call whose status was still to come is over, perhaps with a server error.
     pub(in crate::proxy) fn call_ended(&self, is_error: bool) {
         for (charge, cost) in self.undecided.take() {
             if is_error {
@@ -138,7 +138,7 @@ impl Reservations {
         }
     }
 
-    /// The gateway answers by itself, to a failure that may be the client's doing.
+    /// Notes that the gateway answers by itself, to a failure that the client may have caused.
     pub(in crate::proxy) fn failed(&self, error: &ProxyError, is_clients: bool) {
         self.end(match error {
             _ if is_clients => RequestEnd::Answered,
@@ -152,12 +152,12 @@ impl Reservations {
             {
                 RequestEnd::Abandoned
             }
-            // Such a request counts as answered, whatever status the file names: no server was asked, and guesses
+            // Such a request counts as answered, for any status in the file: no server was contacted, and guesses
             // count.
             ProxyError::Refused(_) => RequestEnd::Answered,
-            // The client has given too little time, which is no server's error.
+            // The client has set too short a timeout, which is not a server error.
             ProxyError::DeadlineExceeded => RequestEnd::Answered,
-            // No server could be asked.
+            // No server could be contacted.
             ProxyError::Upstream(_) => RequestEnd::ServerError,
             _ => match error.status() {
                 StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => RequestEnd::ServerError,
@@ -173,7 +173,7 @@ impl Reservations {
         }
     }
 
-    /// A piece of the response's body passes.
+    /// Notes a piece of the response's body.
     pub(in crate::proxy) fn passes(&self, bytes: &[u8]) {
         self.begun.set(true);
         for meter in self.meters.borrow_mut().iter_mut() {
@@ -181,8 +181,8 @@ impl Reservations {
         }
     }
 
-    /// The response is over, or its client has `left`. The numbers so far count; without any, a client that has left is
-    /// charged as the limit's `on_leave` demands.
+    /// Notes that the response is over, or that its client has `left`. The numbers so far count; without any, a client
+    /// that has left is charged by the limit's `on_leave`.
     pub(in crate::proxy) fn over(&self, left: bool) {
         self.call_ended(false);
         let left = left && self.begun.get();
@@ -198,12 +198,12 @@ impl Reservations {
         }
     }
 
-    /// The costs that the response named, for each limit that reads one.
+    /// The costs that the response stated, for each limit that reads one.
     pub(in crate::proxy) fn costs(&self) -> Vec<ResponseCost> {
         self.costs.take()
     }
 
-    /// Settles a charge at the true cost, now or when the body has named it.
+    /// Settles a charge at the true cost, now or when the body has stated it.
     fn settle(&self, charge: Reservation, fields: &HeaderMap) {
         let Some(meter) = &charge.limit.meter else {
             return;
@@ -237,7 +237,7 @@ impl Drop for Reservations {
     }
 }
 
-/// The charge of a client that leaves before the body has named a cost; nothing where the estimate stays. For a limit
+/// The charge of a client that leaves before the body has stated a cost; `None` if the estimate stays. For a limit
 /// without a `max` it is the limit's whole capacity.
 fn most(charge: &Reservation) -> Option<u32> {
     let meter = charge.limit.meter.as_ref()?;

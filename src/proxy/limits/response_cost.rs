@@ -1,4 +1,4 @@
-//! The costs of requests that their responses name: in a field, or in a body that passes by.
+//! The costs of requests that their responses state: in a field, or in a body that passes through.
 
 use crate::key::{Meter, MeterPlace, PriceError};
 use crate::limit::Limit;
@@ -11,31 +11,31 @@ use http::{HeaderMap, header};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Spaces the warnings about fields that are no number: every response may have one.
+/// Throttles the warnings about fields that are not numbers: every response may have one.
 static NONSENSE: Throttle = Throttle::every(Duration::from_secs(10));
 
-/// A body that is read as it passes, for the charge that waits for a number in it.
+/// A body that is read as it passes, for a charge that waits for a number in it.
 #[derive(Debug)]
 pub(in crate::proxy) struct BodyMeter {
     pub(in crate::proxy) charge: Reservation,
     pub(in crate::proxy) text: BodyFormat,
 }
 
-/// A body in which a member is looked for.
+/// A body in which a member is looked up.
 #[derive(Debug)]
 pub(in crate::proxy) enum BodyFormat {
     Json(JsonProbe),
     EventProbe(EventProbe),
 }
 
-/// The cost that a response named to one limit.
+/// The cost that a response stated for one limit.
 #[derive(Debug)]
 pub(in crate::proxy) struct ResponseCost {
     /// The limit.
     pub(in crate::proxy) limit: Arc<Limit>,
-    /// Did the response name a number?
+    /// Did the response state a number?
     pub(in crate::proxy) told: CostReport,
-    /// The true number, where the response named one.
+    /// The true number, if the response stated one.
     pub(in crate::proxy) units: Option<u32>,
 }
 
@@ -51,7 +51,7 @@ impl ResponseCost {
         }
     }
 
-    /// The response named these units, or none.
+    /// The cost for a response that stated these units, or none.
     fn of(limit: &Arc<Limit>, units: Option<u32>) -> Self {
         let told = match units {
             Some(_) => CostReport::Number,
@@ -61,12 +61,12 @@ impl ResponseCost {
         Self { limit, told, units }
     }
 
-    /// Warns where so many answers in a row had no number that the place is probably wrong.
+    /// Warns if so many consecutive answers had no number that the configured place is probably wrong.
     pub(in crate::proxy) fn warn_of_silence(&self, metrics: &LimitMetrics) {
         let said = match self.told {
             CostReport::Number => true,
             CostReport::Nothing | CostReport::Unreadable => false,
-            // It might have come.
+            // The cost might have come later.
             CostReport::Left => return,
         };
         let meter = self.limit.meter.as_ref().filter(|one| one.tells_silence);
@@ -92,7 +92,7 @@ impl ResponseCost {
     }
 }
 
-/// Warns of a value that is no number: the charge stays at its estimate.
+/// Warns of a value that is not a number: the charge stays at its estimate.
 fn warn(limit: &Limit, meter: &Meter, wrong: PriceError) {
     if let Some(more) = NONSENSE.pass() {
         let (what, name) = (wrong.as_str(), &limit.name);
@@ -102,8 +102,8 @@ fn warn(limit: &Limit, meter: &Meter, wrong: PriceError) {
 }
 
 impl BodyFormat {
-    /// The format of a response's body, in which the member at `names` is looked for. Nothing where the body cannot be
-    /// read: it is encoded, or neither JSON nor a stream of events.
+    /// The format of a response's body, in which the member at `names` is looked up. `None` if the body cannot be read:
+    /// it is encoded, or neither JSON nor an event stream.
     pub(in crate::proxy) fn of(names: &Arc<[Box<str>]>, fields: &HeaderMap) -> Option<Self> {
         let encoded = fields
             .get_all(header::CONTENT_ENCODING)
@@ -126,7 +126,7 @@ impl BodyFormat {
 }
 
 impl BodyMeter {
-    /// A piece of the body passes.
+    /// Reads a piece of the body.
     pub(in crate::proxy) fn read(&mut self, bytes: &[u8]) {
         match &mut self.text {
             BodyFormat::Json(member) => member.read(bytes),
@@ -134,7 +134,7 @@ impl BodyMeter {
         }
     }
 
-    /// The body is over: the cost that it named for its charge.
+    /// Ends the body, and returns the cost that it stated for its charge.
     #[must_use]
     pub(in crate::proxy) fn end(&self) -> ResponseCost {
         let limit = &self.charge.limit;

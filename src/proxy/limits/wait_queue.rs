@@ -1,17 +1,17 @@
-//! The held requests of a gateway wait in queues, all workers together: when one leaves, those behind move up, and only
+//! The held requests of a gateway wait in queues, all workers together: when one leaves, later ones move up, and only
 //! the last position is refunded.
 //!
-//! A position in the middle cannot go back to the store: the wait of every later request counts on it. Inside one
-//! gateway the waits can be set anew (notes: `algorithms`, section 3.7). Several gateways share one queue in Redis, and
-//! the last position of one gateway may lie in front of another's. Such a position is kept, and its refund is tried
-//! every second until its turn.
+//! A position in the middle cannot be given back to the store: the wait of every later request depends on it. Inside
+//! one gateway the waits can be recomputed (notes: `algorithms`, section 3.7). Several gateways share one queue in
+//! Redis, and the last position of one gateway may be before another's. Such a position is kept, and its refund is
+//! tried every second until its turn.
 //!
-//! A request may be late, since the gateway stood still. It goes on in turn as well: behind the requests in front of
-//! it, at the queue's rate. It is refused where that takes longer than the longest wait. The same holds for a request
-//! that comes while the queue is behind.
+//! A request may be late because the gateway was paused. It is then released in turn as well: after the requests in
+//! front of it, at the queue's rate. It is refused if that takes longer than the longest wait. The same applies to a
+//! request that arrives while the queue is behind.
 //!
-//! Workers share the queues under locks. Held requests take the locks, and they wait anyway. While there are queues, a
-//! request that its limit lets pass at once also looks for a queue of its key.
+//! Workers share the queues under locks. Only held requests take the locks, and they wait anyway. While there are
+//! queues, a request that its limit admits at once also looks for a queue of its key.
 
 mod leak;
 mod queue;
@@ -35,11 +35,11 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
-/// The number of locks; so many busy queues hardly ever wait for each other.
+/// The number of locks; with this number busy queues hardly ever wait for each other.
 const SHARDS: usize = 16;
 /// The time between two attempts to refund the positions that the store has kept.
 const AGAIN: Duration = Duration::from_millis(900);
-/// The longest time that a worker which ends waits for refunds.
+/// The longest time for which an ending worker waits for refunds.
 const LAST: Duration = Duration::from_secs(1);
 
 /// The name of a queue: one for each limit and key, and for each store that counts them.
@@ -57,7 +57,7 @@ pub struct WaitQueues {
     swept: Mutex<Option<Instant>>,
 }
 
-/// One worker's way to the queues.
+/// One worker's handle to the queues.
 #[derive(Debug)]
 pub struct WorkerQueues {
     desk: Rc<RefundDesk>,
@@ -71,14 +71,14 @@ struct RefundDesk {
     store: Store,
     /// Refunds whose answers are awaited, in order.
     groups: RefCell<VecDeque<RefundBatch>>,
-    /// The number of groups that are not finished.
+    /// The number of unfinished batches.
     open: Cell<usize>,
     work: Notify,
     quiet: Notify,
 }
 
-/// Positions of one queue on their way back. If the batch is dropped without an answer, the positions are lost, and the
-/// queue goes on.
+/// Positions of one queue that are being refunded. If the batch is dropped without an answer, the positions are lost,
+/// and the queue continues.
 #[derive(Debug)]
 struct RefundBatch {
     all: Arc<WaitQueues>,
@@ -114,7 +114,7 @@ impl WaitQueues {
         }
     }
 
-    /// Is it time for another attempt at the positions that the store has kept? True once for all workers.
+    /// Is it time for another attempt at the positions that the store has kept? Returns true once for all workers.
     fn is_time(&self, now: Instant) -> bool {
         let mut swept = lock(&self.swept);
         let is_time = swept.is_none_or(|last| now.duration_since(last) >= AGAIN);
@@ -126,7 +126,7 @@ impl WaitQueues {
 }
 
 impl WorkerQueues {
-    /// A worker's way to `all`, made on the worker's own thread.
+    /// A worker's handle to `all`, created on the worker's own thread.
     #[must_use]
     pub fn new(all: &Arc<WaitQueues>, store: &Store) -> Self {
         let desk = Rc::new(RefundDesk {
@@ -161,15 +161,14 @@ impl WorkerQueues {
         self.desk.all.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Is there a queue for any of these? A request that need not wait passes it only in turn.
+    /// Is there a queue for any of these charges? A request without a wait passes such a queue only in turn.
     #[must_use]
     pub fn is_any(&self, charges: &[Reservation]) -> bool {
         let mut names = charges.iter().map(name);
         names.any(|name| self.desk.all.shard(&name).contains_key(&name))
     }
 
-    /// Tries the refunds of kept positions again, and forgets those whose turn has passed. The call comes about once a
-    /// second.
+    /// Retries the refunds of kept positions, and drops those whose turn has passed. Called about once a second.
     pub fn sweep(&self) {
         let now = clock::now();
         if !self.desk.all.is_time(now) {
@@ -193,7 +192,7 @@ impl WorkerQueues {
         }
     }
 
-    /// Waits, for a second at most, until all refunds are finished.
+    /// Waits, for at most a second, until all refunds are finished.
     pub async fn settle(&self) {
         let settled = async {
             while self.desk.open.get() > 0 {
@@ -213,7 +212,7 @@ impl Drop for WorkerQueues {
 }
 
 impl RefundDesk {
-    /// Puts a position into its queue, which begins with it if there is none.
+    /// Adds a position to its queue, which is created if there is none.
     fn join(&self, name: &QueueKey, place: Position) {
         let mut shard = self.all.shard(name);
         let line = shard.entry(name.clone()).or_insert_with(|| {
@@ -227,7 +226,7 @@ impl RefundDesk {
         self.all.forget_empty(&mut shard, name, now);
     }
 
-    /// Does `work` on a queue, if there is such a queue, and refunds the positions that are free afterwards.
+    /// Does `work` on a queue, if it exists, and refunds the positions that are free afterwards.
     fn with(&self, name: &QueueKey, work: impl FnOnce(&mut WaitQueue)) {
         let mut shard = self.all.shard(name);
         if let Some(line) = shard.get_mut(name) {
@@ -237,8 +236,8 @@ impl RefundDesk {
         }
     }
 
-    /// Refunds the free positions at the end of a queue, the last one first. One answer is awaited at a time, or a
-    /// position could reach the store before the one behind it.
+    /// Refunds the free positions at the end of a queue, the last one first. One answer is awaited at a time; otherwise
+    /// a position could reach the store before the one after it.
     fn give_back(&self, name: &QueueKey, line: &mut WaitQueue) {
         while !line.is_returning {
             let last = line.take_last();
@@ -271,7 +270,7 @@ impl RefundDesk {
         }
     }
 
-    /// Takes the answers about positions, until the worker ends.
+    /// Processes the answers about positions, until the worker ends.
     async fn serve(self: Rc<Self>) {
         loop {
             let next = self.groups.borrow_mut().pop_front();

@@ -1,5 +1,5 @@
-//! The answer to a certification authority that looks for a text at a host, to see whether the host is ours (RFC 8555,
-//! section 8.3).
+//! The answer to a certification authority that requests a text at a host, to check whether we control the host (RFC
+//! 8555, section 8.3).
 
 use crate::client::Client;
 use crate::intake::challenge_token;
@@ -13,8 +13,8 @@ use http::{HeaderValue, Method, Response, StatusCode, header};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The text that a request looks for, where a challenge is open for the request's host, here or at another gateway. A
-/// request for anything else goes on as others do. A look elsewhere is on the account of `asker`.
+/// The text that a request asks for, if a challenge is open for the request's host, here or at another gateway. Every
+/// other request continues normally. A lookup elsewhere counts against `asker`.
 pub(in crate::proxy) async fn text(
     challenges: &AuthorityChallenges,
     parts: &Parts,
@@ -28,7 +28,7 @@ pub(in crate::proxy) async fn text(
         .await
 }
 
-/// The answer that has this text.
+/// The answer with this text.
 pub(in crate::proxy) fn answer(text: &str, method: &Method) -> Response<Bytes> {
     let own = StaticReply::Respond {
         status: StatusCode::OK,

@@ -1,8 +1,8 @@
-//! The beginning of a request's body, read before its limits are asked: a limit tells by it a repeat from another
-//! request under the same id. The bytes that have been read go to the upstream first, unchanged.
+//! The beginning of a request's body, read before its limits are checked: a limit distinguishes a repeat by it from
+//! another request under the same id. The bytes that have been read are sent to the upstream first, unchanged.
 //!
-//! The reading is bounded by bytes, by time and by the beginnings that a worker keeps. A request whose body is not read
-//! for one of these reasons has no id and is charged.
+//! The reading is bounded by bytes, by time and by the number of beginnings that a worker keeps. A request whose body
+//! is not read for one of these reasons has no id and is charged.
 
 use crate::client::{Client, spelled};
 use crate::key::{Content, ContentDigest, Sameness};
@@ -25,26 +25,26 @@ use tokio::time::timeout;
 
 /// The longest wait for a body's beginning.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest wait for a body's beginning on behalf of limits in shadow, which delay no request.
+/// The longest wait for a body's beginning for shadow limits, which must delay no request.
 const GLANCE: Duration = Duration::from_millis(50);
 /// The most beginnings that one worker keeps: 16 MiB.
 pub(crate) const MOST: u32 = 1024;
-/// The most beginnings of one client while half of the room is taken. Without this bound one client would take from all
-/// others the worth of their ids.
+/// The most beginnings of one client while half of the room is used. Without this bound one client would deprive all
+/// others of their ids.
 pub(crate) const MOST_OF_ONE: u32 = 64;
 
-/// Spaces the log lines about requests that are charged as if they had no id.
+/// Throttles the log lines about requests that are charged as if they had no id.
 static UNREAD: Throttle = Throttle::every(Duration::from_secs(10));
 
-/// Frames that have been read of a body, and not been forwarded yet.
+/// Frames of a body that have been read and not been forwarded yet.
 #[derive(Debug)]
 pub struct BodyPrefix {
     frames: VecDeque<Frame<Bytes>>,
     /// No frame comes after these.
     pub is_all: bool,
-    /// The body's length, as far as it was announced.
+    /// The announced length of the body.
     announced: SizeHint,
-    /// The room for what is kept while limits are asked.
+    /// The permit for the kept bytes while limits are checked.
     _permit: Option<PrefixPermit>,
 }
 
@@ -92,7 +92,7 @@ impl Drop for PrefixPermit {
     }
 }
 
-/// The result of reading a body ahead.
+/// The result of reading the beginning of a body.
 #[derive(Debug)]
 pub(in crate::proxy) struct ReadAhead {
     /// The facts about the body that identify a repeat.
@@ -102,10 +102,10 @@ pub(in crate::proxy) struct ReadAhead {
 }
 
 impl PrefixBudget {
-    /// Reads the beginning of the body, where a limit of `service` tells repeats by it and the request has an id.
+    /// Reads the beginning of the body, if a limit of `service` recognises repeats by it and the request has an id.
     ///
     /// # Errors
-    /// When the body breaks.
+    /// If the body breaks.
     pub(in crate::proxy) async fn read_ahead(
         self: &Rc<Self>,
         incoming: &mut Incoming,
@@ -146,7 +146,7 @@ impl PrefixBudget {
     }
 }
 
-/// Does `limit` tell a repeat by the request's id together with its content?
+/// Does `limit` recognise a repeat by the request's id together with its content?
 fn asks(limit: &Limit, fields: &HeaderMap) -> bool {
     let mut dedupe = limit.dedupe.iter();
     dedupe.any(|dedupe| {
@@ -161,19 +161,19 @@ fn unread(limit: &Limit, client: Option<IpAddr>, what: &str) {
     }
 }
 
-/// A body's beginning while it is read.
+/// A body's beginning during the reading.
 #[derive(Debug, Default)]
 struct PrefixReader {
-    /// The only piece so far, where it was the whole body or enough of it.
+    /// The only piece so far, if it was the whole body or long enough.
     first: Bytes,
-    /// Several pieces, joined: many small ones take no more room than they have bytes.
+    /// Several pieces, joined, so that many small ones take no more memory than their bytes.
     joined: BytesMut,
     trailers: Option<HeaderMap>,
     ended: bool,
 }
 
 impl PrefixReader {
-    /// Reads to the end, or until there is enough. The frames that have been read are kept if the future is dropped.
+    /// Reads to the end, or until enough is read. The frames that have been read are kept if the future is dropped.
     async fn read(&mut self, incoming: &mut Incoming) -> Result<(), UploadFailure> {
         while !self.ended && self.bytes().len() < ContentDigest::COVERED {
             match incoming.frame().await {
@@ -252,7 +252,7 @@ impl BodyPrefix {
         self.frames.is_empty()
     }
 
-    /// The body's length, as it was announced before any of it was read.
+    /// The body's length, as announced before any of it was read.
     #[must_use]
     pub fn announced(&self) -> SizeHint {
         self.announced

@@ -1,5 +1,5 @@
-//! An open file for the connection that a request may need, asked for before its limits: a request that cannot be
-//! forwarded is not charged.
+//! A descriptor for the connection that a request may need, reserved before its limits are checked: a request that
+//! cannot be forwarded is not charged.
 
 use crate::descriptors::DescriptorReserve;
 use crate::proxy::Worker;
@@ -20,7 +20,7 @@ impl Worker {
         }
     }
 
-    /// All descriptors are taken: an idle connection to a server may give its own up.
+    /// All descriptors are taken: an idle connection to a server may be closed for it.
     #[cold]
     fn last_open_file(&self) -> Result<DescriptorReserve<'_>, ProxyError> {
         static BUSY: Throttle = Throttle::every(TOLD);

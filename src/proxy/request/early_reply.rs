@@ -11,14 +11,14 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode, header};
 
-/// The gateway's own answer to `OPTIONS *`, and to a request that may travel no further.
+/// The gateway's own answer to `OPTIONS *`, and to a request that may not be forwarded further.
 #[cold]
 #[inline(never)]
 pub(in crate::proxy) fn reply_here() -> Reply {
     Reply::Response(reply::empty().map(Body::own))
 }
 
-/// The answer to an authority that looks whether a host is ours.
+/// The answer to an authority that checks whether we control a host.
 #[cold]
 #[inline(never)]
 pub(in crate::proxy) fn challenged(text: &str, parts: &Parts, exchange: &mut Exchange) -> Reply {
@@ -26,8 +26,8 @@ pub(in crate::proxy) fn challenged(text: &str, parts: &Parts, exchange: &mut Exc
     Reply::Response(authority_challenge::answer(text, &parts.method).map(Body::own))
 }
 
-/// The answer of a listener that sends its requests on to `https` (RFC 9110 section 15.4.9: with the same method and
-/// body), for which `there` is the address.
+/// The answer of a listener that redirects its requests to `https` (RFC 9110 section 15.4.9: with the same method and
+/// body), at the address `there`.
 #[cold]
 #[inline(never)]
 pub(in crate::proxy) fn redirected(there: HeaderValue, exchange: &mut Exchange) -> Reply {
@@ -38,7 +38,7 @@ pub(in crate::proxy) fn redirected(there: HeaderValue, exchange: &mut Exchange) 
     Reply::Response(exchange.spoken(answer).map(Body::own))
 }
 
-/// The answer of a route that has no upstream.
+/// The answer of a route without an upstream.
 #[inline(never)]
 pub(in crate::proxy) fn answered_by_route(
     own: &StaticReply,

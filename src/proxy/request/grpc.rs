@@ -1,6 +1,6 @@
 //! A call of gRPC on its way: its deadline, its status, and its messages.
 //!
-//! The form of calls and answers is that of the page "gRPC over HTTP2" (PROTOCOL-HTTP2 of the gRPC project).
+//! The form of calls and answers is defined by the page "gRPC over HTTP2" (PROTOCOL-HTTP2 of the gRPC project).
 
 mod timeout;
 
@@ -13,72 +13,72 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The field, most times among trailers, with the status of a call.
+/// The field with the status of a call, mostly among trailers.
 pub const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 /// The field with the message of a call that failed, percent-encoded.
 pub const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-/// The status of a call that the client has given too little time.
+/// The status of a call whose timeout was too short.
 const DEADLINE_EXCEEDED: u16 = 4;
 /// The status of a call whose service is unavailable.
 const UNAVAILABLE: u16 = 14;
-/// The status that clients take for one that they cannot read.
+/// The status that clients assume for one that they cannot read.
 const UNKNOWN: u16 = 2;
 /// The statuses that are a server's errors: unknown, deadline exceeded, internal, unavailable, data loss.
 const SERVER_ERRORS: [u16; 5] = [UNKNOWN, DEADLINE_EXCEEDED, 13, UNAVAILABLE, 15];
 
-/// Of a time that a server is told the last part, one of so many, is as good as its end: servers keep a little of it
-/// for themselves. A body needs no more on its way where its client does not hold it back.
+/// The last part of a timeout, this fraction of it, counts as its end: servers reserve a little of it for themselves. A
+/// body needs no longer in transfer if its client does not delay it.
 const LAST_PART: u32 = 10;
 
-/// A request that is a call of gRPC.
+/// A request that is a gRPC call.
 #[derive(Debug, Default)]
 pub struct GrpcCall {
-    /// The status that the client gets, as far as it is known.
+    /// The status that the client gets, if known.
     pub status: Option<u16>,
-    /// The time that the client gives the call.
+    /// The timeout that the client sets for the call.
     deadline: Option<CallDeadline>,
-    /// The time that the route has written for the head of an answer, and its end.
+    /// The route's configured time for the head of an answer, and its end.
     route_time: Option<(Duration, Instant)>,
-    /// The call's messages on their way to a server.
+    /// The progress of the call's messages to a server.
     upload: Option<Rc<dyn UploadState>>,
-    /// The answer has begun, and its status comes with its end.
+    /// The answer has begun, and its status comes at its end.
     is_open: bool,
 }
 
 impl GrpcCall {
-    /// The call that `request` is: HTTP/2, with a content type of gRPC. Another version of HTTP has no trailers that
-    /// clients of gRPC could read.
+    /// `request` as a gRPC call, if it is one: HTTP/2, with a gRPC content type. Other versions of HTTP have no
+    /// trailers that gRPC clients could read.
     #[inline]
     #[must_use]
     pub fn of<B>(request: &Request<B>) -> Option<Box<Self>> {
         (request.version() == Version::HTTP_2 && has_type(request.headers())).then(Box::default)
     }
 
-    /// The client gives the call this time.
+    /// Sets the timeout of the call.
     #[cold]
     pub fn has_deadline(&mut self, deadline: Option<CallDeadline>) {
         self.deadline = deadline;
     }
 
-    /// Is the time that the client gives over at `at`?
+    /// Is the client's timeout over at `at`?
     #[must_use]
     pub fn is_over(&self, at: Instant) -> bool {
         self.deadline
             .is_some_and(|deadline| deadline.has_passed(at))
     }
 
-    /// The end of the time that the client gives.
+    /// The end of the client's timeout.
     #[must_use]
     pub fn ends(&self) -> Option<Instant> {
         self.deadline.map(|deadline| deadline.at)
     }
 
-    /// The call sets out at `now` with its messages, and its route has written `allowed` for the head of an answer, or
-    /// nothing.
+    /// Notes that forwarding begins at `now` with the call's messages, on a route that has configured `allowed` for the
+    /// head of an answer, or nothing.
     ///
     /// # Errors
-    /// When the time that the client gives is over.
+    /// If the client's timeout is over.
     #[cold]
     pub fn sets_out(
         &mut self,
@@ -94,10 +94,10 @@ impl GrpcCall {
         Ok(())
     }
 
-    /// Prepares the call to go out at `now`: over HTTP/2 alone, with the time that is left for it.
+    /// Prepares the call for sending at `now`: over HTTP/2 alone, with its remaining time.
     ///
     /// # Errors
-    /// When the connection is not of HTTP/2, which alone carries gRPC.
+    /// If the connection does not use HTTP/2, which alone carries gRPC.
     #[cold]
     pub fn goes_out(
         &self,
@@ -115,8 +115,8 @@ impl GrpcCall {
         Ok(())
     }
 
-    /// The head of the answer has come. Returns the failure that it tells: whether the service is unavailable; nothing
-    /// where only the answer's end tells it.
+    /// Notes that the head of the answer has arrived. Returns whether the head reports the service as unavailable;
+    /// `None` if only the answer's end tells it.
     #[cold]
     pub fn answered(&mut self, status: StatusCode, fields: &HeaderMap) -> Option<bool> {
         self.status = fields.get(GRPC_STATUS).map(read_status);
@@ -124,13 +124,13 @@ impl GrpcCall {
         (!self.is_open).then(|| self.is_unavailable())
     }
 
-    /// Does only the end of the answer tell the call's status?
+    /// Does only the end of the answer contain the call's status?
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// The trailers of the answer have come.
+    /// Notes that the trailers of the answer have arrived.
     #[cold]
     pub fn ended(&mut self, trailers: &HeaderMap) {
         if let Some(status) = trailers.get(GRPC_STATUS) {
@@ -138,32 +138,31 @@ impl GrpcCall {
         }
     }
 
-    /// No more of the answer comes. True if its status was still to come.
+    /// Notes that no more of the answer will arrive. Returns true if its status was still to come.
     pub fn close(&mut self) -> bool {
         std::mem::take(&mut self.is_open)
     }
 
-    /// Does the status say that the service is unavailable?
+    /// Does the status mean that the service is unavailable?
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         self.status == Some(UNAVAILABLE)
     }
 
-    /// Is the status a server's error?
+    /// Is the status a server error?
     #[must_use]
     pub fn is_server_error(&self) -> bool {
         self.status.is_some_and(is_server_error)
     }
 
-    /// Does the status say that a time is over, or that the service is unavailable?
+    /// Does the status mean that a time is over, or that the service is unavailable?
     #[must_use]
     pub fn is_impatient(&self) -> bool {
         matches!(self.status, Some(DEADLINE_EXCEEDED | UNAVAILABLE))
     }
 
-    /// Is a time that the server was told over at `now`, by the client's doing? The server then ends the call by
-    /// itself, with whatever status or reset, and has not failed: else a client with short deadlines would be served
-    /// for nothing.
+    /// Is a timeout that the server got over at `now`, because of the client? The server then ends the call by itself,
+    /// with any status or reset, and has not failed: otherwise a client with short deadlines would be served for free.
     #[cold]
     #[must_use]
     pub fn is_out_of_time(&self, now: Instant) -> bool {
@@ -173,7 +172,7 @@ impl GrpcCall {
         deadline.has_nearly_passed(now) || self.is_used_up(now)
     }
 
-    /// Is the route's time over at `now`, and did the client use it up, so that the server had it in part alone?
+    /// Is the route's time over at `now`, and did the client use it up, so that the server had only a part of it?
     fn is_used_up(&self, now: Instant) -> bool {
         let Some((allowed, ends)) = self.route_time else {
             return false;
@@ -187,13 +186,13 @@ impl GrpcCall {
     }
 }
 
-/// Is the status a server's error, for limits with `refund = ["5xx"]`?
+/// Is the status a server error, for limits with `refund = ["5xx"]`?
 #[must_use]
 pub fn is_server_error(status: u16) -> bool {
     SERVER_ERRORS.contains(&status)
 }
 
-/// The status in a field, as clients understand it.
+/// The status in a field, as clients interpret it.
 fn read_status(value: &HeaderValue) -> u16 {
     let text = value.to_str().ok();
     text.and_then(|text| text.parse().ok()).unwrap_or(UNKNOWN)
@@ -229,7 +228,7 @@ mod tests {
         let mut call = call("1S", began);
         assert!(!call.is_out_of_time(began + second / 2));
         assert!(call.is_out_of_time(began + second));
-        // A timer is not exact, and some servers keep a little time for themselves.
+        // A timer is not exact, and some servers reserve a little time for themselves.
         assert!(call.is_out_of_time(began + second * 95 / 100));
         for (status, is_error) in [(0, false), (2, true), (4, true), (5, false), (14, true)] {
             call.status = Some(status);
@@ -248,7 +247,7 @@ mod tests {
             assert_eq!(call.is_out_of_time(began + second), is_clients);
             assert!(!call.is_out_of_time(began + second * 8 / 10), "not over");
         }
-        // The call has no messages that its client could hold back.
+        // The call has no messages that its client could delay.
         call.sets_out(began, Some(second), None).unwrap();
         assert!(!call.is_out_of_time(began + second));
     }

@@ -1,4 +1,4 @@
-//! The facts about the handshake of a request's connection, as limits and the log take them.
+//! The facts about the handshake of a request's connection, in the form for limits and the log.
 
 use crate::key::ShownCertificate;
 use crate::route::host_key;
@@ -6,7 +6,7 @@ use crate::telemetry::access_log::TlsFacts;
 use crate::tls::TlsSession;
 use http::HeaderValue;
 
-/// The certificate that the client has shown, for limits and groups that go by it.
+/// The certificate that the client has shown, for limits and groups that use it.
 pub(in crate::proxy) fn shown(tls: &TlsSession) -> Option<ShownCertificate<'_>> {
     let (shown, check) = tls.client.as_ref().zip(tls.identity.client())?;
     Some(ShownCertificate {

@@ -1,4 +1,4 @@
-//! Heads that are refused before they are requests, by hyper or for being late: they are counted, logged and, over
+//! Heads that are refused before they become requests, by hyper or for being late: they are counted, logged and, over
 //! HTTP/1.1, answered like other bad requests.
 
 mod beginning;
@@ -27,7 +27,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version, header};
 use std::time::Duration;
 
-/// A refusal of a head, and what is known of the head.
+/// A refusal of a head, and the known facts about the head.
 struct Refusal<'a> {
     cause: RefusedHead,
     error: ProxyError,
@@ -36,7 +36,7 @@ struct Refusal<'a> {
     path: Option<&'a [u8]>,
 }
 
-/// Counts a refused head and writes its line. Returns the bytes that answer it over HTTP/1.1.
+/// Counts a refused head and writes its line. Returns the bytes of its answer over HTTP/1.1.
 pub(in crate::proxy) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Peer) -> Vec<u8> {
     let refusal = Refusal::of(head);
     if let RejectedHead::Http2(refused) = head {
@@ -135,7 +135,7 @@ fn log(worker: &Worker, refusal: &Refusal<'_>, peer: &Peer, id: &HeaderValue, no
     });
 }
 
-/// The answer in the form of all others, as bytes: hyper writes none of ours to a head that it refuses.
+/// The answer in the usual form, as bytes: hyper cannot write our answer to a head that it refuses.
 fn answer(refusal: &Refusal<'_>, looks: &ErrorFormats, id: HeaderValue, now: Timestamp) -> Vec<u8> {
     let preferred = if looks.ask_accept() {
         ReplyFormat::preferred(&refusal.head.fields)
@@ -164,7 +164,7 @@ fn answer(refusal: &Refusal<'_>, looks: &ErrorFormats, id: HeaderValue, now: Tim
     as_bytes(&answer)
 }
 
-/// The instant as a field has it (RFC 9110, section 5.6.7).
+/// The instant in the form of a field (RFC 9110, section 5.6.7).
 fn date(now: Timestamp) -> Option<HeaderValue> {
     let micros = i64::try_from(now.micros()).ok()?;
     let now = jiff::Timestamp::from_microsecond(micros).ok()?;
@@ -193,7 +193,7 @@ fn as_bytes(answer: &Response<Bytes>) -> Vec<u8> {
     out
 }
 
-/// Tells why the HTTP/2 library has reset a stream, once a minute for a cause.
+/// Logs why the HTTP/2 library has reset a stream, once a minute for each cause.
 #[cold]
 fn warn_of_reset(refused: &RefusedStream, peer: &Peer) {
     const MINUTE: Duration = Duration::from_secs(60);

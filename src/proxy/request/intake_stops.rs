@@ -1,5 +1,5 @@
-//! A request's intake: the walk from its head to its plan, what the gateway waits for at its stops, and what the exchange
-//! keeps of it.
+//! A request's intake: the walk from its head to its plan, the gateway's actions at its stops, and the notes for the
+//! exchange.
 
 use crate::admission::{Admission, Plan};
 use crate::clock;
@@ -31,7 +31,7 @@ use hyper::body::Incoming;
 use std::borrow::Cow;
 use std::rc::Rc;
 
-/// A head as the gateway has it.
+/// A head in the gateway's form.
 pub(in crate::proxy) type GatewayHead<'a> = HeadFacts<'a, GatewayConnection<'a>>;
 
 /// The connection of a request at the gateway.
@@ -69,11 +69,11 @@ impl ConnectionFacts for GatewayConnection<'_> {
     }
 }
 
-/// The end of a request that gets no plan.
+/// The end of a request without a plan.
 pub(in crate::proxy) enum Unplanned {
-    /// It is answered already. An answer is large, and most requests have none yet.
+    /// The request is already answered. Boxed, since an answer is large, and most requests have none yet.
     Answered(Box<Reply>),
-    /// It is turned away.
+    /// The request is refused.
     Failed(ProxyError),
 }
 
@@ -90,7 +90,7 @@ impl From<Reply> for Unplanned {
 }
 
 impl Worker {
-    /// What the walk of a request reads.
+    /// The facts that the walk of a request reads.
     #[inline]
     pub(in crate::proxy) fn head<'a>(
         &'a self,
@@ -112,7 +112,7 @@ impl Worker {
         }
     }
 
-    /// Walks a request to its plan, which stands in the exchange. It has an open file then for a server's connection, if it
+    /// Walks a request to its plan, which is in the exchange. It then has a descriptor for a server's connection, if it
     /// may need one.
     pub(in crate::proxy) async fn take_in(
         &self,
@@ -151,8 +151,8 @@ impl Worker {
         }
     }
 
-    /// The refusal of a request before its token is verified, by the limits that are planned. A forged token would else
-    /// cost a signature, however often limits have refused its client. Nothing is charged, and no store is called.
+    /// The refusal of a request before its token is verified, by the planned limits. Otherwise each forged token would
+    /// cost a signature check, even if limits refuse its client repeatedly. No charge is made, and no store is called.
     #[cold]
     #[inline(never)]
     fn early_refusal(&self, service: usize, exchange: &mut Exchange) -> Result<(), ProxyError> {
@@ -174,7 +174,7 @@ impl Worker {
         Err(cause.into())
     }
 
-    /// Reads the beginning of the body, where a limit tells repeats by it.
+    /// Reads the beginning of the body, if a limit recognises repeats by it.
     async fn read_ahead(
         &self,
         head: &mut GatewayHead<'_>,
@@ -199,8 +199,8 @@ impl Worker {
     }
 }
 
-/// The cause for which a connection may not serve a request. It is the connection's last one where its client is not
-/// believed any more.
+/// The cause for which a connection may not serve a request. The answer is the connection's last one if its client is
+/// no longer trusted.
 #[cold]
 fn misdirected(peer: &Peer, exchange: &mut Exchange) -> ProxyError {
     if peer.is_dismissed() {

@@ -1,6 +1,6 @@
-//! What stands between a head and the plan of its limits.
+//! The stages between a head and the plan of its limits.
 //!
-//! In: a head that hyper has read, or could not. Out: an early answer, or a planned request with the open file and the
+//! In: a head that hyper has read, or could not. Out: an early answer, or a planned request with the descriptor and the
 //! beginning of the body that it may need.
 //!
 //! ```text

@@ -6,10 +6,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// `X-Request-Id`.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Longest id that is taken over.
+/// The longest id that is accepted.
 const LONGEST: usize = 128;
 
-/// The id that the request came with, if its sender is trusted and the id has 1 to 128 visible ASCII characters; else a
+/// The id of the received request, if its sender is trusted and the id has 1 to 128 visible ASCII characters; else a
 /// new one.
 #[must_use]
 pub fn of(fields: &HeaderMap, trusted: bool, now: Timestamp) -> HeaderValue {

@@ -1,4 +1,4 @@
-//! A request's client as a trusted peer names it, and what metrics and log hear where it names none.
+//! A request's client as named by a trusted peer, and the metrics and log lines if it names none.
 
 use crate::client::spelled;
 use crate::key::client_ip::{Field, FoundClient, Trust, Unnamed};
@@ -14,7 +14,7 @@ const SHOWN: usize = 64;
 /// The least time between two lines about one cause.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The client of a request that a trusted `peer` has sent; nothing where a Unix socket's peer names none.
+/// The client of a request that a trusted `peer` has sent; `None` if a Unix socket's peer names none.
 pub(in crate::proxy) fn named_by(
     trust: &Trust,
     peer: Option<IpAddr>,
@@ -55,7 +55,7 @@ fn report(
     let label = match cause {
         Unnamed::Malformed => ClientUnnamed::Malformed,
         Unnamed::Hidden => ClientUnnamed::Unknown,
-        // Probes of a balancer, and peers that are clients themselves, have no client to name.
+        // Probes of a load balancer, and peers that are clients themselves, have no client to name.
         Unnamed::Absent => return metrics.client_unnamed(ClientUnnamed::Absent),
     };
     metrics.client_unnamed(label);

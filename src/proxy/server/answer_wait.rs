@@ -1,5 +1,5 @@
-//! How long the head of an answer is waited for: `timeout` counts what the server owes, and the client of a call of
-//! gRPC may set an end of its own.
+//! The wait for the head of an answer: `timeout` counts the time that the server owes, and the client of a gRPC call
+//! may set an end of its own.
 
 use crate::clock;
 use crate::listen::Peer;
@@ -19,18 +19,18 @@ use tokio::time::{Instant, sleep_until};
 /// The bounds of the wait for the head of one answer.
 #[derive(Debug)]
 pub(in crate::proxy) struct AnswerWait {
-    /// The time at which the request set out.
+    /// The time at which forwarding began.
     start: Instant,
     /// The longest time that a server may owe.
     owed: Option<Duration>,
-    /// The end that the client sets.
+    /// The deadline that the client sets.
     ends: Option<Instant>,
-    /// The request's body on its way.
+    /// The progress of the request's body.
     upload: Option<Rc<Upload>>,
 }
 
 impl AnswerWait {
-    /// The wait of a request that sets out at `start`, where the route has this `timeout` and its bodies may be silent
+    /// The wait of a request that is forwarded at `start`, if the route has this `timeout` and its bodies may be silent
     /// for `idle`.
     #[inline]
     pub(in crate::proxy) fn new(
@@ -47,8 +47,8 @@ impl AnswerWait {
         }
     }
 
-    /// The wait of a call of gRPC, for which its client sets an end or not: it has that time, and a `timeout` that is
-    /// written. With neither, a server may be silent for the idle time, as in a stream that has begun.
+    /// The wait of a gRPC call, for which its client may set an end: that end applies, and a configured `timeout`. With
+    /// neither, a server may be silent for the idle time, as in a stream that has begun.
     #[cold]
     pub(in crate::proxy) fn of_call(
         self,
@@ -64,7 +64,7 @@ impl AnswerWait {
         }
     }
 
-    /// The end of the wait as far as it is known at `now`: a server that is owed bytes, or takes some, gets more time.
+    /// The end of the wait as known at `now`: a server that waits for bytes, or takes some, gets more time.
     #[inline]
     fn end(&self, now: Instant) -> Instant {
         let owed = self.owed.map(|owed| match &self.upload {
@@ -92,20 +92,21 @@ impl AnswerWait {
     /// large.
     ///
     /// # Errors
-    /// 504 when the server owes something for too long. When the client leaves, an error that is never sent.
+    /// With 504, if the server owes a response or reading for too long. If the client leaves, with an error that is
+    /// never sent.
     pub(in crate::proxy) async fn bound<T>(
         &self,
         mut exchange: Pin<&mut impl Future<Output = Result<T, ProxyError>>>,
         peer: &Peer,
     ) -> Result<T, ProxyError> {
         let soon = peer.until(self.end(self.start).min(self.start + QUICK));
-        // Not by `before`, which would move the answer once more.
+        // `before` is not used here, since it would move the answer once more.
         tokio::select! {
             biased;
             outcome = exchange.as_mut() => return outcome,
             () = unconstrained(soon) => {}
         }
-        // A request seldom comes beyond this point, and its wait may cost an allocation.
+        // A request seldom gets beyond this point, and its wait may cost an allocation.
         Box::pin(async move {
             let mut gone = pin!(unconstrained(peer.watch.gone()));
             loop {
@@ -130,8 +131,8 @@ impl AnswerWait {
 
 /// The outcome of `exchange`, unless `deadline` resolves first.
 ///
-/// A server that never lets the exchange rest uses up what the runtime grants a task at a time, and nothing that asks
-/// the runtime is ready then. The deadline is looked at all the same.
+/// A server that keeps the exchange busy uses up the budget that the runtime grants a task at a time, and then no timer
+/// of the runtime is ready. The deadline is therefore checked nevertheless.
 async fn before<T>(
     exchange: Pin<&mut impl Future<Output = T>>,
     deadline: impl Future<Output = ()>,

@@ -1,4 +1,4 @@
-//! The attempts of one request after the first has failed: which server comes next, whether it may, and on what
+//! The attempts of one request after the first has failed: the next server, whether another attempt is allowed, and the
 //! connection.
 
 use crate::clock;
@@ -24,15 +24,15 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Servers that are tried for one request while they take no connection, at least.
+/// The least number of servers that are tried for one request while they accept no connection.
 const LEAST_SERVERS: u32 = 3;
-/// As many of them where no server is available and all are tried.
+/// The most of them if no server is available and all are tried.
 const MOST_SERVERS: u32 = 16;
-/// Times that a request is sent whose server has refused it, at most.
+/// The most times that a request is sent if its servers refuse it.
 const MOST_REFUSALS: u32 = 4;
-/// Connections without room for its body that one request meets, at most.
+/// The most connections without room for its body that one request may try.
 const MOST_STARVED: u32 = 16;
-/// The wait before the same server is asked once more.
+/// The wait before the same server is tried once more.
 const AGAIN: Duration = Duration::from_millis(25);
 
 /// The attempts of one request.
@@ -42,13 +42,13 @@ pub(in crate::proxy) struct Attempts<'a> {
     notes: &'a CallNotes,
     key: Option<u64>,
     purpose: Purpose,
-    /// What is written into the request for each server that it is sent to.
+    /// The parts of the request that depend on the server that it is sent to.
     own: ServerPart<'a>,
-    /// How many times the request was sent again, after something of it was sent.
+    /// The number of times the request was sent again after some of it was sent.
     sent_again: u32,
-    /// How many connections had no room for its body.
+    /// The number of connections without room for its body.
     starved: u32,
-    /// The failure after which it was to be sent last, until its end is counted.
+    /// The failure before the last attempt, until the attempt's end is counted.
     cause: Option<RetryCause>,
 }
 
@@ -81,13 +81,13 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// The same, of a request into which `own` is written for each server that it is sent to.
+    /// The same, for a request whose server-dependent parts are `own`.
     pub(in crate::proxy) fn writing(mut self, own: ServerPart<'a>) -> Self {
         self.own = own;
         self
     }
 
-    /// A new connection, to another server where this one takes none; or a resting one of a server that takes no new
+    /// A new connection, to another server if this one accepts none; or an idle one of a server that accepts no new
     /// ones. No byte has been sent.
     pub(in crate::proxy) async fn connect(
         &mut self,
@@ -103,13 +103,13 @@ impl<'a> Attempts<'a> {
                 Err(ConnectError::Busy { .. }) => return Err(UpstreamError::Busy.into()),
                 Err(error) => error,
             };
-            // A client asks for a tunnel whatever its server speaks.
+            // A client requests a tunnel for any protocol of its server.
             if !(self.purpose == Purpose::Tunnel && matches!(error, ConnectError::Protocol { .. }))
             {
                 self.balancer
                     .failed(&endpoint, &error.in_full(), began, None);
             }
-            // A server that takes no new connection may still answer on an idle one.
+            // A server that accepts no new connection may still answer on an idle one.
             if self.purpose == Purpose::Exchange
                 && let Some(connection) = endpoint.pool.take_open()
             {
@@ -121,8 +121,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Sends the request of a tunnel on a connection that is its own for good. It goes out again after a reset, as
-    /// other requests do.
+    /// Sends the request of a tunnel on a dedicated connection. It is sent again after a reset, like other requests.
     pub(in crate::proxy) async fn open_tunnel(
         mut self,
         mut connection: Connection<RequestBody>,
@@ -161,21 +160,20 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// The request has a connection.
+    /// Notes that the request has a connection.
     pub(in crate::proxy) fn are_over(mut self) {
         self.count(RetryResult::Answered);
     }
 
-    /// The request on `connection` has failed with `error` before any of an answer came: it is sent again as long as it
-    /// may be.
+    /// The request on `connection` has failed with `error` before any answer: it is sent again as long as allowed.
     #[cold]
     pub(in crate::proxy) async fn after(
         mut self,
         mut connection: Connection<RequestBody>,
         mut error: AnswerError,
     ) -> Result<UpstreamAnswer, ProxyError> {
-        // A connection that has rested may have been closed in the meantime, which is no failure of its server. A fresh
-        // one takes its place, once.
+        // An idle connection may have been closed meanwhile, which is no failure of its server. A fresh one replaces
+        // it, once.
         let mut may_be_stale = true;
         loop {
             let is_starved = matches!(error, AnswerError::Starved);
@@ -185,7 +183,7 @@ impl<'a> Attempts<'a> {
                 && connection.is_stale(&error);
             let is_clients = connection.is_ended_by_client(&error) || self.is_out_of_time(&error);
             let unsent = connection.into_unsent();
-            // Nothing was sent, and another connection of the server may have room: no attempt has failed.
+            // No byte was sent, and another connection of the server may have room: no attempt has failed.
             self.starved += u32::from(is_starved);
             let goes_elsewhere = is_stale || (is_starved && self.starved <= MOST_STARVED);
             if !is_clients && !is_starved && (unsent.is_none() || !is_stale) {
@@ -216,7 +214,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// A server has answered. The request is sent again where the file wants that for the status.
+    /// A server has answered. The request is sent again if the file says so for the status.
     pub(in crate::proxy) async fn answered(
         mut self,
         mut response: Response<()>,
@@ -240,7 +238,7 @@ impl<'a> Attempts<'a> {
         })
     }
 
-    /// The request, where it is to be sent once more after this answer.
+    /// The request, if it is to be sent once more after this answer.
     async fn again_after(
         &mut self,
         response: &Response<()>,
@@ -262,8 +260,8 @@ impl<'a> Attempts<'a> {
         Some(again)
     }
 
-    /// Chooses the next server after `cause`, for a request of whose body a server may have had a part. False where the
-    /// request goes out no more.
+    /// Chooses the next server after `cause`, for a request of whose body a server may have had a part. Returns false
+    /// if the request is not sent again.
     async fn next(&mut self, cause: RetryCause, is_begun: bool) -> bool {
         let Some(rule) = &self.balancer.upstream.rules.retry else {
             return false;
@@ -272,7 +270,7 @@ impl<'a> Attempts<'a> {
             return false;
         }
         let tries_all = self.balancer.tries_all();
-        // A server that has refused a request has begun nothing.
+        // A server that has refused a request has not begun with it.
         let is_unsent = matches!(cause, RetryCause::Connect | RetryCause::Refused);
         let most = if cause == RetryCause::Refused {
             MOST_REFUSALS
@@ -294,8 +292,8 @@ impl<'a> Attempts<'a> {
         if other.is_none() && !is_refused && self.notes.attempts() > rule.attempts {
             return false;
         }
-        // Nothing was begun, and servers that are busy refuse many at once: the number of times is bound enough. A body
-        // that goes out anew costs what it has cost before.
+        // No server has begun, and busy servers refuse many requests at once: the number of attempts is a sufficient
+        // bound. A body that is sent again costs as much as before.
         let is_free = (is_refused && !is_begun) || (cause == RetryCause::Connect && tries_all);
         if !is_free && !self.balancer.may_repeat(rule.budget) {
             self.notes.note_retry("budget");
@@ -319,21 +317,21 @@ impl<'a> Attempts<'a> {
         true
     }
 
-    /// Addresses the request to the server of `pool` itself, where it names the server that it is sent to.
+    /// Addresses the request to the server of `pool` itself, if it must name the server that it is sent to.
     fn name_server(&self, unsent: &mut UnsentRequest<RequestBody>, pool: &Pool<RequestBody>) {
         if let Some(host) = pool.host().filter(|_| self.own.own_host) {
             unsent.set_host(host);
         }
     }
 
-    /// Has the server ended a call of gRPC whose time is over by the client's doing?
+    /// Has the server ended a gRPC call whose time is over because of the client?
     fn is_out_of_time(&self, error: &AnswerError) -> bool {
         let call = self.own.grpc;
         error.failure() == Failure::Reset
             && call.is_some_and(|call| call.is_out_of_time(clock::now()))
     }
 
-    /// Counts a failure against its server, if it is the server's.
+    /// Counts a failure against its server, if the server caused it.
     fn blame(&self, endpoint: &Endpoint<RequestBody>, error: &AnswerError) {
         let is_upload = matches!(
             error,
@@ -360,7 +358,7 @@ impl<'a> Attempts<'a> {
     }
 }
 
-/// The request once more, where it may be sent again although a server may have acted on it.
+/// The request once more, if it may be sent again although a server may have acted on it.
 fn repeated(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
     is_repeatable(request).then(|| {
         let mut again = Request::new(RequestBody::Empty);
@@ -371,7 +369,7 @@ fn repeated(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
     })
 }
 
-/// Puts a connection back whose answer is not wanted, where all of the answer is there.
+/// Returns a connection whose answer is not needed to the pool, if all of the answer is present.
 fn put_back(mut connection: Connection<RequestBody>, pool: &Pool<RequestBody>) {
     let mut quiet = Context::from_waker(Waker::noop());
     while let std::task::Poll::Ready(Some(Ok(_))) = connection.poll_frame(&mut quiet) {}

@@ -1,4 +1,4 @@
-//! What is noted of a request's way to a server while it is under way: its client may leave at any time.
+//! Notes about a request's call to a server during the call: its client may leave at any time.
 
 use crate::client::Client;
 use crate::proxy::bodies::request_body::RequestBody;
@@ -17,14 +17,14 @@ use tokio::time::Instant;
 pub struct CallNotes {
     /// The address of the request's client.
     address: Option<IpAddr>,
-    /// The server that was asked last.
+    /// The server of the last attempt.
     server: RefCell<Option<Occupied<RequestBody>>>,
-    /// The time at which it was.
+    /// The time of the last attempt.
     asked: Cell<Option<Instant>>,
     attempts: Cell<u32>,
     /// No server was available, and all were tried.
     none_left: Cell<bool>,
-    /// What most requests do not have.
+    /// Notes that most requests do not have.
     rare: RefCell<Option<Box<RareNotes>>>,
 }
 
@@ -33,9 +33,9 @@ struct RareNotes {
     retry: Option<&'static str>,
     connect: Option<Duration>,
     queued: Option<Duration>,
-    /// Why there was no valid answer, in words.
+    /// The reason why there was no valid answer, in words.
     fault: Option<Rc<str>>,
-    /// Servers that were asked before the last one.
+    /// Servers that were tried before the last one.
     tried: TriedServers<RequestBody>,
 }
 
@@ -55,7 +55,7 @@ impl CallNotes {
         Client::of(self.address)
     }
 
-    /// A server is asked at `now`.
+    /// Notes an attempt at `server`, at the time `now`.
     pub(in crate::proxy) fn asks(&self, server: Occupied<RequestBody>, now: Instant) {
         if let Some(before) = self.server.replace(Some(server)) {
             let endpoint = Rc::clone(&before.endpoint);
@@ -65,19 +65,19 @@ impl CallNotes {
         self.attempts.set(self.attempts.get() + 1);
     }
 
-    /// The same server is asked once more.
+    /// Notes another attempt at the same server.
     pub(in crate::proxy) fn asks_again(&self, now: Instant) {
         self.asked.set(Some(now));
         self.attempts.set(self.attempts.get() + 1);
     }
 
-    /// The server that was asked last.
+    /// The server of the last attempt.
     pub(in crate::proxy) fn endpoint(&self) -> Option<Rc<Endpoint<RequestBody>>> {
         let server = self.server.borrow();
         server.as_ref().map(|server| Rc::clone(&server.endpoint))
     }
 
-    /// All servers that were asked.
+    /// All servers that were tried.
     pub(in crate::proxy) fn tried(&self) -> TriedServers<RequestBody> {
         let rare = self.rare.borrow();
         let before = rare
@@ -86,17 +86,17 @@ impl CallNotes {
         before.chain(self.endpoint()).collect()
     }
 
-    /// The time at which it was asked.
+    /// The time of the last attempt.
     pub(in crate::proxy) fn asked(&self) -> Option<Instant> {
         self.asked.get()
     }
 
-    /// How many times a server was asked.
+    /// The number of attempts.
     pub(in crate::proxy) fn attempts(&self) -> u32 {
         self.attempts.get()
     }
 
-    /// The server that was asked last has answered with `status`; in gRPC perhaps that its service is unavailable.
+    /// Notes that the last server has answered with `status`; in gRPC perhaps that its service is unavailable.
     #[inline]
     pub(in crate::proxy) fn answered(
         &self,
@@ -110,7 +110,7 @@ impl CallNotes {
         }
     }
 
-    /// The server that was asked last has answered with `status`, which says nothing about the server.
+    /// Notes that the last server has answered with `status`, which has no significance for the server.
     #[cold]
     pub(in crate::proxy) fn excused(&self, status: u16) {
         if let Some(server) = &*self.server.borrow() {
@@ -118,7 +118,7 @@ impl CallNotes {
         }
     }
 
-    /// The answer is over: the server is free for another request.
+    /// Notes that the answer is over: the server is free for another request.
     #[inline]
     pub(in crate::proxy) fn leave(&self) {
         if let Some(server) = &mut *self.server.borrow_mut() {
@@ -126,7 +126,7 @@ impl CallNotes {
         }
     }
 
-    /// All servers are tried, since none was available.
+    /// Notes that all servers are tried, since none was available.
     pub(in crate::proxy) fn note_none_left(&self) {
         self.none_left.set(true);
     }
@@ -136,22 +136,22 @@ impl CallNotes {
         self.none_left.get()
     }
 
-    /// The request is sent once more after `cause`, or would be within the budget.
+    /// Notes that the request is sent once more after `cause`, or would be within the budget.
     pub(in crate::proxy) fn note_retry(&self, cause: &'static str) {
         self.rare(|rare| rare.retry = Some(cause));
     }
 
-    /// A connection was opened within `time`.
+    /// Notes that a connection was opened within `time`.
     pub(in crate::proxy) fn note_connect(&self, time: Duration) {
         self.rare(|rare| rare.connect = Some(time));
     }
 
-    /// The request has waited for a server.
+    /// Notes that the request has waited for a server.
     pub(in crate::proxy) fn note_queued(&self, time: Duration) {
         self.rare(|rare| rare.queued = Some(time));
     }
 
-    /// The server that was asked last has given no valid answer: for the log, and for the request's line.
+    /// Notes that the last server has given no valid answer: for the log, and for the request's line.
     #[cold]
     pub(in crate::proxy) fn note_fault(&self, fault: &UpstreamFault<'_>) {
         if let Some(endpoint) = self.endpoint() {
@@ -160,7 +160,7 @@ impl CallNotes {
         self.rare(|rare| rare.fault = Some(fault.words.as_str().into()));
     }
 
-    /// Why there was no valid answer, in words.
+    /// The reason why there was no valid answer, in words.
     pub(in crate::proxy) fn fault(&self) -> Option<Rc<str>> {
         self.rare.borrow().as_ref()?.fault.clone()
     }

@@ -1,5 +1,5 @@
-//! A stream of HTTP/2 whose head does not end it may have no body all the same: an empty frame of DATA ends it. It is
-//! looked for before the request goes on, since over HTTP/1.1 a body must be announced.
+//! An HTTP/2 stream whose head does not end it may have no body nevertheless: an empty DATA frame ends it. This is
+//! checked before the request is forwarded, since over HTTP/1.1 a body must be announced.
 
 use crate::proxy::bodies::body_failure::UploadFailure;
 use crate::proxy::bodies::body_failure::broken_by;
@@ -16,13 +16,13 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long the first frame is waited for where a body would be unusual: it comes right behind its head.
+/// The wait for the first frame if a body would be unusual: the frame follows directly after its head.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Keeps the first frame of the body, or its end, with the exchange, where the request may be one without a body.
+/// Keeps the first frame of the body, or its end, in the exchange, if the request may be one without a body.
 ///
 /// # Errors
-/// When the body breaks.
+/// If the body breaks.
 pub(in crate::proxy) async fn look(
     parts: &Parts,
     incoming: &mut Option<Incoming>,
@@ -38,7 +38,7 @@ pub(in crate::proxy) async fn look(
     Ok(())
 }
 
-/// May the request be one without a body, whose head does not say so? A call of gRPC has a body.
+/// May the request have no body, although its head does not state so? A gRPC call has a body.
 #[inline]
 fn may_be_its_end(parts: &Parts, incoming: &Incoming, exchange: &Exchange) -> bool {
     parts.version == Version::HTTP_2
@@ -48,11 +48,11 @@ fn may_be_its_end(parts: &Parts, incoming: &Incoming, exchange: &Exchange) -> bo
         && !parts.headers.contains_key(header::CONTENT_LENGTH)
 }
 
-/// Reads the first frame of a body that has one, or its end. Nothing where neither is there yet: methods that have bodies
-/// are not held up.
+/// Reads the first frame of a body that has one, or its end. `None` if neither has arrived yet: methods that usually
+/// have bodies are not delayed.
 ///
 /// # Errors
-/// When the body breaks.
+/// If the body breaks.
 async fn read(
     method: &Method,
     incoming: &mut Incoming,

@@ -1,7 +1,7 @@
-//! The fields that name a request's origin to the upstream, and the treatment of those that the request came with.
+//! The fields that name a request's origin to the upstream, and the treatment of those that the request already has.
 //!
-//! One rule holds for the whole family of fields: a stranger's fields are deleted and ours take their place; a trusted
-//! peer's are extended by the peer. `Via` and `Max-Forwards` (`hops`) count hops.
+//! One rule applies to the whole family of fields: an untrusted peer's fields are deleted and ours replace them; a
+//! trusted peer's are extended by the peer. `Via` and `Max-Forwards` (`hops`) count hops.
 
 pub mod hops;
 pub mod lines;
@@ -22,7 +22,7 @@ use std::rc::Rc;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-/// The beginning of a path that servers do not see.
+/// The path prefix that servers do not see.
 pub(in crate::proxy) const X_FORWARDED_PREFIX: HeaderName =
     HeaderName::from_static("x-forwarded-prefix");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
@@ -33,33 +33,33 @@ const UNIX_NODE: &[u8] = b"_unix";
 /// The origin of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin<'a> {
-    /// The far end of the connection; nothing where it has no address, on a Unix socket.
+    /// The far end of the connection; `None` if it has no address, on a Unix socket.
     pub peer: Option<IpAddr>,
-    /// The client, as [`Trust::client`] finds it.
+    /// The client, as determined by [`Trust::client`].
     pub client: Option<IpAddr>,
-    /// The fields of the peer that are believed, if any are ([`Trust::believes`]).
+    /// The fields of the peer that are trusted, if any are ([`Trust::believes`]).
     pub believed: Option<BelievedFields>,
-    /// The host that the client asked for, with its port. An HTTP/1.0 client may have named none.
+    /// The host that the client requested, with its port. An HTTP/1.0 client may have named none.
     pub host: Option<&'a HeaderValue>,
-    /// The scheme that the client has used, as far as the peer is believed.
+    /// The scheme that the client has used, if the peer is trusted.
     pub scheme: Scheme,
-    /// The version that the request came in.
+    /// The version of the received request.
     pub version: Version,
-    /// The host is the target's own, and `Host` is absent or another.
+    /// The host comes from the target, and `Host` is absent or different.
     pub is_host_own: bool,
 }
 
-/// The fields of a trusted peer that are believed.
+/// The fields of a trusted peer that are used.
 #[derive(Debug, Clone, Copy)]
 pub struct BelievedFields {
-    /// The field that is believed alone ([`Trust::leading`]): the other one is a stranger's.
+    /// The only field that is used ([`Trust::leading`]): the other one comes from an untrusted client.
     pub leading: Option<Field>,
     /// The fields that give the scheme and the host ([`Trust::speaks`]).
     pub speaks: OriginFields,
 }
 
 impl BelievedFields {
-    /// The believed fields of the peer at `address`; none where the peer is not trusted.
+    /// The trusted fields of the peer at `address`; `None` if the peer is not trusted.
     #[must_use]
     pub fn of(trust: &Trust, address: Option<IpAddr>, fields: &HeaderMap) -> Option<Self> {
         trust.believes(address).then(|| Self {
@@ -96,19 +96,18 @@ impl ValueBuffer {
 
 /// Writes `Forwarded` (RFC 7239), `X-Forwarded-For`, `-Proto`, `-Host` and `X-Real-IP`.
 ///
-/// From a stranger, every field of the family is removed first: all of `X-Forwarded-*`, and the fields by which some
-/// frameworks take another path than the one that was matched.
+/// From an untrusted peer, every field of the family is removed first: all of `X-Forwarded-*`, and the fields from
+/// which some frameworks take another path than the matched one.
 ///
-/// From a trusted peer, `Proto` and `Host` stay as they are where they speak for the origin, or take the values of the
-/// peer's element of `Forwarded` where that speaks. Where only one of the two chains is present, or one alone is
-/// believed, the other is made from it (RFC 7239 section 7.4), so that the next reader finds them in agreement. The
-/// same holds where a `Forwarded` that does not speak names another scheme or host. Two chains of which neither was
-/// believed are replaced like a stranger's.
+/// From a trusted peer, `Proto` and `Host` stay unchanged if they are selected for the origin, or take the values of
+/// the peer's element of `Forwarded` if that is selected. If only one of the two chains is present, or only one is
+/// trusted, the other is derived from it (RFC 7239 section 7.4), so that the next reader finds them in agreement. The
+/// same applies if a `Forwarded` that is not selected names another scheme or host. Two chains neither of which is
+/// trusted are replaced like an untrusted peer's.
 ///
-/// The call comes after the hop-by-hop fields are stripped and the client has been found.
+/// Must be called after the hop-by-hop fields are stripped and the client has been determined.
 ///
-/// The fields of a stranger's connection are the same for every request: `introduced` keeps them, and serves one peer
-/// only.
+/// The fields of an untrusted connection are the same for every request: `introduced` caches them, for one peer only.
 pub fn announce(
     fields: &mut HeaderMap,
     origin: &Origin<'_>,
@@ -146,8 +145,8 @@ pub fn announce(
     }
 }
 
-/// Names the `prefix` of a path that its server does not see, behind the one that a trusted peer has named. The call
-/// comes after [`announce`], which leaves a trusted peer's alone.
+/// Names the `prefix` of a path that its server does not see, after the one that a trusted peer has named. Must be
+/// called after [`announce`], which keeps a trusted peer's field.
 #[cold]
 pub(in crate::proxy) fn add_prefix(fields: &mut HeaderMap, prefix: &HeaderValue) {
     let mut whole = ValueBuffer::default();
@@ -159,7 +158,7 @@ pub(in crate::proxy) fn add_prefix(fields: &mut HeaderMap, prefix: &HeaderValue)
     fields.insert(X_FORWARDED_PREFIX, whole);
 }
 
-/// Removes all fields of a stranger that only proxies write.
+/// Removes all fields of an untrusted peer that only proxies write.
 fn forget(fields: &mut HeaderMap) {
     hop::remove_all(fields, |name| {
         // Fields that are inserted anyway need not be removed.
@@ -186,7 +185,7 @@ pub fn is_of_proxies(name: &HeaderName) -> bool {
     }
 }
 
-/// Does `Forwarded` name another scheme or host than the fields beside it?
+/// Does `Forwarded` name another scheme or host than the other fields?
 fn contradicts(fields: &HeaderMap) -> bool {
     let is_other = |told: Option<&[u8]>, name: HeaderName| {
         let said = last_member(fields, &name);
@@ -206,7 +205,8 @@ fn introduce(
     introduced: &mut Option<Rc<ForwardedFields>>,
 ) {
     let Some(known) = known(origin, introduced) else {
-        // Addresses and checked hosts always make a value. If one does not, no field is better than a stranger's.
+        // Addresses and validated hosts are always valid values. If one is not, no field is better than an untrusted
+        // one.
         for name in [X_FORWARDED_FOR, X_REAL_IP, header::FORWARDED] {
             fields.remove(name);
         }
@@ -217,7 +217,7 @@ fn introduce(
     fields.insert(header::FORWARDED, known.element.clone());
 }
 
-/// The fields that announce a stranger: those kept from the request before, where they fit.
+/// The fields that announce an untrusted peer: the cached ones of the previous request, if they fit.
 fn known<'a>(
     origin: &Origin<'_>,
     introduced: &'a mut Option<Rc<ForwardedFields>>,
@@ -241,7 +241,7 @@ fn compose(origin: &Origin<'_>) -> Option<ForwardedFields> {
     let address = HeaderValue::from_bytes(&address.0).ok()?;
     let element = HeaderValue::from_bytes(&element.0).ok()?;
     Some(ForwardedFields {
-        // The value is copied: a clone would keep the whole buffer alive that the request's head was read into.
+        // The value is copied: a clone would keep the whole buffer of the request's head alive.
         host: match origin.host {
             Some(host) => Some(HeaderValue::from_bytes(host.as_bytes()).ok()?),
             None => None,
@@ -275,7 +275,7 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
         (true, false) => {
             let mut chain = ValueBuffer::default();
             for entry in tokens(fields, &X_FORWARDED_FOR) {
-                // Empty elements are none.
+                // Empty elements do not count.
                 if entry.is_empty() {
                     continue;
                 }
@@ -303,7 +303,7 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
             });
             set(fields, X_FORWARDED_FOR, |line| *line = chain);
         }
-        // There is no chain, or there are two that were not believed.
+        // There is no chain, or there are two untrusted ones.
         _ => begin_chains(fields, origin),
     }
 }
@@ -324,19 +324,19 @@ fn set_host(fields: &mut HeaderMap, origin: &Origin<'_>) {
     }
 }
 
-/// Sets a field to what `compose` writes.
+/// Sets a field to the value that `compose` writes.
 fn set(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut ValueBuffer)) {
     let mut line = ValueBuffer::default();
     compose(&mut line);
     match HeaderValue::from_bytes(&line.0) {
         Ok(value) => drop(fields.insert(name, value)),
-        // Addresses, checked hosts and parts of fields always make a value. If one does not, no field is better than a
-        // stranger's.
+        // Addresses, validated hosts and parts of fields are always valid values. If one is not, no field is better
+        // than an untrusted one.
         Err(_) => drop(fields.remove(name)),
     }
 }
 
-/// Sets a field to an address. Without an address there is no such field: no reader takes another text for an address.
+/// Sets a field to an address. Without an address there is no such field: no reader accepts another text as an address.
 fn set_address(fields: &mut HeaderMap, name: HeaderName, address: Option<IpAddr>) {
     match address {
         Some(address) => set(fields, name, |line| line.address(address)),
@@ -351,8 +351,8 @@ fn append_address(fields: &mut HeaderMap, name: HeaderName, address: Option<IpAd
     }
 }
 
-/// Joins a field's lines and adds the text that `compose` writes: some origins read the first line only. Empty elements at
-/// the ends of lines are left out: a list that is sent has none (RFC 9110, section 5.6.1).
+/// Joins a field's lines and adds the text that `compose` writes: some origins read the first line only. Empty elements
+/// at the ends of lines are left out: a sent list must have none (RFC 9110, section 5.6.1).
 fn append(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut ValueBuffer)) {
     let mut joined = ValueBuffer::default();
     for line in fields.get_all(&name) {
@@ -407,7 +407,7 @@ fn write_node(line: &mut ValueBuffer, address: Option<IpAddr>) {
     }
 }
 
-/// Writes a token as it is, any other text quoted (RFC 7239 section 4): a host with a port has a colon.
+/// Writes a token unchanged, any other text quoted (RFC 7239 section 4): a host with a port has a colon.
 fn write_value(line: &mut ValueBuffer, text: &[u8]) {
     let is_token =
         |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');

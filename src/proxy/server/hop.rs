@@ -1,15 +1,16 @@
-//! Fields that belong to one connection and end here (RFC 9110 section 7.6.1), both ways, and the one upgrade we relay.
+//! Fields that belong to one connection and end here (RFC 9110 section 7.6.1), in both directions, and the one upgrade
+//! that is relayed.
 //!
-//! The order matters: strip first, add our own fields afterwards. Otherwise a client names our own field in
-//! `Connection` and we remove it ourselves.
+//! The order matters: strip first, add our own fields afterwards. Otherwise a client could name our own field in
+//! `Connection`, and we would remove it ourselves.
 
 use crate::intake::hop_fields::{says_nothing, strip_named, tokens};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use smallvec::SmallVec;
 
 /// Fields of one hop. `Trailer` is not among them, since trailers are relayed. `Proxy-Authorization` is among them, and
-/// is not read: we ask for no proxy credentials, and the origin has no business with them (RFC 9110 section 11.7.2).
-/// The last two end here in requests only.
+/// is not read: we request no proxy credentials, and they are not for the origin (RFC 9110 section 11.7.2). The last
+/// two fields are removed only from requests.
 static HOP_BY_HOP: [HeaderName; 12] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -20,15 +21,15 @@ static HOP_BY_HOP: [HeaderName; 12] = [
     header::PROXY_AUTHENTICATE,
     header::PROXY_AUTHORIZATION,
     HeaderName::from_static("proxy-authentication-info"),
-    // A field from the time when HTTP/2 was asked for by Upgrade (RFC 7540 section 3.2.1).
+    // A field from the time when HTTP/2 was requested by Upgrade (RFC 7540 section 3.2.1).
     HeaderName::from_static("http2-settings"),
-    // hyper answers a 100 when the upstream's side begins to read. Waiting for another one would never end.
+    // hyper answers 100 when the upstream call begins to read. Waiting for another 100 would never end.
     header::EXPECT,
-    // This field is ours alone: a client that writes it would grant itself something.
+    // This field is reserved for us: a client that writes it would grant itself units.
     GRANTED,
 ];
 
-/// The field that names to the upstream the units granted by a limit that may grant less.
+/// The field that states to the upstream the units granted by a limit with partial grants.
 pub const GRANTED: HeaderName = HeaderName::from_static("tollgate-granted");
 
 /// Positions in [`HOP_BY_HOP`].
@@ -37,16 +38,16 @@ const TE: usize = 3;
 const TRANSFER_ENCODING: usize = 4;
 const UPGRADE: usize = 5;
 
-/// The members of [`HOP_BY_HOP`] that end here, a bit for each.
+/// The members of [`HOP_BY_HOP`] that end here, one bit for each.
 const IN_REQUESTS: u16 = (1 << HOP_BY_HOP.len()) - 1;
 const IN_RESPONSES: u16 = IN_REQUESTS >> 2;
 
-/// Removes the fields that a request must not carry on, with them `Expect` and our own [`GRANTED`].
+/// Removes the fields that a forwarded request must not have, including `Expect` and our own [`GRANTED`].
 ///
-/// `TE: trailers` stays when it was present, with the `Connection` that announces it (RFC 9110 section 10.1.4). After
-/// this call the framing is gone; the connection to the server writes it anew.
+/// `TE: trailers` stays if present, with the `Connection` that announces it (RFC 9110 section 10.1.4). After this call
+/// the framing is removed; the connection to the server writes it anew.
 ///
-/// Returns the upgrade that was offered.
+/// Returns the offered upgrade.
 pub fn strip_request(fields: &mut HeaderMap) -> Option<HeaderValue> {
     let found = strip(fields, IN_REQUESTS);
     if found.trailers {
@@ -56,10 +57,11 @@ pub fn strip_request(fields: &mut HeaderMap) -> Option<HeaderValue> {
     found.offer
 }
 
-/// Removes the fields that a response must not carry on.
+/// Removes the fields that a relayed response must not have.
 ///
 /// A response with both `Content-Length` and `Transfer-Encoding` loses both (RFC 9112 section 6.3): hyper has decoded
-/// the chunks and left the length, which may lie and would cut the body off. A 204 has none. Equal lengths become one.
+/// the chunks and kept the length, which may be wrong and would truncate the body. A 204 has neither. Equal lengths
+/// become one.
 pub fn strip_response(status: StatusCode, fields: &mut HeaderMap) {
     let found = strip(fields, IN_RESPONSES);
     // For other methods than HEAD hyper itself removes the length (RFC 9110 section 8.6).
@@ -70,7 +72,7 @@ pub fn strip_response(status: StatusCode, fields: &mut HeaderMap) {
     }
 }
 
-/// Does this request ask for a WebSocket, in a way we relay? The call comes before [`strip_request`].
+/// Does this request ask for a WebSocket, in a form that is relayed? Must be called before [`strip_request`].
 ///
 /// Such a request is a GET in HTTP/1.1 without content, with `Connection: upgrade` and `Upgrade: websocket` alone (RFC
 /// 6455 section 4.1). Any other upgrade is not relayed: its fields are stripped, and the request is an ordinary one
@@ -86,7 +88,7 @@ pub fn wants_websocket(method: &Method, version: Version, fields: &HeaderMap) ->
             .is_none_or(|length| length == "0")
 }
 
-/// Puts the fields of the upgrade to a WebSocket back after stripping: on the request for it and on the 101 that grants
+/// Restores the fields of the upgrade to a WebSocket after stripping: on the request for it and on the 101 that accepts
 /// it.
 pub fn mark_websocket(fields: &mut HeaderMap) {
     fields.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
@@ -98,10 +100,10 @@ pub fn mark_websocket(fields: &mut HeaderMap) {
 pub enum Switch {
     /// The response is an ordinary one, or declines.
     None,
-    /// The WebSocket that was asked for begins.
+    /// The requested WebSocket begins.
     WebSocket,
     /// The response is a 101 without a request for it, or for another protocol. The answer is 502, since the bytes that
-    /// follow are no HTTP (RFC 9110 section 15.2.2).
+    /// follow are not HTTP (RFC 9110 section 15.2.2).
     Unasked,
 }
 
@@ -133,15 +135,15 @@ fn names_websocket(fields: &HeaderMap) -> bool {
         && tokens(fields, &header::CONNECTION).any(|token| token.eq_ignore_ascii_case(b"upgrade"))
 }
 
-/// The fields that stripping came across.
+/// The fields that stripping found.
 struct StripReport {
-    /// The message had a `Transfer-Encoding`.
+    /// The message has a `Transfer-Encoding`.
     coded: bool,
-    /// The message had `TE: trailers`.
+    /// The message has `TE: trailers`.
     trailers: bool,
     /// The first `Upgrade` of the message.
     offer: Option<HeaderValue>,
-    /// `Content-Length` had more than one number.
+    /// `Content-Length` has more than one number.
     lengths: bool,
 }
 
@@ -155,7 +157,7 @@ fn strip(fields: &mut HeaderMap, ending: u16) -> StripReport {
                 lengths |= length || value.as_bytes().contains(&b',');
                 length = true;
             }
-            // Fields of most messages are not compared with the list.
+            // The common fields are not compared with the list.
             header::HOST
             | header::USER_AGENT
             | header::ACCEPT
@@ -241,7 +243,7 @@ pub(in crate::proxy) fn remove_all(
     }
 }
 
-/// hyper's client takes `5` twice and `5, 5` for 5 and leaves them; one `5` goes on.
+/// hyper's client accepts `5` twice and `5, 5` as 5 and leaves them; one `5` is forwarded.
 fn collapse_length(fields: &mut HeaderMap) {
     let Some(first) = fields.get(header::CONTENT_LENGTH) else {
         return;

@@ -1,4 +1,4 @@
-//! The fields that tell a route's servers who its client is, written on the way to the server.
+//! The fields that identify a client to a route's servers, written when the server is known.
 
 use crate::admission::RefusalCause;
 use crate::intake::head::Target;
@@ -9,10 +9,10 @@ use crate::snapshot::Service;
 use http::HeaderValue;
 use http::request::Parts;
 
-/// Writes the fields of the client of a request to `service`. A field whose value is not known is not sent.
+/// Writes the fields of the client of a request to `service`. A field with an unknown value is not sent.
 ///
 /// # Errors
-/// A claim is asked for of a token whose issuer's keys have not been read yet.
+/// If a claim is needed of a token whose issuer's keys have not been read yet.
 #[cold]
 #[inline(never)]
 pub(in crate::proxy) fn write(
@@ -34,7 +34,7 @@ pub(in crate::proxy) fn write(
     let values = known_caller::read(service, target, parts, exchange, |caller, token| {
         let value = |field| {
             let mut value = identity.value(field, caller, tiers.iter().copied())?;
-            // It names a person: HPACK does not index it, and no dump shows it.
+            // The value names a person: HPACK does not index it, and no dump shows it.
             value.set_sensitive(true);
             Some(value)
         };

@@ -1,5 +1,5 @@
-//! The client of a request whose route is known, for what reads it again behind its limits: the choice of a server, and
-//! the fields that tell servers who it is.
+//! The client of a request with a known route, for the parts that read the client again after its limits: the choice of
+//! a server, and the identity fields.
 
 use crate::intake::caller::CallerFacts;
 use crate::intake::head::Target;
@@ -10,7 +10,7 @@ use crate::proxy::request::handshake_facts;
 use crate::snapshot::Service;
 use http::request::Parts;
 
-/// What `reader` makes of the client. Its token is not verified again where its limits have had it verified.
+/// The result of `reader` for the client. Its token is not verified again if its limits have had it verified.
 pub(in crate::proxy) fn read<R>(
     service: &Service,
     target: &Target,

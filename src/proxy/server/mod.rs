@@ -1,4 +1,4 @@
-//! The way of a request to a server.
+//! The sending of a request to a server.
 //!
 //! In: an admitted request. Out: the head of a server's answer, or a failure with its cause.
 //!

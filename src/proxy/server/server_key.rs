@@ -1,4 +1,4 @@
-//! The key that the server of a request is chosen by: read as the keys of limits are.
+//! The key that chooses the server of a request: read like the keys of limits.
 
 use crate::intake::head::Target;
 use crate::key::{KeyOutcome, KeyTemplate};
@@ -8,7 +8,7 @@ use crate::snapshot::Service;
 use crate::upstream::rendezvous;
 use http::request::Parts;
 
-/// The hash of the request's key; nothing where the request has none, or several.
+/// The hash of the request's key; `None` if the request has none, or several.
 #[inline(never)]
 pub(in crate::proxy) fn of(
     template: &KeyTemplate,

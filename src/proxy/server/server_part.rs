@@ -1,5 +1,5 @@
-//! What is written into a request when it is known to which server it goes, and when: the server's own host, and the time that
-//! a call of gRPC has left.
+//! The parts of a request that depend on its server and the time of sending: the server's own host, and the remaining
+//! time of a gRPC call.
 
 use crate::clock;
 use crate::proxy::bodies::request_body::RequestBody;
@@ -9,23 +9,23 @@ use crate::upstream::failure::UpstreamError;
 use crate::upstream::pool::Pool;
 use http::{Request, header};
 
-/// What is written into a request when it is known to which server it goes, and when.
+/// The parts of a request that depend on its server and the time of sending.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerPart<'a> {
-    /// The request is for the host of the server, whichever that is.
+    /// The request names the host of its server, for each server.
     pub own_host: bool,
-    /// The request is a call of gRPC.
+    /// The request is a gRPC call.
     pub grpc: Option<&'a GrpcCall>,
 }
 
 impl ServerPart<'_> {
-    /// Is nothing written?
+    /// Are there no such parts?
     #[inline]
     pub(in crate::proxy) fn is_nothing(&self) -> bool {
         !self.own_host && self.grpc.is_none()
     }
 
-    /// Writes it into `request`, which goes out on `connection` to the server of `pool`.
+    /// Writes the parts into `request`, which is sent on `connection` to the server of `pool`.
     #[cold]
     #[inline(never)]
     pub(in crate::proxy) fn write(

@@ -20,35 +20,35 @@ use http::{HeaderValue, Request};
 use std::rc::Rc;
 use tokio::time::{Instant, timeout_at};
 
-/// A request on its way upstream.
+/// A request to be sent upstream.
 #[derive(Debug)]
 pub struct UpstreamCall<'a> {
     /// The request.
     pub request: Request<RequestBody>,
-    /// The lines behind its fields.
+    /// The lines after its fields.
     pub added: AddedLines<'a>,
-    /// A descriptor for a connection, if it needs a new one.
+    /// A descriptor for a connection, if a new one is needed.
     pub descriptor: Option<DescriptorReserve<'a>>,
     /// The purpose of the request's connection.
     pub purpose: Purpose,
-    /// The time at which the request sets out.
+    /// The time at which forwarding begins.
     pub at: Instant,
-    /// The charges, which a drop no longer refunds once the request is on its way.
+    /// The charges, which a drop no longer refunds once the request is sent.
     pub(in crate::proxy) reservation: Option<Rc<Reservations>>,
-    /// The hash of the request's key, where servers are chosen by one.
+    /// The hash of the request's key, if servers are chosen by one.
     pub key: Option<u64>,
-    /// What is noted of the call.
+    /// The notes of the call.
     pub notes: &'a CallNotes,
-    /// What is written into it for the server that it is sent to.
+    /// The parts that depend on the server.
     pub own: ServerPart<'a>,
 }
 
-/// Fields of a request that are written as bytes behind the others.
+/// Fields of a request that are written as bytes after the others.
 #[derive(Debug, Clone, Copy)]
 pub struct AddedLines<'a>([&'a [u8]; 3]);
 
 impl<'a> AddedLines<'a> {
-    /// The lines of `beside`, which end with the request's `id`; none without it.
+    /// The lines of `beside`, followed by the request's `id`; none without `beside`.
     #[must_use]
     pub fn new(beside: Option<&'a ForwardedFields>, id: &'a HeaderValue) -> Self {
         Self(beside.map_or([b""; 3], |beside| {
@@ -60,12 +60,12 @@ impl<'a> AddedLines<'a> {
 /// Chooses a server, sends the request and waits for the head of its answer.
 ///
 /// A pooled connection may turn out to be closed before any byte of an answer, because its server's keep-alive ended or
-/// the server itself did. The request is then sent once more on a fresh connection, unless its body has been started.
-/// Whatever else fails is sent again as the upstream's `retry` has it. A request whose method is not idempotent is sent
+/// the server itself did. The request is then sent once more on a fresh connection, unless some of its body has been
+/// sent. Every other failure is retried by the upstream's `retry`. A request whose method is not idempotent is sent
 /// again only if none of it was written: its server may have acted on it (RFC 9110, section 9.2.2).
 ///
 /// # Errors
-/// When no server can be asked or reached, or the answer fails.
+/// If no server is available or reachable, or the answer fails.
 pub async fn send(
     balancer: &Balancer<RequestBody>,
     outgoing: UpstreamCall<'_>,
@@ -91,10 +91,10 @@ pub async fn send(
         notes.note_none_left();
     }
     let pool = &endpoint.pool;
-    // A tunnel keeps its connection for good, and a handshake is worth a fresh one.
+    // A tunnel keeps its connection, and a handshake is worth a fresh one.
     let is_exchange = purpose == Purpose::Exchange;
     let idle = is_exchange.then(|| pool.take(at, &request)).flatten();
-    // The descriptor is kept, or the new connection takes it at once.
+    // The descriptor is dropped only here, or the new connection has taken it at once.
     drop(descriptor);
     let (mut connection, pool) = match idle {
         Some(idle) => (idle, Rc::clone(pool)),
@@ -124,7 +124,7 @@ pub async fn send(
     }
 }
 
-/// A new connection; or an idle one of a server that takes no new ones.
+/// A new connection; or an idle one of a server that accepts no new ones.
 async fn connect(
     balancer: &Balancer<RequestBody>,
     notes: &CallNotes,
@@ -137,7 +137,7 @@ async fn connect(
     Ok(connected)
 }
 
-/// The server of a request that found none that is free: it waits for one in the queue.
+/// The server of a request that found none free: it waits for one in the queue.
 async fn free_server(
     balancer: &Balancer<RequestBody>,
     choice: Choice<RequestBody>,
@@ -175,7 +175,7 @@ async fn free_server(
     }
 }
 
-/// The cause of a failed exchange: the client's upload, where it may have ended the connection, else `error`.
+/// The cause of a failed exchange: the client's upload, if it may have ended the connection, else `error`.
 pub(in crate::proxy) fn blame(error: ProxyError, upload: Option<&Upload>) -> ProxyError {
     match (&error, upload.and_then(|upload| upload.broken.get())) {
         (ProxyError::Upstream(UpstreamError::Answer(_)), Some(broken)) => broken.into(),
@@ -183,7 +183,7 @@ pub(in crate::proxy) fn blame(error: ProxyError, upload: Option<&Upload>) -> Pro
     }
 }
 
-/// Counts `error` against the upstream, if it is the upstream's failure and not the client's doing.
+/// Counts `error` against the upstream, if the upstream rather than the client caused it.
 pub(in crate::proxy) fn count_failure(metrics: &UpstreamMetrics, error: &ProxyError) {
     if let ProxyError::Upstream(error) = error {
         metrics.failed(error.failure());

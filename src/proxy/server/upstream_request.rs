@@ -1,4 +1,4 @@
-//! The head of a request on its way upstream: hop-by-hop fields removed first, ours added afterwards.
+//! The head of a forwarded request: hop-by-hop fields removed first, ours added afterwards.
 
 use crate::client::spelled;
 use crate::intake::head::{BadRequest, Target};
@@ -31,10 +31,10 @@ const OURS: usize = 9;
 
 /// The field for the certificate of a client (RFC 9440 section 2.2).
 const CLIENT_CERT: HeaderName = HeaderName::from_static("client-cert");
-/// The field for those between it and its authority (RFC 9440 section 2.3).
+/// The field for its intermediates (RFC 9440 section 2.3).
 const CLIENT_CERT_CHAIN: HeaderName = HeaderName::from_static("client-cert-chain");
 
-/// Most bytes of an offer that the log has.
+/// Most bytes of an offer in the log.
 const MOST_TOLD: usize = 64;
 
 /// The usual growth of a path that is rewritten.
@@ -45,14 +45,14 @@ const ROOM: usize = 64;
 pub struct OnwardHead {
     /// The request without its body, in origin form, with hop-by-hop fields removed.
     pub request: Request<()>,
-    /// Our fields, which are written behind the request's as bytes; nothing where they are among them.
+    /// Our fields, which are written after the request's as bytes; `None` if they are among the request's.
     pub beside: Option<Rc<ForwardedFields>>,
 }
 
 /// The head to send: hop-by-hop fields are removed, and ours added.
 ///
 /// # Errors
-/// When the request has come through this gateway too often.
+/// If the request has come through this gateway too often.
 pub fn head(
     target: &Target,
     parts: &mut Parts,
@@ -73,7 +73,7 @@ pub fn head(
     {
         warn_of_offer(&offer, exchange);
     }
-    // What is written before can be named in `Connection`, and goes with it.
+    // Fields that are written earlier could be named in `Connection`, and be removed with it.
     if let Some(service) = service.filter(|service| service.identity.is_some()) {
         identity_fields::write(service, target, parts, exchange)?;
     }
@@ -134,8 +134,8 @@ fn origin<'a>(target: &'a Target, parts: &Parts, changed: bool, exchange: &Excha
     }
 }
 
-/// Tells, once a minute, of an upgrade that a client has offered in vain. Most clients that offer HTTP/2 so go on
-/// without.
+/// Logs, once a minute, an upgrade that a client has offered in vain. Most clients that offer HTTP/2 in this way
+/// continue without it.
 #[cold]
 #[inline(never)]
 fn warn_of_offer(offer: &HeaderValue, exchange: &Exchange) {
@@ -159,7 +159,7 @@ fn warn_of_offer(offer: &HeaderValue, exchange: &Exchange) {
     }
 }
 
-/// Names the host that all servers are asked for. Each server's own host is named when the server is known.
+/// Names the host for all servers. Each server's own host is written when the server is known.
 #[cold]
 #[inline(never)]
 fn name_host(change: &HostChange, fields: &mut HeaderMap) {
@@ -168,7 +168,7 @@ fn name_host(change: &HostChange, fields: &mut HeaderMap) {
     }
 }
 
-/// The certificate that the client has shown, where the upstream gets it.
+/// The certificate that the client has shown, if the upstream gets it.
 fn client_certificate(exchange: &Exchange) -> Option<HeaderValue> {
     let shown = exchange.arrived.tls.as_ref()?.client.as_ref()?;
     let upstream = exchange.service()?.upstream?;
@@ -176,7 +176,7 @@ fn client_certificate(exchange: &Exchange) -> Option<HeaderValue> {
     upstream.forward_client_cert.then(|| shown.field().clone())
 }
 
-/// Adds our fields one by one, where the request has such fields itself, or its upstream gets others.
+/// Adds our fields one by one, if the request has such fields itself, or its upstream gets others.
 #[cold]
 #[inline(never)]
 fn add_fields(
@@ -200,7 +200,7 @@ fn add_fields(
     match origin.host {
         Some(host) if origin.is_host_own => drop(fields.insert(header::HOST, host.clone())),
         Some(_) => {}
-        // HTTP/1.0 may name no host, HTTP/1.1 must (RFC 9112, section 3.2): the upstream's own host takes its place.
+        // HTTP/1.0 may name no host, HTTP/1.1 must (RFC 9112, section 3.2): the upstream's own host is used.
         None => {
             let upstream = service.and_then(|service| service.upstream);
             let upstream = upstream.map(|upstream| &exchange.local.snapshot.upstreams[upstream]);
@@ -227,7 +227,7 @@ fn rewritten(uri: &Uri, rewrite: &Template) -> Result<Uri, ProxyError> {
         text.push('?');
         text.push_str(query);
     }
-    // The path that was read and the template in the file are both checked: the result can be too long at worst.
+    // The parsed path and the template in the file are both valid: the result can only be too long.
     let target = PathAndQuery::from_maybe_shared(Bytes::from(text));
     target
         .map(Uri::from)

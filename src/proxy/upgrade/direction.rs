@@ -1,4 +1,4 @@
-//! One direction of a tunnel: bytes pass from one side to the other as they come, and with them their end.
+//! One direction of a tunnel: bytes pass from one side to the other as they arrive, and so does their end.
 
 use crate::proxy::upgrade::frame_tracker::FrameTracker;
 use std::io;
@@ -13,9 +13,9 @@ const CHUNK: usize = 16 * 1024;
 /// The failure of a direction.
 #[derive(Debug)]
 pub(super) enum SideFault {
-    /// The side that sends has failed.
+    /// The sending side has failed.
     Sender,
-    /// The side that receives has failed, so.
+    /// The receiving side has failed with this error.
     Receiver(io::ErrorKind),
 }
 
@@ -23,10 +23,10 @@ pub(super) enum SideFault {
 #[derive(Debug)]
 pub(super) struct Direction {
     frames: FrameTracker,
-    /// Bytes that the receiver has not taken, from `at` on. It has memory only while there are any.
+    /// Bytes that the receiver has not taken, from `at` on. Memory is allocated only while there are any.
     waiting: Vec<u8>,
     at: usize,
-    /// The receiver's stream may hold what it has taken, as encrypted bytes.
+    /// The receiver's stream may buffer bytes that it has taken, in encrypted form.
     is_unflushed: bool,
     /// The sender has ended its side.
     has_ended: bool,
@@ -37,14 +37,14 @@ pub(super) struct Direction {
     moved: u64,
 }
 
-/// The last frame for the receiver, which is the gateway's own.
+/// The gateway's own last frame for the receiver.
 #[derive(Debug)]
 enum Farewell {
-    /// Nothing.
+    /// No frame.
     None,
-    /// This, at the next border of a frame.
+    /// This frame, at the next frame boundary.
     Due(Vec<u8>),
-    /// It has passed: nothing of the sender's follows.
+    /// The frame has been sent: nothing of the sender's follows.
     Said,
 }
 
@@ -72,7 +72,7 @@ impl Direction {
         !self.is_over && (self.at < self.waiting.len() || self.is_unflushed)
     }
 
-    /// Has the sender ended its side, or sent the frame that closes?
+    /// Has the sender ended its side, or sent the closing frame?
     pub(super) fn has_closed(&self) -> bool {
         self.has_ended || self.frames.is_closed()
     }
@@ -87,22 +87,22 @@ impl Direction {
         self.is_over
     }
 
-    /// Nothing passes any more, since the receiver takes nothing.
+    /// Stops the direction, since the receiver takes nothing.
     pub(super) fn stop(&mut self) {
         self.is_over = true;
     }
 
-    /// Sends `frame` to the receiver at the next border, unless the sender has closed.
+    /// Sends `frame` to the receiver at the next frame boundary, unless the sender has closed.
     pub(super) fn bid_farewell(&mut self, frame: Vec<u8>) {
         if !self.has_closed() {
             self.farewell = Farewell::Due(frame);
         }
     }
 
-    /// Passes what there is. Ready when the sender's end has been passed on.
+    /// Passes available bytes. Ready when the sender's end has been passed on.
     ///
     /// # Errors
-    /// When either side fails.
+    /// If either side fails.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -115,7 +115,7 @@ impl Direction {
         loop {
             ready!(self.poll_pass(cx, receiver))?;
             if self.has_ended {
-                // The other direction finds a failure, where it reads from the receiver.
+                // The other direction detects a failure when it reads from the receiver.
                 let _ = ready!(Pin::new(&mut *receiver).poll_shutdown(cx));
                 self.is_over = true;
                 return Poll::Ready(Ok(()));
@@ -127,7 +127,7 @@ impl Direction {
             let mut room = ReadBuf::uninit(&mut room);
             match ready!(Pin::new(&mut *sender).poll_read(cx, &mut room)) {
                 Ok(()) => {}
-                // The end of a connection of TLS without a word is an end.
+                // The end of a TLS connection without `close_notify` counts as an end.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
                 Err(_) => return Poll::Ready(Err(SideFault::Sender)),
             }
@@ -136,7 +136,7 @@ impl Direction {
         }
     }
 
-    /// Has the receiver take what waits.
+    /// Passes waiting bytes to the receiver.
     fn poll_pass(
         &mut self,
         cx: &mut Context<'_>,
@@ -152,7 +152,7 @@ impl Direction {
             (self.waiting, self.at) = (Vec::new(), 0);
         }
         if self.is_unflushed {
-            // What is encrypted may wait behind a write.
+            // Encrypted bytes may wait after a write.
             let flushed = ready!(Pin::new(&mut *receiver).poll_flush(cx));
             flushed.map_err(|error| SideFault::Receiver(error.kind()))?;
             self.is_unflushed = false;
@@ -160,7 +160,7 @@ impl Direction {
         Poll::Ready(Ok(()))
     }
 
-    /// Passes bytes that were read on to the receiver; what it does not take at once waits.
+    /// Passes bytes that were read to the receiver; bytes that it does not take at once wait.
     fn take(
         &mut self,
         cx: &mut Context<'_>,
@@ -202,7 +202,7 @@ impl Direction {
         self.waiting.extend_from_slice(bytes);
     }
 
-    /// Sends the farewell that is due, behind `last`. False when none is.
+    /// Sends the due farewell, after `last`. Returns false if none is due.
     fn say_farewell(&mut self, last: &[u8]) -> bool {
         if !matches!(self.farewell, Farewell::Due(_)) {
             return false;
@@ -215,7 +215,7 @@ impl Direction {
     }
 }
 
-/// The bytes that a write has brought.
+/// The number of bytes of a write.
 fn taken(written: io::Result<usize>) -> Result<usize, SideFault> {
     match written {
         Ok(0) => Err(SideFault::Receiver(io::ErrorKind::WriteZero)),

@@ -1,7 +1,7 @@
-//! The frames of a WebSocket in one direction (RFC 6455, section 5.2), followed without being kept: where each ends, and
-//! whether the closing one has passed.
+//! The frames of a WebSocket in one direction (RFC 6455, section 5.2), followed without being kept: the end of each,
+//! and whether the closing one has passed.
 
-/// The opcode of the frame that closes.
+/// The opcode of the closing frame.
 const CLOSE: u8 = 0x8;
 /// The longest head of a frame: two bytes, a length of eight, a mask of four.
 const LONGEST_HEAD: usize = 14;
@@ -10,13 +10,13 @@ const MOST_CONTROL: u64 = 125;
 /// `going away` (RFC 6455, section 7.4.1), as the content of a closing frame.
 const GOING_AWAY: [u8; 2] = 1001_u16.to_be_bytes();
 
-/// The frame that closes with `going away`, as a server sends it: unmasked.
+/// The closing frame with `going away` in a server's form: unmasked.
 #[must_use]
 pub(super) fn going_away() -> Vec<u8> {
     [&[0x80 | CLOSE, 2], &GOING_AWAY[..]].concat()
 }
 
-/// The same as a client sends it: masked.
+/// The same in a client's form: masked.
 #[must_use]
 pub(super) fn going_away_masked() -> Vec<u8> {
     let mask = fastrand::u32(..).to_be_bytes();
@@ -28,7 +28,7 @@ pub(super) fn going_away_masked() -> Vec<u8> {
 #[derive(Debug)]
 pub(super) struct FrameTracker {
     place: FramePosition,
-    /// The frame that passes is the closing one.
+    /// The current frame is the closing one.
     is_closing: bool,
     /// The closing frame has passed.
     is_closed: bool,
@@ -36,19 +36,19 @@ pub(super) struct FrameTracker {
 
 #[derive(Debug)]
 enum FramePosition {
-    /// In a head, of which this has passed. Nothing of it: at a border.
+    /// In a head, of which these bytes have passed. Zero bytes mean a frame boundary.
     Head {
         bytes: [u8; LONGEST_HEAD],
         count: usize,
     },
-    /// So many bytes of the frame are to come.
+    /// This number of bytes of the frame is left.
     Content(u64),
-    /// The bytes are no frames that RFC 6455 knows: where one ends is not known.
+    /// The bytes are not frames of RFC 6455: the frame boundaries are unknown.
     Lost,
 }
 
 impl FrameTracker {
-    /// At the border before the first frame.
+    /// A tracker at the boundary before the first frame.
     pub(super) fn new() -> Self {
         Self {
             place: FramePosition::BORDER,
@@ -62,7 +62,7 @@ impl FrameTracker {
         self.is_closed
     }
 
-    /// Is the place behind the bytes that have passed a border between two frames?
+    /// Is the position after the passed bytes a boundary between two frames?
     pub(super) fn is_at_border(&self) -> bool {
         matches!(self.place, FramePosition::Head { count: 0, .. })
     }
@@ -75,7 +75,7 @@ impl FrameTracker {
         }
     }
 
-    /// Passes `bytes` up to the next border, or all of them. Returns how many those are.
+    /// Passes `bytes` up to the next boundary, or all of them. Returns their number.
     pub(super) fn pass_frame(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         while at < bytes.len() {
@@ -85,7 +85,7 @@ impl FrameTracker {
                     let here = (bytes.len() - at) as u64;
                     let passed = here.min(*left);
                     *left -= passed;
-                    // It is at most what is here.
+                    // It is at most the length of the bytes.
                     at += passed as usize;
                 }
                 FramePosition::Head { bytes: head, count } => {
@@ -114,11 +114,11 @@ impl FramePosition {
         count: 0,
     };
 
-    /// The place behind `head`, if that is whole.
+    /// The position after `head`, if that is complete.
     fn behind(head: &[u8]) -> Option<Self> {
         let (first, second) = (*head.first()?, *head.get(1)?);
         let (opcode, is_last) = (first & 0x0F, first & 0x80 != 0);
-        // Compression uses the first of the three reserved bits (RFC 7692); the others have no use.
+        // Compression uses the first of the three reserved bits (RFC 7692); the others are unused.
         let is_unknown = first & 0x30 != 0 || matches!(opcode, 0x3..=0x7 | 0xB..);
         let short = u64::from(second & 0x7F);
         let is_bad_control = opcode >= CLOSE && (!is_last || short > MOST_CONTROL);
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A frame with this opcode and so much content.
+    /// A frame with this opcode and this length of content.
     fn frame(opcode: u8, length: usize, is_masked: bool) -> Vec<u8> {
         let mask = if is_masked { 0x80 } else { 0 };
         let mut frame = vec![0x80 | opcode];

@@ -1,4 +1,4 @@
-//! A look at the side of a tunnel that is not read from, since the other side does not take what came before.
+//! The watch on a tunnel's side that is not read from, since the other side does not take the earlier bytes.
 
 use crate::clock;
 use crate::descriptors::departure::{Departure, SecondDescriptor};
@@ -8,10 +8,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The time after which one looks: most receivers are slow for a shorter time.
+/// The time after which the watch begins: most receivers are slow for a shorter time.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Looks whether a sender leaves while its receiver takes nothing.
+/// Detects that a sender leaves while its receiver takes nothing.
 #[derive(Default)]
 pub(super) struct Lookout {
     /// The time since which the receiver takes nothing.
@@ -23,13 +23,13 @@ pub(super) struct Lookout {
 }
 
 impl Lookout {
-    /// The time at which one must look, where one does not yet.
+    /// The time at which the watch must begin, if it has not.
     pub(super) fn next(&self) -> Option<Instant> {
         let since = self.since.filter(|_| self.leaving.is_none())?;
         Some(since + PATIENCE)
     }
 
-    /// Ready once, when the sender has left. `second` gives a second descriptor of its socket.
+    /// Ready once, when the sender has left. `second` returns a second descriptor of its socket.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -44,7 +44,7 @@ impl Lookout {
         if self.leaving.is_none() && since + PATIENCE <= clock::now() {
             self.leaving = Some(match second() {
                 Some(second) => Box::pin(second.into_departure()),
-                // No descriptor is left for a look.
+                // No descriptor is left for the watch.
                 None => Box::pin(std::future::pending()),
             });
         }

@@ -1,7 +1,7 @@
-//! Both directions of a tunnel until one side ends it, nothing has passed for too long, or the gateway stops.
+//! Both directions of a tunnel until one side ends it, no bytes have passed for too long, or the gateway stops.
 //!
-//! The leaving of one side frees what was held, whatever the other side does: a reset ends both sides at once, an end or the
-//! closing frame leaves the other side a moment for its last bytes.
+//! When one side leaves, the resources are freed regardless of the other side: a reset ends both sides at once, an end
+//! or the closing frame leaves the other side a moment for its last bytes.
 
 use crate::clock;
 use crate::descriptors::departure::{Departure, SecondDescriptor};
@@ -20,32 +20,32 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// The time for the other side's last bytes once one side has ended, or has sent the frame that closes. The place is free
-/// two seconds after the end.
+/// The time for the other side's last bytes after one side has ended, or has sent the closing frame. The slot is thus
+/// free two seconds after the end.
 const LAST_BYTES: Duration = Duration::from_millis(1500);
 
 /// One side of a tunnel.
 pub(super) trait TunnelSide: AsyncRead + AsyncWrite + Unpin {
-    /// A second descriptor of the side's socket, if there is one left.
+    /// A second descriptor of the side's socket, if one is available.
     fn second_descriptor(&self) -> Option<SecondDescriptor>;
 
-    /// Has the connection end in a reset when it is closed.
+    /// Makes the connection end in a reset when it is closed.
     fn end_in_reset(&mut self);
 }
 
-/// What has passed through a tunnel, noted as it passes: the tunnel may be cut from outside.
+/// The bytes that have passed through a tunnel, noted as they pass: the tunnel may be cut from outside.
 #[derive(Debug, Default)]
 pub(super) struct Passed {
-    /// Bytes of the client's.
+    /// Bytes from the client.
     pub(super) received: Cell<u64>,
-    /// Bytes of the server's.
+    /// Bytes from the server.
     pub(super) sent: Cell<u64>,
     /// The cause of the end.
     pub(super) ended_by: Cell<Option<EndedBy>>,
 }
 
-/// Passes bytes both ways until the tunnel has ended. Nothing may pass for `idle`; when `leaving` resolves both sides
-/// learn that the gateway goes away, and the tunnel was ended by what it resolves to.
+/// Passes bytes in both directions until the tunnel has ended. A pause may last for `idle`; when `leaving` resolves,
+/// both sides are notified that the gateway goes away, and the result is the cause of the tunnel's end.
 pub(super) async fn pass(
     mut client: impl TunnelSide,
     mut server: impl TunnelSide,
@@ -77,13 +77,13 @@ pub(super) async fn pass(
     })
     .await;
     if end == End::Cut || tunnel.to_client.is_blocked() || tunnel.to_server.is_blocked() {
-        // An orderly end would mean that all has come.
+        // An orderly end would mean that all bytes have arrived.
         client.end_in_reset();
         server.end_in_reset();
     }
 }
 
-/// How a tunnel is over.
+/// The kind of a tunnel's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// Both sides are closed in order.
@@ -98,18 +98,18 @@ struct JoinedSides<'a> {
     to_client: Direction,
     at_client: Lookout,
     at_server: Lookout,
-    /// When bytes have passed last.
+    /// The time at which bytes have passed last.
     last: Instant,
     idle: Duration,
-    /// When the tunnel is over, once one side has closed.
+    /// The time at which the tunnel is over, after one side has closed.
     ends: Option<Instant>,
-    /// Both sides learn that the gateway goes away.
+    /// Both sides are notified that the gateway goes away.
     is_leaving: bool,
     passed: &'a Passed,
 }
 
 impl JoinedSides<'_> {
-    /// The gateway goes away, or dismisses the client: both sides learn it.
+    /// The gateway goes away, or dismisses the client: notifies both sides.
     fn leave(&mut self, by: EndedBy) {
         self.is_leaving = true;
         self.note_end(by);
@@ -123,13 +123,13 @@ impl JoinedSides<'_> {
         self.passed.ended_by.set(first);
     }
 
-    /// One side has closed.
+    /// Notes that one side has closed.
     fn closes(&mut self, by: EndedBy) {
         self.note_end(by);
         self.ends.get_or_insert_with(|| clock::now() + LAST_BYTES);
     }
 
-    /// Moves both directions on. Ready at the tunnel's end.
+    /// Drives both directions. Ready at the tunnel's end.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -172,7 +172,7 @@ impl JoinedSides<'_> {
             if timer.deadline() > next || timer.is_elapsed() {
                 timer.as_mut().reset(next);
             }
-            // Whatever keeps passing, the time is looked at.
+            // The time is checked even while bytes keep passing.
             let fired = unconstrained(timer.as_mut());
             if pin!(fired).poll(cx).is_pending() {
                 return Poll::Pending;
@@ -180,7 +180,7 @@ impl JoinedSides<'_> {
         }
     }
 
-    /// Bytes that have passed, both ways.
+    /// Bytes that have passed, in both directions.
     fn moved(&self) -> u64 {
         self.to_server.moved() + self.to_client.moved()
     }
@@ -193,8 +193,8 @@ impl JoinedSides<'_> {
         }
     }
 
-    /// A direction has failed. The tunnel is over, unless it was the receiver's fault, and all that the receiver had to say
-    /// has come: that passes on.
+    /// Handles the failure of a direction. The tunnel is over, unless the receiver failed and all of the receiver's
+    /// bytes have arrived: these are passed on.
     fn fails(&mut self, fault: &SideFault, sender: EndedBy, receiver: EndedBy) -> Option<End> {
         let has_ended = match receiver {
             EndedBy::Server => self.to_client.has_ended(),
@@ -216,7 +216,7 @@ impl JoinedSides<'_> {
         Some(End::Cut)
     }
 
-    /// Are both directions over? Where the gateway goes away, both sides have answered its closing frame.
+    /// Are both directions over? If the gateway goes away, both sides have answered its closing frame.
     fn is_over(&self) -> bool {
         let (up, down) = (&self.to_server, &self.to_client);
         let have_answered = self.is_leaving
@@ -227,7 +227,7 @@ impl JoinedSides<'_> {
         (up.is_over() && down.is_over()) || have_answered
     }
 
-    /// Looks at sides that are not read from.
+    /// Watches sides that are not read from.
     fn look(
         &mut self,
         cx: &mut Context<'_>,
@@ -264,7 +264,7 @@ impl JoinedSides<'_> {
         None
     }
 
-    /// The time of the next look.
+    /// The time of the next check.
     fn next_look(&self) -> Instant {
         let looks = [self.ends, self.at_client.next(), self.at_server.next()];
         let idle = self.last + self.idle;

@@ -1,4 +1,4 @@
-//! Files that lose what restricts: for a moment, while they are written, or for good.
+//! Files that lose restrictions: for a moment, while they are written, or for good.
 
 use super::{Watched, folder, replace, text};
 use crate::reload::*;
@@ -40,14 +40,14 @@ async fn what_is_taken_away_for_good_is_gone_half_a_second_later() {
     replace(&file, &halves("2/s").0);
     watched.becomes("2/s").await;
     assert!(begun.elapsed() >= SETTLE + SETTLE_LESS);
-    // This is the thread of all other control work, which goes on while long lists are compared.
+    // This is the thread of all other control work, which continues while long lists are compared.
     assert_eq!(config::diff::COMPARED.get(), 0);
-    // Nothing is taken away now.
+    // This change removes no restriction.
     replace(&file, &halves("3/s").1);
     watched.becomes("3/s").await;
 }
 
-/// A file beside that changes all the time keeps a removal from settling. A signal takes it as it is.
+/// Another file that changes all the time keeps a removal from settling. A signal installs the file as it is.
 #[tokio::test]
 async fn a_signal_takes_at_once_what_does_not_settle() {
     let (folder, file) = folder();
@@ -71,7 +71,7 @@ async fn a_signal_takes_at_once_what_does_not_settle() {
     writing.abort();
 }
 
-/// A team that has dropped a route of its own and goes on writing its file does not hold back the operator's new limit.
+/// A team that has removed one of its routes and keeps writing its file does not delay the operator's new limit.
 #[tokio::test]
 async fn what_never_settles_is_taken_over_after_a_while() {
     let (folder, file) = folder();
@@ -96,7 +96,7 @@ async fn what_never_settles_is_taken_over_after_a_while() {
     writing.abort();
 }
 
-/// What a file takes away waits, whatever it is; another number comes at once.
+/// A removal waits, for every kind of key; a changed number is installed at once.
 #[test]
 fn what_is_taken_away_is_told_by_its_key() {
     let outline = |text: &str| config::parse("gateway.toml", text).unwrap().outline;
@@ -164,7 +164,7 @@ fn what_is_taken_away_is_told_by_its_key() {
     }
 }
 
-/// Members are in files for the most part.
+/// Members are mostly in files.
 #[test]
 fn a_member_that_its_file_loses_is_told() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The cursor against serde_json: the texts that it takes, the texts that it refuses, the values that it reads.
+//! The cursor compared with serde_json: the accepted texts, the refused texts, the values.
 
 use super::*;
 use crate::replay::line;
@@ -48,8 +48,8 @@ fn compare(bytes: &[u8]) {
         Ok(value) if is_object => {
             assert_eq!(read(Value::Object(&text)), Ok(value), "{shown}");
         }
-        // serde_json skips some values that it does not read: half a pair of surrogates, bytes that are no UTF-8, a
-        // number that no double holds.
+        // serde_json skips some values that it does not read: half a pair of surrogates, bytes that are not UTF-8, a
+        // number beyond a double.
         Err(_) if is_object && walked => {
             assert!(skipped, "{shown}");
             assert!(read(Value::Object(&text)).is_err(), "{shown}");
@@ -65,7 +65,7 @@ fn compare(bytes: &[u8]) {
     }
 }
 
-/// Bytes of which JSON is made, in any order.
+/// Pieces of JSON, in any order.
 fn crumbs() -> impl Strategy<Value = Vec<u8>> {
     let crumb = prop::sample::select(vec![
         "{", "}", "[", "]", ":", ",", "\"", "\"a\"", "\"ts\":", "0", "-", "1", "12", ".", "5", "e",
@@ -184,7 +184,7 @@ fn what_is_not_json_is_not_read() {
         compare(format!("{{\"a\":{}1{}}}", "[".repeat(depth), "]".repeat(depth)).as_bytes());
         compare(format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)).as_bytes());
     }
-    // A form feed is no blank in JSON.
+    // A form feed is not a blank in JSON.
     compare(b"\x0c{\"a\":1}");
     compare(b"{\"a\":1}\x0c");
     // The last of several members of one name counts, in serde_json and in the cursor.

@@ -1,6 +1,5 @@
-//! The layout that the lines of a trace have in common: most lines have the same members in the same order, spelled
-//! alike. The bytes between two values are therefore compared with those of the last line at once, and not read one by
-//! one.
+//! The common layout of a trace's lines: most lines have the same members in the same order, with the same spelling.
+//! The bytes between two values are therefore compared with the last line's as a whole, rather than parsed.
 
 use super::members::MemberReader;
 
@@ -13,11 +12,11 @@ const LONGEST: usize = 32;
 /// The prefixes of the values in the last lines.
 #[derive(Debug, Default)]
 pub(super) struct LineLayout {
-    /// The prefix of each value; none if it was too long.
+    /// The prefix of each value; `None` if it was too long.
     prefixes: Vec<Option<MemberPrefix>>,
 }
 
-/// The text before a value, from the end of the value before it: a comma, a name, a colon, blanks.
+/// The text before a value, starting at the end of the previous value: a comma, a name, a colon, blanks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MemberPrefix {
     /// The bytes of the prefix; zero from `length` on.
@@ -25,21 +24,20 @@ pub(super) struct MemberPrefix {
     /// All ones for each byte of the prefix, zero from `length` on.
     mask: [u8; LONGEST],
     pub(super) length: usize,
-    /// The reader of the member; none if no request needs the member.
+    /// The reader of the member; `None` if no request needs the member.
     pub(super) member: Option<&'static MemberReader>,
 }
 
 impl LineLayout {
-    /// The remembered prefix before the `index`-th value, if `rest` begins with it. `rest` is the line from the end of
-    /// the value before. Between the same two values the same bytes are always the same member.
+    /// The remembered prefix before the `index`-th value, if `rest` begins with it. `rest` is the line after the
+    /// previous value. Between two values the same bytes always mean the same member.
     #[inline]
     pub(super) fn next(&self, index: usize, rest: &[u8]) -> Option<&MemberPrefix> {
         let start = self.prefixes.get(index)?.as_ref()?;
         start.begins(rest).then_some(start)
     }
 
-    /// Remembers that `start` stands before the `index`-th value and means `member`. `start` has been read and is
-    /// valid.
+    /// Remembers that `start` precedes the `index`-th value and means `member`. `start` has been read and is valid.
     pub(super) fn learn(
         &mut self,
         index: usize,

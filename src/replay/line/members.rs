@@ -1,4 +1,4 @@
-//! The members of our access log's lines, and how each is read.
+//! The members of our access log's lines, and the reader of each.
 
 use crate::client::UNIX;
 use crate::replay::json::{self, Value};
@@ -6,7 +6,7 @@ use crate::replay::request::{LoggedRequest, number};
 use crate::replay::{Fault, address, instant};
 use std::borrow::Cow;
 
-/// The most requests that one line can stand for.
+/// The most requests that one line can represent.
 const MOST_REPEATED: u64 = 1_000_000_000;
 
 /// A member that describes a part of a request.
@@ -30,7 +30,7 @@ macro_rules! readers {
     };
 }
 
-/// All members that describe a part of a request. A value that is not there, `null`, is not read.
+/// All members that describe a part of a request. An absent value, `null`, is not read.
 static MEMBERS: &[MemberReader] = readers! { request, value:
     "ts" => request.ts = Some(instant::of(value)?);
     "client" => {
@@ -47,7 +47,7 @@ static MEMBERS: &[MemberReader] = readers! { request, value:
     "path" => request.put_target(text(value, "path")?);
     "user_agent" => request.user_agent = Some(text(value, "user_agent")?);
     "headers" => request.headers = object(value, "headers")?;
-    // The keys are read once for all limits; each limit looks for its own.
+    // The keys are parsed once for all limits; each limit looks up its own.
     "keys" => request.keys = json::members(object(value, "keys")?).collect::<Result<_, _>>()?;
     "costs" => request.costs = object(value, "costs")?;
     // Logs of other tools may have other values in these members.

@@ -1,4 +1,4 @@
-//! Keys and groups of a request, which the access log has beside the request's parts.
+//! Keys and groups of a request, which the access log has in addition to the request's parts.
 
 use crate::key::TokenDoubt;
 use crate::key::{Identity, UnknownKey};
@@ -8,7 +8,7 @@ use crate::replay::request::LoggedRequest;
 /// The digest of a value of no group: no known text has this digest.
 const UNKNOWN_KEY: &[u8] = b"%sha=00000000000000000000000000000000";
 
-/// Writes the key that `limit` counted `request` under by the log; false if the log has none.
+/// Writes the key that `limit` counted `request` under by the log; returns false if the log has none.
 #[inline]
 pub(super) fn write_logged(request: &LoggedRequest<'_>, limit: &Limit, out: &mut Vec<u8>) -> bool {
     let may_say = !request.keys.is_empty() || limit.by.unknown.is_some();
@@ -41,8 +41,8 @@ fn write_said(request: &LoggedRequest<'_>, limit: &Limit, out: &mut Vec<u8>) -> 
     true
 }
 
-/// The log names the groups that changed a limit for a request, so that the request was in these groups, whatever parts
-/// the line lacks. A token that was not believed is not verified again.
+/// The log names the groups that changed a limit for a request, so that the request was in these groups even if the
+/// line lacks parts. A token that was not trusted is not verified again.
 impl Identity for LoggedRequest<'_> {
     fn doubt(&self) -> Option<TokenDoubt> {
         self.was_doubted().then_some(TokenDoubt::Unbelieved)

@@ -1,4 +1,4 @@
-//! What a walk reads of a line, and keeps of it.
+//! The facts and the notes for the walk of a line.
 
 use super::identity::write_logged;
 use crate::admission::{LoggedValues, Plan};
@@ -28,23 +28,23 @@ pub(super) struct LineFacts<'a, 'r> {
     /// The positions of the routes by their names.
     pub(super) names: &'a HashMap<Arc<str>, usize>,
     pub(super) route_cache: &'a mut RouteCache,
-    /// The line names a route that the file has not, or that would not take the request.
+    /// The line names a route that the file does not have, or that would not match the request.
     pub(super) is_stray: bool,
-    /// Limits that count by something else than they did when the log was written.
+    /// Limits that count by another key than when the log was written.
     pub(super) moved: &'a [Arc<str>],
 }
 
-/// What is kept of the walk of a line.
+/// The notes of the walk of a line.
 #[derive(Debug)]
 pub(super) struct LineNotes<'a> {
     pub(super) plan: &'a mut Plan,
-    /// The position of the service that takes the request.
+    /// The position of the service for the request.
     pub(super) route: Option<usize>,
 }
 
 impl LineFacts<'_, '_> {
-    /// The route that the line names, if the file has it still and it would take the request by host, path and method.
-    /// What its conditions ask for, the line need not have.
+    /// The route that the line names, if the file still has it and it would match the request by host, path and method.
+    /// The line may lack the fields for its conditions.
     fn named(&self, snapshot: &Snapshot, name: &str) -> Option<usize> {
         let at = *self.names.get(name)?;
         let path = path::normalize(self.target.path).ok()?;
@@ -136,7 +136,7 @@ impl Recorder for LineNotes<'_> {
     }
 }
 
-/// The cost of a request for a limit that does not compute it, as far as the line has it.
+/// The cost of a request for a limit that does not compute it, if the line has the cost.
 fn logged_cost(request: &LoggedRequest<'_>, limit: &Limit) -> Option<Cost> {
     let logged = || request.logged_cost(&limit.name);
     let cost = match &limit.price {

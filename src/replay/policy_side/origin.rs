@@ -29,8 +29,8 @@ impl RequestView for LoggedRequest<'_> {
 }
 
 impl PolicySide {
-    /// The client's address. Where the line has only the peer of another server, the client behind that peer is found
-    /// by this file's `trust`.
+    /// The client's address. If the line has only the peer of another server, the client behind that peer is found by
+    /// this file's `trust`.
     #[inline]
     pub(in crate::replay) fn address(&self, request: &LoggedRequest<'_>) -> Option<IpAddr> {
         match &request.proxy_fields {
@@ -45,12 +45,12 @@ impl PolicySide {
         trust.client(Some(request.client?), &request.fields)
     }
 
-    /// Which peers are believed about a client's address.
+    /// The peers that are trusted to report a client's address.
     pub(in crate::replay) fn trust(&self) -> &Trust {
         &self.snapshot.trust
     }
 
-    /// Does any route ask for a host?
+    /// Does any route have a condition about the host?
     pub(in crate::replay) fn asks_for_hosts(&self) -> bool {
         self.snapshot.table.asks_for_hosts()
     }

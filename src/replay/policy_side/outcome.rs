@@ -6,7 +6,7 @@ use crate::limit::verdict::Wait;
 use crate::snapshot::Service;
 use std::sync::Arc;
 
-/// The outcome of a request that the limits were asked about.
+/// The outcome of a request whose limits were checked.
 pub(super) fn outcome(admission: &Admission, plan: &Plan, service: &Service) -> ReplayOutcome {
     match admission.delay(plan, service) {
         Ok(0) => ReplayOutcome::Admit,
@@ -22,7 +22,7 @@ pub(super) fn outcome(admission: &Admission, plan: &Plan, service: &Service) -> 
     }
 }
 
-/// The outcome of a request that its limits turn away.
+/// The outcome of a request that its limits refuse.
 pub(super) fn refusal(cause: &RefusalCause) -> ReplayOutcome {
     match cause {
         RefusalCause::Limited { limit, wait } => ReplayOutcome::Refuse {
@@ -40,7 +40,8 @@ pub(super) fn refusal(cause: &RefusalCause) -> ReplayOutcome {
             limit: Arc::clone(&limit.name),
             window: None,
         },
-        // The gateway answers an ambiguous key with 400. The store of a replay is never away, and a log knows no keys.
+        // The gateway answers an ambiguous key with 400. The store of a replay is never unavailable, and a log contains
+        // no keys of issuers.
         RefusalCause::AmbiguousKey { .. } | RefusalCause::StoreDown | RefusalCause::KeysUnread => {
             ReplayOutcome::NoRoute
         }

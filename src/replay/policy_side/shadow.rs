@@ -9,16 +9,16 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(in crate::replay) struct ShadowAnswer<'a> {
     pub(in crate::replay) limit: &'a Arc<Limit>,
-    /// The request's key; none if the request lacks one and would be refused for that.
+    /// The request's key; `None` if the request lacks one and would be refused for that.
     pub(in crate::replay) key: Option<&'a str>,
     pub(in crate::replay) outcome: verdict::VerdictOutcome,
-    /// The verdict of the counter, if one was asked.
+    /// The verdict of the counter, if one was checked.
     pub(in crate::replay) verdict: Option<verdict::Verdict>,
 }
 
 impl PolicySide {
-    /// The answers of the limits that do not decide, each with its key. Where verdicts are not asked for, the list may
-    /// be empty though all such limits admit.
+    /// The answers of the limits that do not decide, each with its key. If verdicts are not required, the list may be
+    /// empty though all such limits admit.
     pub(in crate::replay) fn shadows(&self) -> impl Iterator<Item = ShadowAnswer<'_>> {
         let service = self.service();
         let limit = move |at: usize| service.and_then(|service| service.limits.get(at));

@@ -31,8 +31,8 @@ fn take<'a>(
 ) -> Result<(), Fault> {
     let mut words = line.split_ascii_whitespace().skip(1);
     let client = words.next().ok_or(Fault::Unknown)?;
-    // The durations until the request went on, until the answer came, and until the answer went on; -1 for a step that
-    // never came.
+    // The durations until the request was forwarded, until the answer arrived, and until the answer was sent; -1 for a
+    // step that never happened.
     let took = (words.by_ref().skip(1).take(3))
         .filter_map(|seconds| instant::decimal(seconds, 6))
         .sum();
@@ -41,7 +41,7 @@ fn take<'a>(
     let asked = quoted(&mut rest).ok_or(Fault::Unknown)?;
     take_request_line(request, asked.into())?;
     request.user_agent = said(&mut rest);
-    // The line of a WebSocket begins with the time of its end; the time of its beginning stands far behind.
+    // The line of a WebSocket begins with the time of its end; the time of its beginning is a later word.
     let began = match kind {
         "ws" | "wss" => rest
             .split_ascii_whitespace()

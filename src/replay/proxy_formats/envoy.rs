@@ -6,7 +6,7 @@ use crate::replay::request::{LogFormat, LoggedRequest};
 use crate::replay::{Fault, instant};
 
 /// `[TIME] "METHOD PATH PROTOCOL" CODE FLAGS RECEIVED SENT DURATION SERVICE_TIME "X-FORWARDED-FOR" "USER-AGENT"
-/// "X-REQUEST-ID" "AUTHORITY" "UPSTREAM"`. Istio has more words behind the flags, and the peer behind the upstream.
+/// "X-REQUEST-ID" "AUTHORITY" "UPSTREAM"`. Istio has more words after the flags, and the peer after the upstream.
 pub(super) fn read<'a>(
     request: &mut LoggedRequest<'a>,
     line: &'a str,

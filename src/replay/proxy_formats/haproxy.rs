@@ -1,4 +1,4 @@
-//! HAProxy's `option httplog`, with or without the head that syslog puts in front.
+//! HAProxy's `option httplog`, with or without syslog's head before it.
 
 use super::with_port;
 use crate::replay::apache_format::{quoted, take_request_line};

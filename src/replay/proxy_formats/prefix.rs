@@ -1,9 +1,9 @@
-//! Prefixes of a line that another program has passed on: names of services, times, syslog's head.
+//! Prefixes of a line that another program has relayed: names of services, times, syslog's head.
 
 use crate::replay::instant;
 
 /// The line without one prefix: compose's `web-1  | `, kubectl's `[pod/web/app] `, a time that either adds, or syslog's
-/// `nginx: `; in colours or not. None if the line has no such prefix.
+/// `nginx: `; with or without colours. `None` if the line has no such prefix.
 pub(in crate::replay) fn strip(line: &str) -> Option<&str> {
     let plain = colours(line);
     let rest = piped(plain)
@@ -12,7 +12,7 @@ pub(in crate::replay) fn strip(line: &str) -> Option<&str> {
         .or_else(|| sent_by_syslog(plain))
         .or_else(|| (plain.len() < line.len()).then_some(plain))?;
     let rest = colours(rest).trim_ascii();
-    // The line's end switches the colour off again.
+    // The line's end resets the colour.
     let end = rest.strip_suffix("\x1b[0m").or(rest.strip_suffix("\x1b[m"));
     Some(end.unwrap_or(rest).trim_ascii()).filter(|rest| !rest.is_empty())
 }

@@ -1,4 +1,4 @@
-//! Lines as the documentation of their servers shows them, and lines that nearly have such a shape.
+//! Lines from the documentation of their servers, and lines with nearly such a shape.
 
 use super::*;
 use crate::replay::line::LineReader;

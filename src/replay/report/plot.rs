@@ -1,5 +1,5 @@
-//! A small plot for a terminal: one column for each stretch of time. Admitted, delayed and refused requests stand below
-//! each other. Each has a scale of its own, so that one refused request among a hundred can be seen.
+//! A small plot for a terminal: one column for each stretch of time. Admitted, delayed and refused requests are drawn
+//! below each other. Each has a scale of its own, so that one refused request among a hundred can be seen.
 
 use super::{grouped, stamp, time};
 use crate::replay::timeline::{OutcomeKind, Timeline};
@@ -20,7 +20,7 @@ pub enum Marks {
 }
 
 impl Marks {
-    /// A cell that is filled from its foot by this number of steps.
+    /// A cell that is filled from its bottom by this number of steps.
     fn filled(self, steps: u64) -> char {
         const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
         const LETTERS: [char; 9] = [' ', '.', '.', ':', ':', ':', '|', '|', '#'];

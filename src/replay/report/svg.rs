@@ -1,5 +1,5 @@
 //! The course as a picture for pages, tickets and talks: an SVG of a few kilobytes that refers to no other file.
-//! Refused requests stand below the rest, to a scale of their own.
+//! Refused requests are drawn below the rest, to a scale of their own.
 
 use super::{Report, grouped, percent, stamp, time};
 use crate::replay::timeline::{Interval, OutcomeKind};
@@ -11,15 +11,14 @@ const WIDTH: u64 = 720;
 const LEFT: u64 = 60;
 const RIGHT: u64 = 20;
 const TOP: u64 = 40;
-/// Heights: of the panel of the requests that were let through, of the panel of the refused, and of the gap between
-/// them.
+/// Heights: of the panel of admitted requests, of the panel of refused ones, and of the gap between them.
 const HEIGHT: u64 = 110;
 const LOWER: u64 = 60;
 const GAP: u64 = 14;
 /// The distance from one file's picture to the next one's.
 const STEP: u64 = TOP + HEIGHT + GAP + LOWER + 40;
 
-/// The colour of each outcome. Colour-blind people can tell these colours apart, too.
+/// The colour of each outcome. Colour-blind people can distinguish these colours, too.
 const COLOURS: [&str; OutcomeKind::ALL.len()] = ["#9ecae1", "#f0b429", "#c0392b"];
 
 /// A panel, in which outcomes are stacked on one base line.

@@ -1,4 +1,4 @@
-//! The report for people: the trace, the two files beside each other, and their course.
+//! The report for people: the trace, the two files side by side, and their course.
 
 use super::plot::{self, Marks};
 use super::{LineSample, Report, grouped, percent, stamp, time};
@@ -224,7 +224,7 @@ fn table(out: &mut String, report: &Report, sets: &[String]) {
     table.write(out);
 }
 
-/// Adds the rows of each limit, and those of limits that do not decide.
+/// Adds the rows of each limit, including limits that do not decide.
 fn limits(table: &mut ComparisonTable<'_>) {
     let all = table.report.requests;
     table.limits(

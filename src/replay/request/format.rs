@@ -7,11 +7,11 @@ use std::borrow::Cow;
 /// Parts of a request that only lines of other servers have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(in crate::replay) struct ProxyFields<'a> {
-    /// The list of addresses with which the request reached that server, as `X-Forwarded-For` has it.
+    /// The list of addresses with which the request reached that server, in the form of `X-Forwarded-For`.
     pub(in crate::replay) forwarded_for: Option<Cow<'a, str>>,
-    /// Fields that are written one by one.
+    /// Fields that are logged one by one.
     pub(in crate::replay) fields: Vec<(HeaderName, Value<'a>)>,
-    /// Did the request come by TLS?
+    /// Did the request use TLS?
     pub(in crate::replay) is_https: bool,
     /// Does the line have fields without their names?
     pub(in crate::replay) has_nameless_fields: bool,
@@ -29,7 +29,7 @@ pub enum LogFormat {
     Common,
     /// The combined log of Apache and nginx.
     Combined,
-    /// nginx's `main`: the combined log, and the addresses that the request came through.
+    /// nginx's `main`: the combined log, and the addresses of the request's hops.
     Main,
     /// Caddy's JSON.
     Caddy,

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 impl<'a> LoggedRequest<'a> {
     /// The key that `limit` counted the request under, by the access log.
     pub(in crate::replay) fn logged_key(&self, limit: &str) -> Option<Cow<'a, str>> {
-        // Of several keys of one limit, the last holds.
+        // Of several keys of one limit, the last counts.
         let mut keys = self.keys.iter().rev();
         match keys.find(|(name, _)| name.is(limit))? {
             (_, Value::Text(key)) => key.read().ok(),
@@ -20,7 +20,7 @@ impl<'a> LoggedRequest<'a> {
         self.reason == "unknown_key" && self.limit == limit
     }
 
-    /// Was the request's token not believed, by the access log?
+    /// Was the request's token untrusted, by the access log?
     pub(in crate::replay) fn was_doubted(&self) -> bool {
         self.reason == "bad_token"
     }
@@ -31,7 +31,7 @@ impl<'a> LoggedRequest<'a> {
         groups.any(|(_, name)| matches!(name, Value::Text(name) if name.is(group)))
     }
 
-    /// The cost that `limit` took for the request, by the access log.
+    /// The cost that `limit` charged the request, by the access log.
     pub(in crate::replay) fn logged_cost(&self, limit: &str) -> Option<u32> {
         let costs = json::members(self.costs).flatten();
         let (_, cost) = costs.filter(|(name, _)| name.is(limit)).last()?;

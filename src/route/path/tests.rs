@@ -1,4 +1,4 @@
-//! The spellings of a path: none of them dodges a rule.
+//! The spellings of a path: none of them circumvents a rule.
 
 use super::*;
 use proptest::prelude::*;
@@ -122,7 +122,7 @@ fn a_literal_is_put_into_match_form() {
     }
 }
 
-/// Spellings that some origin reads as `/limited`, and some that only look so.
+/// Spellings that some origin reads as `/limited`, and some that only resemble it.
 const SPELLINGS: [&str; 96] = [
     "/limited",
     "/limited/",
@@ -260,7 +260,7 @@ fn resolved(path: &str, merge: bool) -> String {
     format!("/{}", out.join("/"))
 }
 
-/// All readings of a path by lenient origins, each of which repairs paths in an order of its own.
+/// All readings of a path by lenient origins, each of which repairs paths in its own order.
 fn lenient_readings(path: &str) -> Vec<String> {
     type Step = fn(&str) -> String;
     let steps: [Step; 4] = [

@@ -97,7 +97,7 @@ fn rules(texts: &[&str]) -> Vec<Rule> {
     texts.iter().map(|text| rule(text)).collect()
 }
 
-/// The text of the rule that takes `GET host path a=1,b=2`.
+/// The text of the rule that matches `GET host path a=1,b=2`.
 fn found<'a>(texts: &[&'a str], request: &str) -> Option<&'a str> {
     let table = Table::build(&rules(texts)).unwrap();
     let mut words = request.split(' ');
@@ -266,11 +266,11 @@ fn more_conditions_beat_fewer_and_what_fails_lets_the_next_try() {
         ("POST h /a v=2,debug=1", 1),
         ("POST h /a v=1", 3),
         ("POST h /a", 3),
-        // Methods are looked at before conditions.
+        // Methods are compared before conditions.
         ("GET h /a v=2,debug=1", 2),
         ("HEAD h /a", 2),
         ("HEAD h /a v=2", 5),
-        // A path is looked at before both.
+        // Paths are compared before both.
         ("POST h /a v=3", 3),
         ("POST h /b v=3", 4),
     ] {
@@ -290,7 +290,7 @@ fn every_pair_is_reported_once() {
     assert_eq!(pairs, [(0, 1), (0, 2), (1, 2)]);
 }
 
-/// How well a rule fits a request: greater is more specific; none where it does not match.
+/// How well a rule fits a request: greater is more specific; `None` if it does not match.
 fn fit(
     rule: &Rule,
     host: &str,
@@ -350,7 +350,7 @@ fn fit_path(pattern: &[Segment], path: &str) -> Option<Vec<u8>> {
             _ => return None,
         }
     }
-    // The end of a path is more specific than a rest of nothing.
+    // The end of a path is more specific than an empty rest.
     ranks.push(1);
     segments.next().is_none().then_some(ranks)
 }

@@ -1,5 +1,5 @@
-//! A rough count of the requests for each key. Keys share cells: a key that is wrongly taken for busy leases too much
-//! at worst, and the surplus goes back.
+//! A rough count of the requests for each key. Keys share cells: a key that is wrongly considered busy leases too much
+//! at worst, and the surplus is given back.
 
 use crate::clock::Timestamp;
 

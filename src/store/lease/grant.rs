@@ -1,5 +1,5 @@
-//! Permits of several limits of one request. A request takes permits only when no other limit can refuse it. A refused
-//! request takes none, orders none, and keeps none from the requests that are served.
+//! Permits of several limits of one request. A request takes permits only if no other limit can refuse it. A refused
+//! request takes none, orders none, and withholds none from the admitted requests.
 
 use super::{BRISK, Leases, entry, may_take};
 use crate::clock::Timestamp;
@@ -9,10 +9,10 @@ use crate::store::check::Check;
 use crate::store::decider::Decider;
 use smallvec::SmallVec;
 
-/// Time between two trials whether calls still take long.
+/// The time between two checks whether calls still take long.
 const AGAIN: u64 = 1_000_000;
 
-/// A permit that a request sees, or has taken.
+/// A permit that a request has found, or has taken.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store) struct Grant {
     /// The position of its check in the request.
@@ -27,11 +27,11 @@ pub(in crate::store) struct Grant {
 pub(in crate::store) type Grants = SmallVec<[Grant; 1]>;
 
 impl Leases {
-    /// The permits that are there for `checks` now. The request does not take them yet.
+    /// The permits that are available for `checks` now. The request does not take them yet.
     ///
     /// # Errors
-    /// The answers of the request, where one of its limits has no permit for a while. Nothing is known of its other
-    /// limits.
+    /// The answers of the request, if one of its limits has no permit for some time. The answers of its other limits
+    /// are unknown.
     pub(in crate::store) fn look(&self, checks: &[Check<'_>]) -> Result<Grants, Box<Answers>> {
         let now = self.clock.now();
         let (mut found, mut refused) = (Grants::new(), None::<LimitAnswer>);
@@ -62,7 +62,7 @@ impl Leases {
         Err(Box::new(answers))
     }
 
-    /// Takes the permits in `seen`, except permits that are gone.
+    /// Takes the permits in `seen`, except permits that are no longer available.
     pub(in crate::store) fn draw(&self, checks: &[Check<'_>], seen: &Grants) -> Grants {
         let now = self.clock.now();
         let drawn = seen.iter().filter_map(|grant| {
@@ -83,7 +83,7 @@ impl Leases {
         drawn.collect()
     }
 
-    /// Puts unused permits back.
+    /// Returns unused permits.
     pub(in crate::store) fn put_back(&self, checks: &[Check<'_>], grants: &Grants) {
         let now = self.clock.now();
         for grant in grants {
@@ -93,8 +93,7 @@ impl Leases {
         }
     }
 
-    /// Should a call bring permits of this limit for the requests that come next? The request that needed one was
-    /// admitted.
+    /// Should a call bring permits of this limit for the next requests? The request that needed one was admitted.
     pub(in crate::store) fn runs_short(&self, check: &Check<'_>) -> bool {
         let now = self.clock.now();
         let hash = self.invalidation.hash(check.limit.id, check.key);
@@ -113,7 +112,7 @@ impl Leases {
         if held.asking || held.has(now) || now < held.paused {
             return false;
         }
-        // Permits that came so late would have ended before the other limits of a request admit it.
+        // Permits that arrived that late would have ended before the other limits of a request admit it.
         let is_slow =
             held.took > BRISK && held.last.is_some_and(|last| now < last.sent.plus(AGAIN));
         held.leave();

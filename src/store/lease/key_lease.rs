@@ -1,4 +1,4 @@
-//! The lease of one key: the result of the last call, the permits that are left of it, and the size of the next order.
+//! The lease of one key: the result of the last call, its remaining permits, and the size of the next order.
 
 #[cfg(test)]
 mod tests;
@@ -18,18 +18,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// A bucket that fills within so many microseconds can spare lost units while it is less than half used up.
+/// A bucket that fills within this number of microseconds can spare lost units while it is less than half used.
 const SOON: u64 = 10_000_000;
 /// Part of a bucket's rate that one worker may lose.
 const LOST: f64 = 100.0;
-/// Calls whose unused units are to go back at once. Beyond this number, the oldest call's units are lost.
+/// Calls whose unused units are to be given back at once. Beyond this number, the oldest call's units are lost.
 const MOST_OWED: usize = 8;
 
 /// Permits for one key.
 #[derive(Debug)]
 pub(super) struct KeyLease {
     pub(super) hash: u64,
-    /// The limit at the time of the call. A reload makes another limit, whose numbers may differ.
+    /// The limit at the time of the call. A reload creates a new limit, whose numbers may differ.
     pub(super) limit: Arc<Limit>,
     pub(super) key: SmallVec<[u8; 16]>,
     /// Unused permits, and the instant until which they may be used.
@@ -39,9 +39,9 @@ pub(super) struct KeyLease {
     pub(super) due: u32,
     /// Calls so far.
     pub(super) turn: u64,
-    /// A call is under way, or is about to be.
+    /// A call is being made, or is about to be.
     pub(super) asking: bool,
-    /// The call has been sent: it does not charge a request that comes now.
+    /// The call has been sent: it does not charge a request that arrives now.
     pub(super) sent: bool,
     /// The last call failed.
     pub(super) failed: bool,
@@ -51,7 +51,7 @@ pub(super) struct KeyLease {
     pub(super) took: u64,
     /// Units of a bucket that may yet be lost, as of the given instant.
     spare: (f64, Timestamp),
-    /// No call is made before this instant: too little would have come back.
+    /// No call is made before this instant, since too few units would have returned.
     pub(super) paused: Timestamp,
     pub(super) last: Option<LeaseCall>,
     /// Units of earlier calls that no request may use any more, each with the instant at which its call was sent.
@@ -64,7 +64,7 @@ pub(super) struct KeyLease {
 pub(in crate::store) struct LeaseCall {
     /// The instant at which the call was sent.
     pub(super) sent: Timestamp,
-    /// The instant at which the answer was here. Waits count from then on, so that none is too short.
+    /// The instant at which the answer arrived. Waits count from then on, so that none is too short.
     told: Timestamp,
     pub(super) at: Timestamp,
     pub(super) measured: Measurement,
@@ -114,7 +114,7 @@ impl KeyLease {
         }
     }
 
-    /// Withdraws the unused permits: they are to go back, and no request uses them any more.
+    /// Withdraws the unused permits: they are to be given back, and no request uses them any more.
     pub(super) fn leave(&mut self) {
         let units = std::mem::take(&mut self.permits);
         self.lose(units);
@@ -129,9 +129,9 @@ impl KeyLease {
 
     /// The number of permits that may be taken for later, even if none of them is used.
     ///
-    /// - Of a window, the unused units of a call go back.
-    /// - Of a bucket, they are lost: at most a hundredth of the bucket's rate, and one worker's share at once. A bucket
-    ///   that fills within seconds, and is less than half used up, has them back before a request lacks them.
+    /// - For a window, the unused units of a call are given back.
+    /// - For a bucket, they are lost: at most a hundredth of the bucket's rate, and one worker's share at once. A
+    ///   bucket that fills within seconds, and is less than half used, regains them before a request lacks them.
     pub(super) fn spare(&mut self, terms: &LeaseTerms, now: Timestamp) -> u32 {
         let capacity = u128::from(self.limit.rule.most());
         let period = u128::from(self.limit.rate.period.get());
@@ -151,7 +151,8 @@ impl KeyLease {
         spare.max(0.0) as u32
     }
 
-    /// Notes that so many units of the call sent at this instant are to go back when the call's time is over.
+    /// Notes that this number of units of the call sent at this instant is to be given back at the end of the call's
+    /// time.
     pub(super) fn owe(&mut self, sent: Timestamp, units: u32) {
         if units == 0 {
             return;
@@ -171,7 +172,7 @@ impl KeyLease {
         self.permits > 0 && now < self.until
     }
 
-    /// Takes back a permit of the call that was sent at this instant.
+    /// Returns a permit of the call that was sent at this instant.
     pub(super) fn put_back(&mut self, sent: Timestamp, now: Timestamp) {
         let is_last = self.last.is_some_and(|last| last.sent == sent);
         if is_last && now < self.until {
@@ -185,7 +186,7 @@ impl KeyLease {
     pub(super) fn take(&mut self, sent: Timestamp) -> u32 {
         let mut units = 0;
         if self.last.is_some_and(|last| last.sent == sent) {
-            // A request that has not come for its permit by now has left.
+            // A request that has not fetched its permit by now has left.
             units = std::mem::take(&mut self.permits) + std::mem::take(&mut self.due);
         }
         self.left.retain(|(left, more)| {
@@ -216,8 +217,8 @@ impl KeyLease {
         }
     }
 
-    /// The verdict of a permit. Its remainder never exceeds the units that are there: it counts the permits here, and
-    /// the units left in the store only for `by_call`, since other requests may take them.
+    /// The verdict of a permit. Its remainder never exceeds the available units: it counts the permits here, and the
+    /// units left in the store only for `by_call`, since other requests may take them.
     fn verdict(&self, now: Timestamp, by_call: bool) -> Verdict {
         let Some(last) = &self.last else {
             return Verdict {
@@ -234,7 +235,7 @@ impl KeyLease {
         }
     }
 
-    /// The verdict while no call asks for permits.
+    /// The verdict during the pause between calls.
     fn pause(&self, now: Timestamp) -> Verdict {
         let pause = self.pause_left(now);
         let wait = self
@@ -254,11 +255,11 @@ impl KeyLease {
         self.paused.since(now)
     }
 
-    /// The instant from which there is room for one more unit, as of `now`, if nothing is taken or refunded.
+    /// The instant from which there is room for one more unit, as of `now`, if no unit is taken or refunded.
     fn next(&self, last: &LeaseCall, now: Timestamp) -> u64 {
         let Some(bucket) = self.limit.rule.bucket() else {
-            // The store's answer says how long a window stays full. The refusal cache remembers the answer as well,
-            // except while a refund may be on its way.
+            // The store's answer states how long a window stays full. The refusal cache remembers the answer as well,
+            // except while a refund may be pending.
             return match last.measured.wait {
                 Wait::Micros(full) => full.saturating_sub(now.since(last.told)),
                 Wait::Never => 0,
@@ -273,7 +274,7 @@ impl KeyLease {
         }
     }
 
-    /// The number of units to ask for: for the requests that wait, and for the requests that come soon.
+    /// The number of units to request: for the waiting requests, and for further requests that are expected soon.
     pub(super) fn order(&mut self, terms: &LeaseTerms, demand: u64, now: Timestamp) -> u32 {
         self.sent = true;
         let soon = demand * terms.hold / demand::SLOT;
@@ -337,7 +338,7 @@ impl KeyLease {
         if self.permits == 0 {
             self.lose(rest);
         }
-        // The window's own refusal, which comes next, says how long the window stays full.
+        // The window's own refusal, which comes next, states how long the window stays full.
         let is_told = !terms.give_back() || last.charged == 0;
         if last.charged < asked && terms.trickles() && is_told {
             self.paused = last.sent.plus(terms.pause);
@@ -347,7 +348,7 @@ impl KeyLease {
 }
 
 impl LeaseCall {
-    /// Takes over the answers to `order`, asked by `check`. They arrived at `told`.
+    /// Takes over the answers to `order`, requested by `check`. They arrived at `told`.
     pub(in crate::store) fn of(
         check: &Check<'_>,
         terms: &LeaseTerms,
@@ -371,7 +372,7 @@ impl LeaseCall {
         })
     }
 
-    /// The ticket of so many units of the call, which go back.
+    /// The ticket of this number of units of the call, to be given back.
     pub(in crate::store) fn ticket(&self, limit: &Limit, units: u32) -> Ticket {
         limit.rule.ticket(self.at, self.measured, Cost::new(units))
     }

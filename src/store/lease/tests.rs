@@ -1,4 +1,4 @@
-//! Trials of leases on a simulated clock. Several gateways before one counter admit no more than the limit allows,
+//! Trials of leases on a simulated clock. Several gateways in front of one counter admit no more than the limit allows,
 //! hardly less, and with few calls.
 
 mod world;
@@ -58,7 +58,7 @@ fn sliding_window(count: u32, period: u64, parts: u32, strict: bool) -> (Rate, R
     (rate, Rule::SlidingWindow(rule))
 }
 
-/// The one limit of a hot key.
+/// The single limit of a hot key.
 fn leased(rule: (Rate, Rule)) -> [Arc<Limit>; 1] {
     let limit = limit("hot", rule, LeaseSetting::Auto);
     assert!(limit.leases().is_some());
@@ -108,7 +108,7 @@ fn a_bucket_is_never_exceeded_by_leases_and_hardly_undershot() {
     }
 }
 
-/// One trial with numbers of its own.
+/// One trial with random numbers.
 fn trial(seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let count = random.u32(1000..8000);
@@ -141,7 +141,7 @@ fn trial(seed: u64) {
             u64::from(count)
         }
     };
-    // The demand may have been below the limit. Where it is hardly above the limit, one gateway now and then holds
+    // The demand may have been below the limit. If the demand is hardly above the limit, one gateway occasionally has
     // permits that another lacks.
     let wanted = wanted.min(world.requests());
     let least = if world.requests() * 2 > wanted * 3 {
@@ -177,7 +177,7 @@ fn a_key_below_its_limit_is_never_refused() {
     }
 }
 
-/// The requests that are admitted of a demand of so many tenths of the rate, and the calls for them.
+/// The admitted requests for a demand of this number of tenths of the rate, and the calls for them.
 fn used(rule: &(Rate, Rule), leasing: LeaseSetting, tenths: u64) -> (usize, u64) {
     let mut world = World::new(3, &[limit("hot", rule.clone(), leasing)], tenths);
     let apart = rule.0.period.get() / u64::from(rule.0.count.get());
@@ -247,7 +247,8 @@ fn where_all_limits_are_hot_a_tenth_of_the_calls_is_made() {
     assert!(auto.calls * 10 <= auto.requests());
 }
 
-/// With random numbers: no client gets more than its own limit, and all together no more than theirs, which is used up.
+/// With random numbers: no client gets more than its own limit, and all together no more than theirs, which is used
+/// fully.
 #[test]
 fn each_limit_of_a_request_holds_where_one_is_leased() {
     for seed in 0..20 {
@@ -287,7 +288,7 @@ fn bursts_use_a_bucket_up_that_fills_slowly() {
     for limits in [vec![Arc::clone(&all)], vec![all, own]] {
         let mut world = World::new(2, &limits, 1);
         while world.refused == 0 {
-            // Longer than permits last.
+            // Longer than the life of permits.
             world.burst(32, 110_000);
         }
         let used = world.admitted.len();

@@ -1,9 +1,9 @@
-//! The room for counters, and the limits that may still add one: a quarter of the room is kept in equal parts for the
-//! limits in force, the rest is common.
+//! The room for counters, and the limits that may still add one: a quarter of the room is reserved in equal parts for
+//! the current limits, the rest is common.
 //!
-//! Counters of a limit beyond its part lie in the common room. A flood of invented keys of one limit therefore takes
+//! Counters of a limit beyond its part use the common room. A flood of invented keys of one limit therefore takes
 //! nothing from the parts of other limits. The last place of a part is for the limit's overflow key. The figures change
-//! only where a counter comes or goes, and under the lock of its shard.
+//! only when a counter is added or removed, and under the lock of its shard.
 
 use crate::limit::{Limit, LimitId};
 use std::collections::HashMap;
@@ -13,29 +13,29 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The key that all keys without room share. No written key contains a bare `%` followed by this.
 pub(in crate::store) const OVERFLOW: &[u8] = b"%overflow";
 
-/// One place in so many is kept for the limits' parts.
+/// One place in this number is reserved for the limits' parts.
 const KEPT: usize = 4;
 
-/// The room of one store under one reading of the file.
+/// The room of one store for one reading of the file.
 #[derive(Debug)]
 pub(super) struct Capacity {
-    /// Counters by keys of their own: the bound, and the present number.
+    /// Counters with keys of their own: the bound, and the present number.
     most: usize,
     keys: AtomicUsize,
     /// Counters that keys without room share. Each limit has one at most.
     shared: AtomicUsize,
-    /// Places kept for each limit, without that of its overflow key.
+    /// Places reserved for each limit, without the place of its overflow key.
     part: usize,
     /// The places of the common room, and the number of counters in it.
     common: usize,
     beyond: AtomicUsize,
-    /// Counters of limits in force, and of limits that were in force when their counters came.
+    /// Counters of current limits, and of limits that were current when their counters were added.
     held: HashMap<LimitId, LimitCapacity, foldhash::fast::RandomState>,
-    /// Counters of limits that were in force only before the previous file.
+    /// Counters of limits that were current only before the previous file.
     strangers: LimitCapacity,
 }
 
-/// The number of a limit's counters by keys of their own.
+/// The number of a limit's counters with keys of their own.
 #[derive(Debug, Default)]
 struct LimitCapacity {
     part: usize,
@@ -43,7 +43,7 @@ struct LimitCapacity {
 }
 
 impl Capacity {
-    /// Room for so many counters, without parts for limits.
+    /// Room for this number of counters, without parts for limits.
     pub(super) fn of(most: usize) -> Self {
         Self {
             most,
@@ -57,8 +57,8 @@ impl Capacity {
         }
     }
 
-    /// This room of `whole` places, with its counters, shared out to the limits that are in force from now on. Every
-    /// shard is locked: nothing comes or goes meanwhile. `count` counts each limit's counters anew.
+    /// This room of `whole` places, with its counters, divided among the limits that apply from now on. Every shard
+    /// must be locked, so that no counter is added or removed meanwhile. `count` counts each limit's counters anew.
     pub(super) fn shared_out(
         &self,
         whole: usize,
@@ -82,7 +82,7 @@ impl Capacity {
         for id in limits {
             room.held.entry(*id).or_default().part = room.part;
         }
-        // Requests under way may still ask a limit that leaves.
+        // Current requests may still check a limit that is being removed.
         for (id, keys) in before {
             *room.held.entry(id).or_default().keys.get_mut() = keys;
         }
@@ -94,7 +94,7 @@ impl Capacity {
         room
     }
 
-    /// The share of each limit that is in force or has counters.
+    /// The share of each limit that is current or has counters.
     fn counts(&self) -> HashMap<LimitId, usize> {
         let held = self.held.iter();
         let counts = held.map(|(id, held)| (*id, held.part, load(&held.keys)));
@@ -123,7 +123,7 @@ impl Capacity {
         fits
     }
 
-    /// Gives back a place that was taken for a key of `limit`.
+    /// Returns a place that was taken for a key of `limit`.
     pub(super) fn give_back(&self, limit: LimitId) {
         let held = self.held(limit);
         if held.keys.fetch_sub(1, Ordering::Relaxed) > held.part {
@@ -137,7 +137,7 @@ impl Capacity {
         self.shared.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts that a counter is gone: one that keys without room share, or one of a key of its own.
+    /// Notes that a counter was removed: one that keys without room share, or one with its own key.
     pub(super) fn left(&self, limit: LimitId, is_shared: bool) {
         if is_shared {
             self.shared.fetch_sub(1, Ordering::Relaxed);
@@ -156,7 +156,7 @@ impl Capacity {
     }
 }
 
-/// The limits among `limits`, and their tiers, that have a part of the room: the deciding limits.
+/// The deciding limits among `limits` and their tiers, each of which has a part of the room.
 pub(super) fn entitled<'a>(limits: impl Iterator<Item = &'a Arc<Limit>>) -> Vec<LimitId> {
     let tiers = |limit: &'a Arc<Limit>| limit.tiers.iter().map(|tier| &tier.limit);
     let all = limits.flat_map(|limit| std::iter::once(limit).chain(tiers(limit)));

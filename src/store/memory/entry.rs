@@ -1,4 +1,5 @@
-//! One counter in memory: its limit and key, its state, and the instant until which it matters, by the clock of its limit.
+//! One counter in memory: its limit and key, its state, and the instant until which it matters, by the clock of its
+//! limit.
 
 use super::packed_key::PackedKey;
 use super::packed_state::PackedState;
@@ -8,7 +9,7 @@ use crate::limit::FOREVER;
 use crate::limit::{Change, State, Update};
 use std::borrow::Cow;
 
-/// A counter. Of a million counters most are such that nothing of them stands elsewhere.
+/// A counter. Of a million counters most need no further allocation.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) key: PackedKey,
@@ -16,7 +17,7 @@ pub(super) struct Entry {
     life: Expiry,
 }
 
-/// A table of counters has an eighth to five ninths of empty places beside them.
+/// A table of counters has an eighth to five ninths of empty places in addition.
 const _: () = assert!(size_of::<Entry>() == 48);
 
 impl Entry {
@@ -30,7 +31,7 @@ impl Entry {
         }
     }
 
-    /// The limit, as the shard knows it.
+    /// The limit, by its number in the shard.
     #[inline]
     pub(super) fn limit(&self) -> LimitIndex {
         self.key.limit()
@@ -66,11 +67,11 @@ impl Entry {
 pub(super) struct EntryKind {
     /// The limit only counts, without deciding.
     pub(super) aside: bool,
-    /// The limit goes by the wall clock, and so does the counter's end.
+    /// The limit uses the wall clock, and so does the counter's end.
     pub(super) dated: bool,
 }
 
-/// The present by both clocks.
+/// The current time by both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Present {
     pub(super) now: Timestamp,
@@ -78,7 +79,7 @@ pub(super) struct Present {
 }
 
 impl Present {
-    /// The present of `clock`.
+    /// The current time of `clock`.
     pub(super) fn of(clock: &Clock) -> Self {
         Self {
             now: clock.now(),

@@ -1,12 +1,12 @@
-//! The name of a counter as the counter holds it: its limit, and its key in place where that is short or a digest.
+//! The name of a counter in its stored form: its limit, and its key inline if short or a digest.
 
 use super::shard_limits::LimitIndex;
 use crate::key::{Digest, DigestText};
 
-/// The longest key that stands in place: the text of an IPv4 network has at most 18 bytes.
+/// The longest inline key: the text of an IPv4 network has at most 18 bytes.
 const SHORT: usize = 19;
 
-/// A limit, as the shard knows it, and a key's bytes. Equal keys have one form.
+/// A limit, by its number in the shard, and a key's bytes. Equal keys have one form.
 #[derive(Debug)]
 pub(super) enum PackedKey {
     Short(LimitIndex, u8, [u8; SHORT]),
@@ -38,7 +38,7 @@ impl PackedKey {
         }
     }
 
-    /// Is this `key`, of whatever limit?
+    /// Is this `key`, of any limit?
     #[inline]
     pub(super) fn is(&self, key: &[u8]) -> bool {
         match self {
@@ -64,7 +64,7 @@ impl PackedKey {
 mod tests {
     use super::*;
 
-    /// Every key comes back as it was, whatever its form, and is no other.
+    /// Every key is restored unchanged from its form, and equals no other.
     #[test]
     fn keys_keep_their_bytes() {
         let digest = "%sha=0123456789abcdef0123456789abcdef";

@@ -1,4 +1,4 @@
-//! A state as a counter holds it: in sixteen bytes where it is a usual one, else apart.
+//! A state in its stored form: in sixteen bytes if it is common, else boxed.
 
 use crate::limit::{BucketState, PartsState, RecordState, State, Update, WindowState};
 use std::borrow::Cow;
@@ -9,7 +9,7 @@ const INSTANT: usize = 7;
 /// Microseconds since the epoch, before the year 4253.
 type Instant = [u8; INSTANT];
 
-/// A state in as few bytes as it needs. A state that fits in none of the small forms stands apart, unchanged.
+/// A state in as few bytes as it needs. A state that fits into none of the small forms is boxed, unchanged.
 #[derive(Debug)]
 pub(super) enum PackedState {
     Bucket(Instant, u32, u32),
@@ -77,7 +77,7 @@ impl PackedState {
         })
     }
 
-    /// Stores what an update makes of the state.
+    /// Stores the result of an update on the state.
     #[inline]
     pub(super) fn put(&mut self, update: Update) {
         if let Update::Put(state) = &update
@@ -89,7 +89,7 @@ impl PackedState {
         self.put_apart(update);
     }
 
-    /// As [`Self::put`], where the state that follows is not small. A state that stands apart is changed where it is.
+    /// Like [`Self::put`], if the next state is not small. A boxed state is changed in place.
     fn put_apart(&mut self, update: Update) {
         let Self::Other(held) = self else {
             *self = Self::of(update.after(None));

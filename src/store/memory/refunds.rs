@@ -1,4 +1,4 @@
-//! Charges that come back, and repeats that have not gone free after all.
+//! Charges that are given back, and repeats that were not free after all.
 
 use super::{MemoryStore, OVERFLOW, record_key, shelf};
 use crate::limit::rate::Cost;
@@ -9,7 +9,8 @@ use crate::store::reservation::{Amendment, Correction, RefundOutcome, Reservatio
 use std::sync::Arc;
 
 impl MemoryStore {
-    /// Amends a charge, as far as no other charge counts on it. In this process no slot lapses, and none is renewed.
+    /// Amends a charge, in so far as no other charge depends on it. In this process no slot lapses, and none is
+    /// renewed.
     pub fn amend(&self, reservation: &Reservation, amendment: Amendment) -> RefundOutcome {
         let Reservation { limit, key, .. } = reservation;
         let is_refunded = match reservation.correction(amendment) {
@@ -33,7 +34,7 @@ impl MemoryStore {
         }
     }
 
-    /// Counts slots of a request that is in flight already, even without room. The answer frees them.
+    /// Counts slots of a request that is already in flight, even without room. The returned reservation frees them.
     pub fn hold(
         &self,
         limit: &Arc<Limit>,
@@ -56,7 +57,8 @@ impl MemoryStore {
         })
     }
 
-    /// Gives back the charge of `ticket`, as far as no other charge counts on it. Was there anything to give back?
+    /// Gives back the charge of `ticket`, in so far as no other charge depends on it. Returns whether anything was
+    /// given back.
     pub fn refund(&self, limit: &Limit, key: &[u8], ticket: Ticket) -> bool {
         let id = ticket.record.map(|record| record_key(key, record.id));
         let record = id.as_ref().map(|id| self.place(limit, id));

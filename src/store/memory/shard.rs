@@ -1,4 +1,4 @@
-//! One shard: its counters, and their places in the whole room.
+//! One shard: its counters, and their share of the whole room.
 
 use super::capacity::{Capacity, OVERFLOW};
 use super::entry::{Entry, EntryKind, Present};
@@ -12,8 +12,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
-/// Microseconds for which a shard is not searched again for ended counters, when the last search found none. Otherwise
-/// a flood of keys in a full store would have the whole shard read for every key.
+/// Microseconds for which a shard is not searched again for ended counters, if the last search found none. Otherwise a
+/// flood of keys in a full store would cause a search of the whole shard for every key.
 const BARREN: u64 = 50_000;
 
 /// The location of a check's counter, or of the record of its id.
@@ -51,10 +51,10 @@ impl CounterTable {
         }
     }
 
-    /// Takes over a room that was shared out anew.
+    /// Takes over a room that was divided anew.
     pub(super) fn move_to(&mut self, room: Arc<Capacity>) {
         self.room = room;
-        // Limits that decided may only count from now on.
+        // Limits that decided before may only count from now on.
         self.has_aside = true;
     }
 
@@ -65,13 +65,13 @@ impl CounterTable {
         }
     }
 
-    /// The position of the counter of `place`, valid until the next counter comes.
+    /// The position of the counter of `place`, valid until the next counter is added.
     pub(super) fn find(&self, place: &CounterLocation<'_>) -> Option<usize> {
         self.entries
             .find_bucket_index(place.hash, |entry| place.is(entry, &self.limits))
     }
 
-    /// The entry at this position. It may have made room meanwhile.
+    /// The entry at this position. It may have been evicted meanwhile.
     pub(super) fn at(&self, index: usize) -> Option<&Entry> {
         self.entries.get_bucket(index)
     }
@@ -88,8 +88,8 @@ impl CounterTable {
         Some(entry.state())
     }
 
-    /// Takes room for a new counter at `place`. Where there is none, ended counters of this shard make some at once,
-    /// without a wait for the sweep. For limits that decide, counters of limits that do not decide make room next.
+    /// Takes room for a new counter at `place`. If there is none, ended counters of this shard are removed at once,
+    /// before the sweep. For limits that decide, counters of limits that do not decide are evicted next.
     pub(super) fn make_room(&mut self, place: &CounterLocation<'_>, clock: &Clock) -> bool {
         if self.room.take(place.limit) {
             return true;
@@ -110,7 +110,7 @@ impl CounterTable {
         !place.kind.aside && self.has_aside && self.clear_aside(place.limit)
     }
 
-    /// Takes the room of counters that decide nothing.
+    /// Evicts counters of limits that do not decide.
     fn clear_aside(&mut self, limit: LimitId) -> bool {
         let (room, limits, mut taken) = (&self.room, &mut self.limits, false);
         self.entries.retain(|entry| {
@@ -162,7 +162,7 @@ impl CounterTable {
         }
     }
 
-    /// Forgets the counter of `place`. Was there one?
+    /// Deletes the counter of `place`. Returns whether there was one.
     pub(super) fn remove(&mut self, place: &CounterLocation<'_>) -> bool {
         let is = |entry: &Entry| place.is(entry, &self.limits);
         let Ok(found) = self.entries.find_entry(place.hash, is) else {
@@ -174,7 +174,7 @@ impl CounterTable {
         true
     }
 
-    /// Forgets ended counters, and gives back memory that is hardly used.
+    /// Drops ended counters, and frees memory that is hardly used.
     pub(super) fn sweep(&mut self, present: Present) {
         self.forget_ended(present);
         let entries = &mut self.entries;

@@ -51,7 +51,7 @@ impl ShardLimits {
         self.each[index.get()].id
     }
 
-    /// Counts a new counter of `limit`, which gets a number if it has none; nothing where no number is left.
+    /// Counts a new counter of `limit`, which gets a number if it has none; `None` if no number is left.
     pub(super) fn enter(&mut self, limit: LimitId) -> Option<LimitIndex> {
         let index = match self.by_id.get(&limit) {
             Some(index) => *index,
@@ -79,7 +79,7 @@ impl ShardLimits {
         Some(index)
     }
 
-    /// Counts that a counter of this limit is gone, and returns the limit.
+    /// Notes that a counter of this limit is gone, and returns the limit.
     pub(super) fn leave(&mut self, index: LimitIndex) -> LimitId {
         let limit = &mut self.each[index.get()];
         limit.counters -= 1;

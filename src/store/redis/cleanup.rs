@@ -1,4 +1,4 @@
-//! Removes counters that are not needed any more: a replay has a prefix of its own, and its counters go with it.
+//! Removes counters that are no longer needed: a replay has its own prefix, whose keys are removed at its end.
 
 use super::RedisStore;
 use super::node::Node;
@@ -11,10 +11,10 @@ const STEP: usize = 1_000;
 const NO_PAGE: StoreError = StoreError::Protocol("not a page of keys");
 
 impl RedisStore {
-    /// Waits for a connection, to every master of a cluster: can Redis be reached?
+    /// Waits for a connection, for a cluster to every master, to check that Redis can be reached.
     ///
     /// # Errors
-    /// The cause for which there is no connection.
+    /// If there is no connection, with the cause.
     pub async fn reach(&self) -> Result<(), StoreError> {
         for handle in self.masters().await? {
             handle.node.connections.take().await?;
@@ -22,11 +22,11 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Removes every key under this store's prefix, and returns their number. The walk passes all keys of Redis, in
-    /// steps, so it is not for a prefix that gateways count under.
+    /// Removes every key under this store's prefix, and returns their number. The scan passes all keys of Redis, in
+    /// steps, so that it is not for a prefix that gateways use.
     ///
     /// # Errors
-    /// The error of a Redis that did not remove the keys, or not all of them.
+    /// If Redis did not remove the keys, or not all of them.
     pub async fn clear(&self) -> Result<u64, StoreError> {
         let mut removed = 0;
         for handle in self.masters().await? {

@@ -1,9 +1,10 @@
 //! Counters in Redis, where all gateways share them: one script call decides all limits of a request.
 //!
-//! The store belongs to one worker and is used by no other: no lock, no thread is woken. Redis' own clock decides.
+//! The store belongs to one worker and is used by no other: no lock, no wakeup of another thread. Redis' own clock
+//! decides.
 //!
-//! In: checks. Out: answers of the scripts. Folders stand on those above them. They are private: `pub(crate)` in them
-//! reaches no further than this file.
+//! In: checks. Out: answers of the scripts. Each folder may use only those above it. They are private: `pub(crate)` in
+//! them reaches no further than this file.
 //!
 //! ```text
 //! wire         what is asked of Redis, as bytes
@@ -67,16 +68,16 @@ use wire::slot::CallRoute;
 /// Decisions or updates in one call. Redis does nothing else meanwhile: 64 of them take a quarter of a millisecond.
 const MOST_IN_CALL: usize = 64;
 
-/// Time between two looks of [`RedisStore::met`] whether Redis has answered for the first time.
+/// The interval at which [`RedisStore::met`] checks whether Redis has answered for the first time.
 const MEETS: Duration = Duration::from_millis(2);
 
-/// Longest deadline of a decision. A longer one would be no deadline.
+/// The longest deadline of a decision. A longer one would be no deadline.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Time for which a worker that ends waits for a Redis that is away, to send the pending updates.
+/// The time for which an ending worker waits for an unavailable Redis, to send the pending updates.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// One worker's way to Redis. Clones share it.
+/// One worker's handle to Redis. Clones share it.
 #[derive(Clone)]
 pub struct RedisStore {
     router: Rc<Router>,
@@ -87,7 +88,8 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Starts to connect and waits for nothing. To be called in a worker's own runtime, where tasks need not be `Send`.
+    /// Starts to connect and waits for nothing. Must be called in a worker's own runtime, where tasks need not be
+    /// `Send`.
     #[must_use]
     pub fn new(target: &RedisTarget, settings: &StoreSettings) -> Self {
         let context = Rc::new(StoreContext::new(target, settings));
@@ -100,8 +102,8 @@ impl RedisStore {
         }
     }
 
-    /// This store by a clock of the caller's, which stands still at `now`: for tests and replays. States then outlive
-    /// their time by an hour, and no call is repeated.
+    /// This store with a clock of the caller, which stays at `now`: for tests and replays. States then outlive their
+    /// time by an hour, and no call is repeated.
     #[must_use]
     pub fn at(&self, now: Timestamp) -> Self {
         Self {
@@ -110,15 +112,15 @@ impl RedisStore {
         }
     }
 
-    /// Decides all limits of one request. Takes no longer than the settings' `timeout`, give or take a scheduling
-    /// delay, and no time at all while Redis is away.
+    /// Decides all limits of one request. Takes no longer than the settings' `timeout`, apart from scheduling delays,
+    /// and no time at all while Redis is unavailable.
     ///
-    /// A drop of this future before it resolves forgets the answer. A question that has not been sent by then charges
-    /// nothing. A question that has been sent may charge: its slots, its places in queues and the charges that a limit
+    /// Dropping this future before it resolves discards the answer. A call that has not been sent by then charges
+    /// nothing. A call that has been sent may charge: its slots, its places in queues and the charges that a limit
     /// refunds to leaving requests are given back.
     ///
     /// # Errors
-    /// The error of a Redis that did not decide. It is then unknown what was charged, except that [`StoreError::Down`],
+    /// If Redis did not decide. It is then unknown which charges were made, except that [`StoreError::Down`],
     /// [`StoreError::Overloaded`] and [`StoreError::Answer`] charged nothing.
     pub async fn decide(&self, checks: &[Check<'_>]) -> Result<StoreDecision, StoreError> {
         let answers = self.measure(checks, Intent::Charge).await;
@@ -131,7 +133,7 @@ impl RedisStore {
             }
         });
         if self.clock.is_some() && self.router.lone().is_none() {
-            // Charges of a slot, where another slot refused, are back before the next request asks.
+            // Charges of a slot, if another slot refused, are given back before the next request is checked.
             self.settle().await;
         }
         decided
@@ -155,12 +157,12 @@ impl RedisStore {
         };
         match self.router.lone() {
             Some(lone) => lone.node.ask(request, CallRoute::default()).await,
-            // The future is on the heap: a request of a lone Redis need not have room for it.
+            // Boxed, since a request of a lone Redis needs no room for it.
             None => Box::pin(self.ask(request)).await,
         }
     }
 
-    /// Measures all limits of one request by the instant `until`, which is sooner than a question may take.
+    /// Measures all limits of one request by the instant `until`, which is earlier than a call's deadline.
     pub(super) async fn measure_until(
         &self,
         checks: &[Check<'_>],
@@ -172,7 +174,7 @@ impl RedisStore {
         measured.unwrap_or(Err(StoreError::Timeout { after }))
     }
 
-    /// The longest time of a question.
+    /// The longest time of a call.
     pub(super) fn timeout(&self) -> Duration {
         self.context.timeout
     }
@@ -200,13 +202,13 @@ impl RedisStore {
         self.context.registration.notified().await;
     }
 
-    /// Are shares of slots kept to anywhere, since a part of Redis has just come back?
+    /// Are shares of slots enforced anywhere, since a part of Redis has just returned?
     #[inline]
     pub(super) fn keeps_shares(&self) -> bool {
         self.context.shares.are_kept()
     }
 
-    /// Is the share of this counter's slots kept to? Its node is asked again since a moment ago.
+    /// Is the share of this counter's slots enforced? If so, its node has just become available again.
     pub(super) fn keeps_share_of(&self, limit: &Limit, key: &[u8]) -> bool {
         match self.router.lone() {
             Some(lone) => lone.node.keeps_shares(),
@@ -214,8 +216,8 @@ impl RedisStore {
         }
     }
 
-    /// Does what is due now and then: answered updates that no other server can lack any more are forgotten, and the
-    /// time of the shares ends.
+    /// Periodic work: answered updates that no other server can lack any more are dropped, and the time of the shares
+    /// ends.
     pub(super) fn tidy(&self) {
         self.context.shares.sweep();
         for handle in self.router.all() {
@@ -223,17 +225,17 @@ impl RedisStore {
         }
     }
 
-    /// Cancels charges of a request that does not go on.
+    /// Cancels charges of a request that is not forwarded.
     pub(super) fn cancel(&self, charged: &[Reservation]) {
         for reservation in charged {
             self.amend(reservation, Amendment::Cancellation);
         }
     }
 
-    /// Forgets one counter. Was there anything? Ids that the counter has charged stay remembered.
+    /// Deletes one counter. Returns whether it existed. Ids that the counter has charged stay remembered.
     ///
     /// # Errors
-    /// The error of a Redis that did not answer that the counter is gone.
+    /// If Redis did not confirm the deletion.
     pub async fn reset(&self, limit: &Limit, key: &[u8]) -> Result<bool, StoreError> {
         self.known().await?;
         let (answer, receiver) = oneshot::channel();
@@ -253,18 +255,18 @@ impl RedisStore {
         }
     }
 
-    /// Hands to `handler` the places in queues of requests that leave before they are decided. The first handler stays.
+    /// Passes to `handler` the places in queues of requests that leave before their decision. The first handler stays.
     pub(super) fn on_abandoned_ticket(&self, handler: AbandonedTicketHandler) {
         let _ = self.context.abandonments.tickets.set(handler);
     }
 
-    /// Hands over a place in a queue, if there is a handler for places.
+    /// Passes on a place in a queue, if there is a handler.
     pub(super) fn hand_over(&self, reservation: &Reservation) -> bool {
         self.context.abandonments.hand_over(self.clock, reservation)
     }
 
-    /// Waits until every decision is answered and every update is sent: the last act of a draining worker. Waits for
-    /// the settings' `timeout` at most, or two seconds where Redis is away meanwhile.
+    /// Waits until every decision is answered and every update is sent: the last step of a draining worker. Waits for
+    /// at most the settings' `timeout`, or two seconds if Redis is unavailable meanwhile.
     pub async fn settle(&self) {
         let mut settled = std::pin::pin!(self.settled());
         let in_time = timeout(self.context.timeout, &mut settled).await;
@@ -273,36 +275,36 @@ impl RedisStore {
         }
     }
 
-    /// Waits until a server has the last updates that outlives a master that is being replaced: for a moment, and where none
-    /// has for three seconds at most.
+    /// Waits until a server that outlives a replaced master has the last updates: for a moment, and at most for three
+    /// seconds if none has.
     pub(super) async fn outlive_master(&self) {
         if let Some(lone) = self.router.lone() {
-            // A new master may be slow to take what it lacks.
+            // A new master may be slow to take the updates that it lacks.
             let _ = timeout(GRACE * 2, watch::replication::outlive_master(&lone.node)).await;
         }
     }
 
-    /// Is there nothing that waits for Redis to be back?
+    /// Does nothing wait for the return of Redis?
     fn is_paid(&self) -> bool {
         let mut all = self.router.all().into_iter();
         all.all(|handle| handle.node.updates.is_empty())
     }
 
-    /// Is Redis asked at present? Of a cluster: every master.
+    /// Is Redis currently available? For a cluster: every master.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.router.is_up()
     }
 
-    /// Waits until Redis is asked: until it has taken a login, the scripts and a trial decision. Of a cluster: every
-    /// master.
+    /// Waits until Redis is available: until it has accepted a login, the scripts and a trial decision. For a cluster:
+    /// every master.
     pub async fn met(&self) {
         while !self.is_up() {
             sleep(MEETS).await;
         }
     }
 
-    /// Is the node that serves this counter asked at present?
+    /// Is the node that serves this counter currently available?
     pub(super) fn serves(&self, limit: &Limit, key: &[u8]) -> bool {
         match self.router.lone() {
             Some(lone) => lone.is_up(),
@@ -310,26 +312,27 @@ impl RedisStore {
         }
     }
 
-    /// Can the node that counts the gateways be asked for their number at present? It can where it only refuses a
-    /// command of the limits' scripts.
+    /// Can the node that counts the gateways currently return their number? It can even if it refuses a command of the
+    /// limits' scripts.
     pub(super) fn serves_everyone(&self) -> bool {
         let slot = cluster::slot_of_everyone();
         self.router.serves(slot) || self.router.lacks_rights(slot)
     }
 
     /// Notes that a counter can be neither read nor written: either its key holds another value, or a command is
-    /// refused. Its node is tried; where nothing is refused, `line` in the log tells of the key.
+    /// refused. Its node is tried; if nothing is refused, `line` is logged about the key.
     pub(super) fn suspect(&self, limit: &Limit, key: &[u8], line: impl FnOnce() -> String) {
         self.router.suspect(limit, key, line);
     }
 
-    /// The part of Redis that is asked at present.
+    /// The currently available part of Redis.
     #[must_use]
     pub fn reached(&self) -> StoreReach {
         self.router.reach()
     }
 
-    /// May a counter of this limit be full of charges that go back at once, since another slot refuses their request?
+    /// May a counter of this limit be full of charges that are given back at once, since another slot refuses their
+    /// request?
     pub(super) fn may_pass(&self, limit: &Limit) -> bool {
         let is_apart = limit.with.is_none() || limit.is_asked_with_history();
         self.router.lone().is_none() && is_apart

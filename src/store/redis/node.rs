@@ -37,9 +37,9 @@ pub(super) struct Node {
     pub(super) lanes: Rc<Lanes>,
     pub(super) queue: CallQueue,
     pub(super) updates: PendingRefunds,
-    /// Until when the shares of its slots are kept to, since it is back.
+    /// The time until which the shares of its slots are enforced, since it has returned.
     shares_last: Cell<Option<Instant>>,
-    /// Is it away for no other cause than a command that its user may not call?
+    /// Is a forbidden command the only reason for its unavailability?
     pub(super) lacks_rights: Cell<bool>,
     /// Counters that can be neither read nor written, for one of two causes.
     pub(super) suspicion: Rc<Suspicion>,
@@ -71,14 +71,14 @@ impl NodeHandle {
         }
     }
 
-    /// Is the node asked at present?
+    /// Is the node currently available?
     pub(super) fn is_up(&self) -> bool {
         self.node.health.is_up()
     }
 }
 
 impl Node {
-    /// Starts to connect to the one Redis of the context's target, or to a master of its cluster, and waits for
+    /// Starts to connect to the single Redis of the context's target, or to a master of its cluster, and waits for
     /// nothing.
     pub(super) fn new(
         context: &Rc<StoreContext>,
@@ -97,7 +97,7 @@ impl Node {
         let lanes = Rc::new(Lanes::new(context.timeout));
         let suspicion = Rc::<Suspicion>::default();
         Rc::new(Self {
-            // Any tag will do at first: a node that answers that it serves other slots is there.
+            // Any tag is suitable at first: a node that answers that it serves other slots is available.
             probe_tag: RefCell::new(address.as_ref().map(|_| b"*".to_vec())),
             connections: Connections::new(target, address.clone()),
             address,
@@ -112,7 +112,7 @@ impl Node {
         })
     }
 
-    /// Asks about limits whose counters all live on this node, and waits for the answer.
+    /// Checks limits whose counters are all on this node, and waits for the answer.
     pub(super) async fn ask(
         &self,
         request: DecisionRequest<'_>,
@@ -126,14 +126,14 @@ impl Node {
         if let Some(reply) = &mut pending.reply {
             reply.await;
         }
-        // The drop of what is left has nothing to leave behind.
+        // Without its reply, the drop of the rest has no effect.
         let reply = pending.reply.take();
         let answers =
             reply.and_then(|reply| reply.read(|reply| reply::answers(reply, request.checks)));
         answers.unwrap_or(Err(StoreError::Down))
     }
 
-    /// Queues a decision. Returns what receives the reply.
+    /// Queues a decision. Returns the receiver of the reply.
     pub(super) fn enqueue(
         &self,
         request: DecisionRequest<'_>,
@@ -144,14 +144,14 @@ impl Node {
         Ok(self.queue.push(question, request.clock, route))
     }
 
-    /// Notes that a call that began in `era` has failed: Redis is away, and every waiting decision is answered
+    /// Notes that a call that began in `era` has failed: Redis is unavailable, and every waiting decision is answered
     /// accordingly.
     pub(super) fn go_down(&self, era: u64, why: &StoreError) {
         if self.health.is_down() {
             return;
         }
         if era != self.health.era() {
-            // Redis has come up since. The waiting decisions are for another connection.
+            // Redis has become available since. The waiting decisions are for another connection.
             return self.lanes.wake();
         }
         if let StoreError::Refused(reason) = why
@@ -176,12 +176,12 @@ impl Node {
         }
     }
 
-    /// Notes that Redis has answered, and was told of the slots in flight at this change of masters: Redis is asked from
-    /// now on.
+    /// Notes that Redis has answered, and knows the slots in flight since this change of masters: Redis is available
+    /// from now on.
     pub(super) fn come_up(&self, change: u64) {
         self.lacks_rights.set(false);
         self.connections.signals.told(change);
-        // A new node of a cluster has taken over what another served.
+        // A new node of a cluster has taken over slots that another served.
         if self.health.is_down() || self.address.is_some() {
             self.shares_last.set(Some(self.context.shares.keep()));
         }
@@ -189,13 +189,13 @@ impl Node {
         self.lanes.wake();
     }
 
-    /// Has a former master taken so long to answer that it stood still? What it admitted is not known to the new one, which
-    /// may have been asked meanwhile.
+    /// Has a former master taken so long to answer that it was paused? The new one does not know the former one's
+    /// admissions, and may have been used meanwhile.
     pub(super) fn is_too_late(&self, took: Duration) -> bool {
         self.connections.signals.is_untold() && took > self.context.timeout / 2
     }
 
-    /// Are the shares of its slots kept to?
+    /// Are the shares of its slots enforced?
     pub(super) fn keeps_shares(&self) -> bool {
         let ends = self.shares_last.get();
         self.health.is_up() && ends.is_some_and(|ends| clock::now() < ends)
@@ -224,12 +224,12 @@ impl Node {
     }
 }
 
-/// The wait for the reply to one question. A drop before the reply leaves it to the abandoned requests. A question that
-/// has not been sent by then is not asked.
+/// The wait for the reply to one call. A drop before the reply passes it to the abandoned requests. A check that has
+/// not been sent by then is not sent.
 struct PendingAnswer<'a> {
     node: &'a Node,
     request: DecisionRequest<'a>,
-    /// Nothing once the reply is there.
+    /// `None` once the reply has arrived.
     reply: Option<PendingReply>,
 }
 

@@ -1,5 +1,5 @@
-//! Keys beside the counters that all gateways share, for what is rare: one key in each command, on a connection of its
-//! own, within a deadline. Of a cluster, each key is asked of the node that serves it.
+//! Keys other than counters that all gateways share, for rare uses: one key in each command, on a separate connection,
+//! within a deadline. In a cluster, each command goes to the node that serves its key.
 
 use super::cluster;
 use super::cluster::redirect::{self, Redirection};
@@ -19,15 +19,15 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
-/// The longest time for a command, connection included.
+/// The longest time for a command, including the connection.
 const WITHIN: Duration = Duration::from_secs(2);
-/// Tries of one command: a connection that was lost since, a node that another has taken the slot from.
+/// Attempts of one command: after a lost connection, or after the slot has moved to another node.
 const TRIES: u8 = 4;
-/// The pause before a node is asked again that cannot tell where a slot is.
+/// The pause before a node is tried again that cannot tell where a slot is.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Replaces a value by another, if it is the one that is expected; an empty one stands for none. A repeated call finds
-/// the new value there.
+/// Replaces a value by another, if it equals the expected one; an empty one means none. A repeated call finds the new
+/// value.
 const SWAP: &str = r#"
 local there = redis.call("GET", KEYS[1]) or ""
 if there == ARGV[2] then return 1 end
@@ -37,19 +37,19 @@ else redis.call("SET", KEYS[1], ARGV[2], "PX", ARGV[3]) end
 return 1
 "#;
 
-/// Gives a value another life, if it is the one that is expected.
+/// Changes the life of a value, if it equals the expected one.
 const PROLONG: &str = r#"
 if redis.call("GET", KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call("PEXPIRE", KEYS[1], ARGV[2])
 "#;
 
-/// Removes a value, if it is the one that is expected.
+/// Removes a value, if it equals the expected one.
 const RELEASE: &str = r#"
 if redis.call("GET", KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call("DEL", KEYS[1])
 "#;
 
-/// A way to such keys. Clones share its connections.
+/// A handle to such keys. Clones share its connections.
 #[derive(Clone)]
 pub struct SharedKeys(Arc<KeyRoutes>);
 
@@ -58,16 +58,16 @@ struct KeyRoutes {
     lines: Mutex<Lines>,
 }
 
-/// The connections, by node; a Redis that is one has no node.
+/// The connections, by node; a single Redis has no node.
 #[derive(Default)]
 struct Lines {
     open: HashMap<Option<Address>, Connection>,
-    /// The nodes of a cluster, as they were last heard of.
+    /// The nodes of a cluster, as last known.
     ranges: Vec<SlotRange>,
 }
 
 impl SharedKeys {
-    /// A way to the keys of this Redis. Nothing is connected to before the first command.
+    /// A handle to the keys of this Redis. No connection is made before the first command.
     #[must_use]
     pub fn new(target: &RedisTarget) -> Self {
         Self(Arc::new(KeyRoutes {
@@ -76,10 +76,10 @@ impl SharedKeys {
         }))
     }
 
-    /// The value of a key, where there is one.
+    /// The value of a key, if there is one.
     ///
     /// # Errors
-    /// When the store does not answer within two seconds, or refuses. This holds for every command here.
+    /// If the store does not answer within two seconds, or refuses. This applies to every command here.
     pub async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
         match self.ask(key, cmd("GET").arg(key)).await? {
             Value::Nil => Ok(None),
@@ -88,7 +88,7 @@ impl SharedKeys {
         }
     }
 
-    /// Puts a value at a key that nothing but this caller writes, for this time.
+    /// Stores a value at a key that only this caller writes, for this time.
     ///
     /// # Errors
     /// See [`SharedKeys::get`].
@@ -98,8 +98,8 @@ impl SharedKeys {
         self.ask(key, &set).await.map(drop)
     }
 
-    /// Replaces the value `before` by `after`, for `life` or for good. False where another value is there. `before` is
-    /// empty where none is to be there.
+    /// Replaces the value `before` by `after`, for `life` or for ever. Returns false if another value is stored.
+    /// `before` is empty if none should be stored.
     ///
     /// # Errors
     /// See [`SharedKeys::get`].
@@ -115,7 +115,7 @@ impl SharedKeys {
         is_done(&self.ask(key, &call).await?)
     }
 
-    /// Puts a lock's token at its key, for this time. False where another one is there.
+    /// Stores a lock's token at its key, for this time. Returns false if another one is stored.
     ///
     /// # Errors
     /// See [`SharedKeys::get`].
@@ -127,13 +127,13 @@ impl SharedKeys {
             .arg("PX")
             .arg(millis(life));
         match self.ask(key, &set).await? {
-            // The answer to the first try may have been lost.
+            // The answer to the first attempt may have been lost.
             Value::Nil => Ok(self.get(key).await?.as_deref() == Some(token.as_bytes())),
             _ => Ok(true),
         }
     }
 
-    /// Has a lock last this long from now. False where its token is not there any more.
+    /// Extends the life of a lock to this time from now. Returns false if its token is no longer stored.
     ///
     /// # Errors
     /// See [`SharedKeys::get`].
@@ -148,7 +148,7 @@ impl SharedKeys {
         is_done(&self.ask(key, &call).await?)
     }
 
-    /// Removes a value, such as a lock's token. False where it is not there any more.
+    /// Removes a value, such as a lock's token. Returns false if it is no longer stored.
     ///
     /// # Errors
     /// See [`SharedKeys::get`].
@@ -169,7 +169,7 @@ impl SharedKeys {
         match done {
             Ok(answer) => answer,
             Err(_) => {
-                // What hangs may hang for long.
+                // A connection that hangs may hang for long.
                 self.0.lines.lock().await.open.clear();
                 Err(StoreError::Timeout { after: WITHIN })
             }
@@ -193,7 +193,7 @@ impl fmt::Debug for SharedKeys {
 }
 
 impl KeyRoutes {
-    /// Follows a command to the node that answers it.
+    /// Follows redirections of a command to the node that answers it.
     async fn answer(&self, key: &str, command: &Cmd) -> Result<Value, StoreError> {
         let slot = slot::of_tag(hash_tag(key.as_bytes()));
         let mut node = self.home(slot).await?;
@@ -202,7 +202,7 @@ impl KeyRoutes {
         for _ in 0..TRIES {
             let mut line = match self.line(node.as_ref()).await {
                 Ok(line) => line,
-                // The node may have gone, and another serves its slots.
+                // The node may be gone, and another serves its slots.
                 Err(error @ StoreError::Unreachable(_)) => {
                     last = error;
                     sleep(PAUSE).await;
@@ -253,7 +253,7 @@ impl KeyRoutes {
         Err(last)
     }
 
-    /// The node that serves a slot; none of a Redis that is one.
+    /// The node that serves a slot; `None` for a single Redis.
     async fn home(&self, slot: Slot) -> Result<Option<Address>, StoreError> {
         let RedisEndpoint::Cluster { seeds } = &self.target.place else {
             return Ok(None);
@@ -286,7 +286,7 @@ impl KeyRoutes {
         Ok(Some(range.master.clone()))
     }
 
-    /// A connection to a node, made where there is none that lives.
+    /// A connection to a node, made if there is no live one.
     async fn line(&self, node: Option<&Address>) -> Result<Connection, StoreError> {
         let mut lines = self.lines.lock().await;
         let node = node.cloned();
@@ -300,7 +300,7 @@ impl KeyRoutes {
         let (line, ()) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                // A node that has gone is no node to go to again.
+                // A node that is gone must not be used again.
                 lines.ranges.clear();
                 return Err(error);
             }
@@ -310,7 +310,7 @@ impl KeyRoutes {
     }
 }
 
-/// Asks a node that a slot is being moved to.
+/// Sends a command to the node that a slot is being moved to.
 async fn ask_there(line: &mut Connection, command: &Cmd) -> Result<Value, StoreError> {
     let mut both = Pipeline::with_capacity(2);
     both.add_command(cmd("ASKING"));
@@ -321,7 +321,8 @@ async fn ask_there(line: &mut Connection, command: &Cmd) -> Result<Value, StoreE
         .unwrap_or(Err(StoreError::Protocol("not an answer to each call")))
 }
 
-/// May another connection lead to a Redis that answers? The old one has ended, or leads to a master that is none now.
+/// May another connection lead to a Redis that answers? The old one has ended, or leads to a server that is no longer a
+/// master.
 fn may_be_another(error: &StoreError) -> bool {
     match error {
         StoreError::Lost(_) => true,
@@ -347,7 +348,7 @@ fn millis(life: Duration) -> u64 {
     u64::try_from(life.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
-/// The part of a key that chooses its slot: what stands in its first braces, unless that is nothing.
+/// The part of a key that determines its slot: the content of its first braces, unless that is empty.
 fn hash_tag(key: &[u8]) -> &[u8] {
     let open = key.iter().position(|byte| *byte == b'{');
     let inner = open.and_then(|open| {

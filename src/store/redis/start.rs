@@ -1,4 +1,4 @@
-//! The start of one worker's way to Redis: its router, and the tasks that outlive every request.
+//! The start of one worker's access to Redis: its router, and the tasks that outlive every request.
 
 use super::cluster::Discovery;
 use super::cluster::router::{NodeMaker, Router};
@@ -10,8 +10,8 @@ use crate::store::reservation::{Amendment, Reservation};
 use std::rc::{Rc, Weak};
 use tokio::task::spawn_local;
 
-/// Makes the router of one worker's calls, with its tasks: to a lone Redis, or from the seeds of a cluster on. Starts
-/// to connect and waits for nothing.
+/// Creates the router of one worker's calls, with its tasks: to a lone Redis, or starting at the seeds of a cluster.
+/// Starts to connect and waits for nothing.
 pub(super) fn start(context: &Rc<StoreContext>) -> (Rc<Router>, Rc<Tasks>) {
     let router = Rc::new_cyclic(|router: &Weak<Router>| {
         let make = maker(Rc::clone(context), router.clone());
@@ -35,7 +35,7 @@ async fn cancel_abandoned(router: Rc<Router>) {
     router.context.abandonments.serve(cancel).await;
 }
 
-/// Makes nodes that report their changes to the router, and send redirected calls through it.
+/// Creates nodes that report their changes to the router, and forward redirected calls through it.
 fn maker(context: Rc<StoreContext>, router: Weak<Router>) -> NodeMaker {
     Box::new(move |address| {
         let listener = router.clone();

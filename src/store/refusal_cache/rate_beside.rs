@@ -1,5 +1,5 @@
-//! The other rates of a list, while one of them refuses: what was measured of them stays true, since no request is
-//! charged by any of the list until then. So a refusal says the same of all rates, remembered or not.
+//! The other rates of a list, while one of them refuses: their measurements stay true, since no request is charged by
+//! any of the list until then. So a refusal shows the same for all rates, whether cached or not.
 
 use crate::clock::Timestamp;
 use crate::limit::rate::{Cost, Span};
@@ -9,7 +9,7 @@ use crate::store::answers::{Answers, Evidence, LimitAnswer};
 use crate::store::check::Check;
 use std::sync::Arc;
 
-/// One of the other rates, as it was measured, and not charged.
+/// One of the other rates, measured and not charged.
 #[derive(Debug)]
 pub(super) struct RateBeside {
     limit: Arc<Limit>,
@@ -17,11 +17,11 @@ pub(super) struct RateBeside {
     /// The instant of the measurement, by the store's clock.
     at: Timestamp,
     wait: Wait,
-    /// What the counter held, without the request's cost.
+    /// The content of the counter, without the request's cost.
     span: Span,
 }
 
-/// The other rates in the list of `refused`, as far as their answers tell what they hold.
+/// The other rates in the list of `refused` whose answers show their content.
 pub(super) fn of(
     refused: &Check<'_>,
     checks: &[Check<'_>],
@@ -41,7 +41,8 @@ pub(super) fn of(
         .collect()
 }
 
-/// Puts what is known of the other rates, `passed` after the answer, into the places of those that have no answer.
+/// Adds the known answers of the other rates, at the time `passed` after their measurement, for those without an
+/// answer.
 #[cold]
 pub(super) fn recall(
     beside: &[RateBeside],
@@ -91,8 +92,8 @@ impl RateBeside {
         (cost == self.cost).then(|| self.at_least(passed))
     }
 
-    /// The measurement of a log or of parts of a window, `passed` later. Units that have left since are counted only as
-    /// far as the wait tells it: the shown remainder is too small rather than too large.
+    /// The measurement of a log or of parts of a window, `passed` later. Units that have left since are counted only if
+    /// the wait shows it: the shown remainder is too small rather than too large.
     fn at_least(&self, passed: u64) -> Measurement {
         let mut span = Span {
             whole: self.span.whole.saturating_sub(passed),
@@ -110,7 +111,7 @@ impl RateBeside {
     }
 }
 
-/// What a counter holds that admitted `cost`, without that cost.
+/// The content of a counter that admitted `cost`, without that cost.
 fn uncharged(rule: &Rule, span: Span, cost: Cost) -> Option<Span> {
     match rule.bucket() {
         Some(bucket) => {

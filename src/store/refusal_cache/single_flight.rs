@@ -1,6 +1,6 @@
-//! One request asks when a refusal has just ended, since its key is likely over the limit still. The requests that come
-//! meanwhile wait for the answer. If the asking request is refused, or takes the last unit, the waiting requests are
-//! refused; else each asks for itself.
+//! One request calls when a refusal has just ended, since its key is probably still over the limit. The requests that
+//! arrive meanwhile wait for the answer. If the calling request is refused, or takes the last unit, the waiting
+//! requests are refused; else each makes its own call.
 
 use super::{Refusal, RefusalCache, lasting, most};
 use crate::clock::Timestamp;
@@ -13,31 +13,30 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// The next step of a request of which no refusal is known.
+/// The next step of a request without a cached refusal.
 pub(in crate::store) enum Flight {
-    /// The request asks.
+    /// The request makes a call.
     Solo,
-    /// The request asks, and others wait for its answer until this value is dropped.
+    /// The request makes a call, and others wait for its answer until this value is dropped.
     Leader(FlightLeader),
-    /// The request waits for the answer of the asking request.
+    /// The request waits for the answer of the calling request.
     Follower(FlightFollower),
 }
 
-/// A wait for another request's question about the same counter.
+/// A wait for another request's call about the same counter.
 pub(in crate::store) struct FlightFollower {
     answered: Rc<Notify>,
     patience: Duration,
 }
 
 impl FlightFollower {
-    /// Waits until the question is answered, or has taken too long.
+    /// Waits until the call is answered, or has taken too long.
     pub(in crate::store) async fn wait(&self) {
         let _ = tokio::time::timeout(self.patience, self.answered.notified()).await;
     }
 }
 
-/// The question of one request about a counter whose refusal has ended. Dropped at the answer, or when the request
-/// leaves.
+/// The call of one request about a counter whose refusal has ended. Dropped at the answer, or when the request leaves.
 pub(in crate::store) struct FlightLeader {
     cache: Rc<RefusalCache>,
     hash: u64,
@@ -46,8 +45,8 @@ pub(in crate::store) struct FlightLeader {
 }
 
 impl RefusalCache {
-    /// The role of a request: it asks now, or waits for another's answer, for `patience` at most. Only a request with
-    /// one limit has a role: the answers of several limits are not known before all are asked.
+    /// The role of a request: it makes a call now, or waits for another's answer, for at most `patience`. Only a
+    /// request with one limit has a role: the answers of several limits are unknown before all are checked.
     pub(in crate::store) fn flight(
         self: &Rc<Self>,
         check: &Check<'_>,
@@ -80,8 +79,8 @@ impl RefusalCache {
 }
 
 impl FlightLeader {
-    /// Notes that `check` was admitted and charged. A charge that took the last unit tells, as a refusal would, for how
-    /// long nothing more of that cost will fit. Charges that may come back, and limits with leases, are left out.
+    /// Notes that `check` was admitted and charged. A charge that took the last unit shows, like a refusal, for how
+    /// long no request of that cost will fit. Charges that may be refunded, and limits with leases, are left out.
     pub(in crate::store) fn admitted(
         &self,
         check: &Check<'_>,
@@ -125,7 +124,7 @@ impl FlightLeader {
 }
 
 impl Refusal {
-    /// Has the refusal ended no longer ago than it lasted? A client that comes again so soon is likely refused again.
+    /// Has the refusal ended no longer ago than it lasted? A client that retries so soon is probably refused again.
     fn has_just_ended(&self, check: &Check<'_>, now: Timestamp) -> bool {
         let lasted = self.until.since(self.told);
         self.until <= now && now < self.until.plus(lasted) && self.is_about(check)
@@ -139,7 +138,7 @@ impl Drop for FlightLeader {
             let again = refusal.again.as_ref();
             again.is_some_and(|again| Rc::ptr_eq(again, &self.answered))
         };
-        // The request was admitted, or there was no answer: the requests that come next ask at once.
+        // The request was admitted, or there was no answer: the next requests call at once.
         if let Ok(place) = refusals.find_entry(self.hash, is_mine) {
             place.remove();
         }

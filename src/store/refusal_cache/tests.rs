@@ -1,5 +1,5 @@
-//! An answer from memory is the answer that a question would have had. Random histories go to two stores: one is always
-//! asked, the other only where no refusal is known.
+//! A cached answer equals the answer that a call would have given. Random histories go to two stores: one is always
+//! called, the other only if no refusal is cached.
 
 use super::*;
 use crate::clock::Clock;
@@ -69,13 +69,13 @@ fn limits() -> Vec<Arc<Limit>> {
     all.map(Arc::new).into_iter().collect()
 }
 
-/// A worker before a store, with a clock that is moved by hand.
+/// A worker with a store, and a clock that is moved by hand.
 struct World {
     passed: u64,
     known: Rc<RefusalCache>,
     store: MemoryStore,
     asked: u64,
-    /// Refusals that became known from a request that took the last unit.
+    /// Refusals that were derived from a request that took the last unit.
     last: u64,
 }
 
@@ -107,7 +107,7 @@ impl World {
         Some(StoreDecision::of(checks, recalled))
     }
 
-    /// The decision, and whether a question was needed for it.
+    /// The decision, and whether a call was needed for it.
     fn decide(&mut self, checks: &[Check<'_>]) -> (StoreDecision, bool) {
         if let Some(decided) = self.recall(checks) {
             return (decided, false);
@@ -132,8 +132,8 @@ impl World {
     }
 }
 
-/// Two gateways before one store, and requests that state their cost. A remembered refusal is the refusal that a
-/// question would have had.
+/// Two gateways with one store, and requests that state their cost. A cached refusal equals the refusal that a call
+/// would have given.
 #[test]
 fn what_others_may_have_taken_since_is_not_told_from_memory() {
     let price = || crate::key::Price {
@@ -190,14 +190,14 @@ fn what_others_may_have_taken_since_is_not_told_from_memory() {
     assert!(told > asked / 20 && never > 20, "{told}, {never}, {asked}");
 }
 
-/// Of a list of rates a remembered refusal says what a question would have said, of all rates: whichever of them
-/// refuses, the others are not charged.
+/// For a list of rates, a cached refusal shows the same values as a call, for all rates: if any rate refuses, the
+/// others are not charged.
 #[test]
 fn a_remembered_refusal_knows_all_rates_of_its_list() {
     let listed: Vec<Arc<Limit>> = limits()
         .into_iter()
         .enumerate()
-        // Of each kind one: in a file the rates of a list have counters of their own.
+        // One of each kind: in a file the rates of a list have separate counters.
         .filter(|(_, limit)| ["tokens", "queue", "clock", "parts", "log"].contains(&&*limit.name))
         .map(|(index, limit)| {
             Arc::new(limit.edited(|policy| {
@@ -272,7 +272,7 @@ fn histories_with_memory_admit_what_always_asking_admits() {
         let mut random = fastrand::Rng::with_seed(seed);
         let always = MemoryStore::new(Clock::manual(Timestamp::from_micros(NOON)), usize::MAX);
         let mut world = World::new();
-        // Where costs differ, memory can answer little. In every second history they do not differ, and requests come
+        // If costs differ, the cache can answer little. In every second history they do not differ, and requests arrive
         // faster.
         let (dearest, pace) = match seed % 2 {
             0 => (1, 40),
@@ -317,7 +317,7 @@ fn histories_with_memory_admit_what_always_asking_admits() {
     assert!(last > 20, "{last} of {asked}");
 }
 
-/// A recalled refusal beside the true one.
+/// Compares a cached refusal with the true one.
 fn agree(checks: &[Check<'_>], decided: &StoreDecision, truth: &StoreDecision) {
     assert!(!admitted(truth) && !admitted(decided));
     let (Ruling::Refuse { wait, .. }, Ruling::Refuse { wait: longest, .. }) =
@@ -401,7 +401,7 @@ fn what_is_not_the_same_asks() {
     world.decide(&full);
     world.decide(&full);
     assert!(world.recall(&full).is_some());
-    // Three questions differ: another key, another limit of this name after a reload, an id that may have been charged.
+    // Three calls differ: another key, another limit of this name after a reload, an id that may have been charged.
     assert!(world.recall(&[check(&old, b"two", 5)]).is_none());
     assert!(world.recall(&[check(&new, b"one", 5)]).is_none());
     assert!(
@@ -409,7 +409,7 @@ fn what_is_not_the_same_asks() {
         "the new numbers are in force"
     );
     world.decide(&full);
-    // A higher cost asks no more. A lower cost does, and after it all costs do.
+    // A higher cost causes no more calls. A lower cost does, and after it all costs do.
     assert!(world.recall(&[check(&old, b"one", 6)]).is_some());
     assert!(world.recall(&[check(&old, b"one", 0)]).is_none());
     assert!(world.recall(&full).is_some());
@@ -455,7 +455,7 @@ fn what_comes_back_is_news_to_those_who_asked_before_it_was_there() {
     let later = world.at().plus(50);
     world.known.invalidation.invalidate(&limit, b"one", later);
     assert!(world.recall(&full).is_none());
-    // The refund is not there yet.
+    // The refund has not arrived yet.
     world.passed += 40;
     world.decide(&full);
     assert!(world.recall(&full).is_none());

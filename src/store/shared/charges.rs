@@ -1,5 +1,5 @@
-//! Charges of shared limits after the decision: amended in the store that made them, or cancelled for a request that
-//! does not go on.
+//! Charges of shared limits after the decision: amended in the store that made them, or cancelled for a request that is
+//! not forwarded.
 
 use super::SharedStore;
 use crate::store::answers::Answers;
@@ -30,7 +30,7 @@ impl SharedStore {
         }
     }
 
-    /// Cancels a charge. A place in a queue goes to the wait queue where other requests stand behind it.
+    /// Cancels a charge. A place in a queue is passed to the wait queue if other requests are after it.
     fn cancel(&self, reservation: &Reservation) {
         let outcome = self.amend(reservation, Amendment::Cancellation);
         if matches!(outcome, RefundOutcome::Declined) {
@@ -39,8 +39,8 @@ impl SharedStore {
     }
 }
 
-/// Charges of some limits of a request before the other limits are asked, and permits that the request has taken. All
-/// of it goes back when this value is dropped, unless the request goes on.
+/// Charges of some limits of a request before the other limits are checked, and permits that the request has taken. All
+/// of it is given back when this value is dropped, unless the request proceeds.
 pub(super) struct Provision<'a> {
     pub(super) store: &'a SharedStore,
     pub(super) checks: &'a [Check<'a>],

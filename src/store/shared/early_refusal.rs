@@ -1,4 +1,4 @@
-//! A refusal that is known before any store is asked: a forged token need not be verified to refuse its request.
+//! A refusal that is known before any call to a store: a forged token need not be verified to refuse its request.
 
 use super::{SharedStore, mixed_scope};
 use crate::limit::verdict::Ruling;
@@ -7,8 +7,8 @@ use crate::store::decider::Decider;
 use crate::store::decision::StoreDecision;
 
 impl SharedStore {
-    /// The refusal of a request with these limits, where it is known without a call: from counters of this process, or
-    /// from remembered refusals. Nothing is charged.
+    /// The refusal of a request with these limits, if it is known without a call: from counters of this process, or
+    /// from cached refusals. No charge is made.
     pub(in crate::store) fn early_refusal(&self, checks: &[Check<'_>]) -> Option<StoreDecision> {
         let (own, shared): (Checks<'_>, Checks<'_>) =
             checks.iter().copied().partition(|check| check.is_own());

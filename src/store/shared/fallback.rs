@@ -1,8 +1,8 @@
-//! The stand-in for Redis while it is away: each limit does as its `on_down` says.
+//! The fallback while Redis is unavailable: each limit follows its `on_down`.
 //!
 //! This gateway counts as one of many. It multiplies each request's cost by the number of gateways, so that all of them
-//! together admit as much as one would have. A bucket that is too small for such a cost is enlarged to hold it, at its
-//! own rate. The remainder that clients see is divided again by the number of gateways.
+//! together admit as much as one gateway would. A bucket that is too small for such a cost is enlarged for it, at its
+//! own rate. The remainder for clients is divided again by the number of gateways.
 
 mod poisoned_key;
 
@@ -18,7 +18,7 @@ impl SharedStore {
     /// Decides `checks`, which Redis could not decide because of `error`.
     ///
     /// # Errors
-    /// The error, when a deciding limit lets nothing pass.
+    /// If a deciding limit refuses requests then.
     pub(super) fn fall_back(
         &self,
         checks: &[Check<'_>],
@@ -48,11 +48,11 @@ impl SharedStore {
         Ok(answers)
     }
 
-    /// Decides the checks of `checks` whose part of Redis is away, if a part is. `on_down` answers for these alone; the
-    /// other answers hold.
+    /// Decides those checks of `checks` whose part of Redis is unavailable, if there are any. `on_down` answers for
+    /// these alone; the other answers stay valid.
     ///
     /// # Errors
-    /// The error, when one of them lets nothing pass.
+    /// If one of them refuses requests then.
     pub(super) fn fill(
         &self,
         checks: &[Check<'_>],
@@ -63,7 +63,7 @@ impl SharedStore {
             return Ok(answers);
         };
         why.warn();
-        // Another limit is known to refuse, whatever the unknown limits would answer.
+        // Another limit is known to refuse, for any answers of the unknown limits.
         if !answers.admit(checks) {
             return Ok(answers);
         }
@@ -75,7 +75,7 @@ impl SharedStore {
         let local = self.fall_back(&unknown, intent, *why);
         let is_admitted = local.as_ref().is_ok_and(|local| local.admit(&unknown));
         if intent == Intent::Charge && !is_admitted {
-            // The charges are cancelled on the same variants of the limits as were asked.
+            // The charges are cancelled on the same variants of the limits as were checked.
             let charged = apart(checks, Limit::with_history_if_asked);
             self.redis.cancel(&answers.reservations(&charged));
         }
@@ -83,7 +83,7 @@ impl SharedStore {
         Ok(answers)
     }
 
-    /// Does `on_down` of the check's limit let nothing pass? A limit that does not decide keeps no request out.
+    /// Does `on_down` of the check's limit refuse requests? A limit that does not decide refuses no request.
     fn shuts(&self, check: &Check<'_>) -> bool {
         check.limit.mode.decides() && self.on_down(check.limit) == OnDown::Closed
     }

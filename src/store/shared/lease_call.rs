@@ -1,4 +1,4 @@
-//! Calls that take several permits of one busy key at once. A task of its own makes each call, since the requests that
+//! Calls that take several permits of one busy key at once. A separate task makes each call, since the requests that
 //! wait for it may leave.
 
 use super::SharedStore;
@@ -17,20 +17,20 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// Most waits of one request in vain, while other requests take the permits, before the request asks for itself.
+/// The most unsuccessful waits of one request, while other requests take the permits, before the request makes its own
+/// call.
 const PATIENCE: usize = 4;
 
-/// The outcome of the look for a permit.
+/// The outcome of the search for a permit.
 pub(super) enum LeaseOutcome {
     /// The request is decided.
     Decided(Box<Answers>),
-    /// The request asks for itself: by this instant, if it has waited for calls of others.
+    /// The request makes its own call: by this instant, if it has waited for calls of others.
     Alone(Option<Instant>),
 }
 
 impl SharedStore {
-    /// Answers for a single limit by a permit that is there, or by a permit of the call that all waiting requests
-    /// share.
+    /// Answers for a single limit by an available permit, or by a permit of the call that all waiting requests share.
     pub(super) async fn lease(&self, check: &Check<'_>) -> LeaseOutcome {
         let leases = &self.cache.leases;
         leases.rises(check);
@@ -55,7 +55,7 @@ impl SharedStore {
                     (answered, turn)
                 }
             };
-            // The waits and the question thereafter have one deadline.
+            // The waits and the following call have one deadline.
             let deadline = *until.get_or_insert_with(|| clock::now() + self.redis.timeout());
             if timeout_at(deadline, answered.notified()).await.is_err() {
                 break;
@@ -72,7 +72,7 @@ impl SharedStore {
         tokio::task::spawn_local(async move { store.call_for_lease(&limit, key).await });
     }
 
-    /// Makes one call for all requests that wait, with some permits for the requests that come soon.
+    /// Makes one call for all waiting requests, with some permits for further requests that are expected soon.
     async fn call_for_lease(&self, limit: &Arc<Limit>, key: SmallVec<[u8; 16]>) {
         let leases = &self.cache.leases;
         let check = Check::new(limit, &key);
@@ -107,7 +107,7 @@ impl SharedStore {
             let lasting = until.since(self.cache.clock.now());
             tokio::time::sleep(Duration::from_micros(lasting)).await;
             self.return_unused(&check, brought);
-            // A request that held a permit of the call at the first return has been decided by now.
+            // A request that held a permit of the call at the first refund has been decided by now.
             tokio::time::sleep(self.cache.longest()).await;
             self.return_unused(&check, brought);
         }
@@ -130,7 +130,7 @@ impl SharedStore {
         self.amend(&unused, Amendment::Refund);
     }
 
-    /// Refunds all unused units that can go back.
+    /// Refunds all unused units that can be given back.
     pub(super) fn end_leases(&self) {
         for (limit, key, call) in self.cache.leases.last_calls() {
             if limit.leases().is_some_and(LeaseTerms::give_back) {

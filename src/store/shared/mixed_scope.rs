@@ -1,10 +1,11 @@
-//! One decision over two counts: limits that each gateway counts by itself, and limits that all gateways share.
+//! One decision over two kinds of counters: limits that each gateway counts by itself, and limits that all gateways
+//! share.
 //!
 //! 1. This gateway's own limits are checked and charged first, under their locks.
-//! 2. Their charge is cancelled when the shared limits refuse, or when the request leaves before the answer.
-//! 3. Where the own limits refuse, the shared limits are asked without a charge: the answer names the longest wait of
+//! 2. Their charge is cancelled if the shared limits refuse, or if the request leaves before the answer.
+//! 3. If the own limits refuse, the shared limits are checked without a charge: the answer names the longest wait of
 //!    all, and gives the state of every limit.
-//! 4. A remembered refusal of the shared limits needs no question, and nothing is charged.
+//! 4. A cached refusal of the shared limits needs no call, and no charge is made.
 
 use super::SharedStore;
 use super::charges::Provision;
@@ -18,7 +19,7 @@ use crate::store::error::StoreError;
 use crate::store::lease::Grants;
 
 impl SharedStore {
-    /// Decides `checks`, some of which are this gateway's own.
+    /// Decides `checks`, some of which only this gateway counts.
     pub(super) async fn decide_mixed(
         &self,
         checks: &[Check<'_>],
@@ -49,13 +50,13 @@ impl SharedStore {
             stays: false,
         };
         let answers = match self.answer(&shared, intent).await {
-            // The refusal was not known when the own limits were charged.
+            // The refusal was unknown when the own limits were charged.
             Ok(refusal) if refusal.by == Decider::Remembered => {
                 drop(provision);
                 return Ok(self.decide_remembered(checks, &own, &refusal));
             }
             Ok(answers) => answers,
-            // The own limits refuse, whatever the shared limits would answer.
+            // The own limits refuse, for any answers of the shared limits.
             Err(_) if intent == Intent::Peek => {
                 let unknown = Answers::unknown(&shared, Decider::Closed, UnknownCause::Away);
                 Box::new(unknown)
@@ -75,12 +76,13 @@ impl SharedStore {
         if !limits.any(|limit| limit.is_asked_with_history()) {
             return *self.local.decide(checks);
         }
-        // A question without the history would make the counter forget its history.
+        // A check without the history would make the counter lose its history.
         let with_history = apart(checks, Limit::with_history_if_asked);
         *self.local.decide(&with_history)
     }
 
-    /// The decision by a remembered refusal of the shared limits, beside the `own` limits, which are charged nothing.
+    /// The decision by a cached refusal of the shared limits, together with the `own` limits, which are charged
+    /// nothing.
     fn decide_remembered(
         &self,
         checks: &[Check<'_>],

@@ -1,6 +1,6 @@
-//! A request with several limits, some of which have a permit at hand. The limits without a permit are asked first, all
-//! at once; an admitted request then takes the permits. Where a permit has gone meanwhile, its limit is asked, too. If
-//! that limit refuses, the other limits refund their charges.
+//! A request with several limits, some of which have an available permit. The limits without a permit are checked
+//! first, all at once; an admitted request then takes the permits. If a permit is no longer available by then, its
+//! limit is checked, too. If that limit refuses, the other limits refund their charges.
 
 use super::SharedStore;
 use super::charges::Provision;
@@ -67,7 +67,7 @@ impl SharedStore {
         Ok(answers.with(&grants))
     }
 
-    /// Orders permits for the requests that come next, where few are left.
+    /// Orders permits for the next requests, if few are left.
     fn order_permits(&self, checks: &[Check<'_>]) {
         for check in checks.iter().filter(|check| lease::may_take(check)) {
             if self.cache.leases.runs_short(check) {
@@ -90,9 +90,9 @@ struct LeasedAnswers<'a> {
     store: &'a SharedStore,
     checks: &'a [Check<'a>],
     all: Answers,
-    /// No store was asked yet.
+    /// No store was called yet.
     is_first: bool,
-    /// The instant by which all questions together are answered.
+    /// The instant by which all calls together must be answered.
     until: Instant,
 }
 
@@ -107,8 +107,7 @@ impl<'a> LeasedAnswers<'a> {
         }
     }
 
-    /// Asks about the checks at these positions, if there are any. Returns a remembered refusal, which ends the
-    /// questions.
+    /// Checks the limits at these positions, if there are any. Returns a cached refusal, which ends the checks.
     async fn ask(&mut self, positions: &Positions) -> Result<Option<Box<Answers>>, StoreError> {
         if positions.is_empty() {
             return Ok(None);

@@ -1,6 +1,6 @@
-//! Slots that count in two places: in Redis, and in this process, which gives them while Redis is away. So no more than
-//! `max` requests are in flight when Redis goes away and when it is back, where no gateway has more than its share in
-//! flight.
+//! Slots that count in two places: in Redis, and in this process, which gives them while Redis is unavailable. So no
+//! more than `max` requests are in flight when Redis becomes unavailable and after its return, provided that no gateway
+//! has more than its share in flight.
 
 use super::charges::Provision;
 use super::{SharedStore, decided};
@@ -18,8 +18,8 @@ use crate::store::reservation::Reservation;
 use crate::telemetry::metrics;
 
 impl SharedStore {
-    /// The same slot as this process counts it beside Redis, which has given it: whenever this process has to decide for
-    /// Redis, it knows what it has in flight. Nothing where it never has to.
+    /// The same slot counted in this process in addition to Redis, which has given it: whenever this process has to
+    /// decide in place of Redis, it knows its requests in flight. `None` if it never has to.
     pub(in crate::store) fn slot_here(&self, slot: &Reservation) -> Option<Reservation> {
         let (limit, key) = (&slot.limit, &*slot.key);
         let decides = limit.mode.decides() && self.on_down(limit) == OnDown::Local;
@@ -50,8 +50,8 @@ impl SharedStore {
         })
     }
 
-    /// Decides `checks` while shares are kept to: a slot is taken here first, and then as at any time. Other gateways may
-    /// still count for themselves.
+    /// Decides `checks` while shares are enforced: a slot is first taken here, and then as usual. Other gateways may
+    /// still count separately.
     pub(super) async fn decide_within_share(
         &self,
         checks: &[Check<'_>],
@@ -89,7 +89,7 @@ impl SharedStore {
         if let Some(decided) = &mut decided
             && matches!(decided.decision.ruling, Ruling::Admit { .. })
         {
-            // Where Redis has gone away again, the request has a slot here already.
+            // If Redis has become unavailable again, the request already has a slot here.
             let is_redis =
                 |slot: &Reservation| decided.decider(&slot.limit) == Some(Decider::Redis);
             let beside = provision.answers.reservations(&slots);
@@ -101,7 +101,7 @@ impl SharedStore {
         Ok((decided, by))
     }
 
-    /// Decides as at any other time.
+    /// Decides as usual.
     async fn decide_as_ever(
         &self,
         checks: &[Check<'_>],

@@ -1,17 +1,17 @@
-//! Escapes that make text from outside harmless for a line: cut, escaped, and never more than one line.
+//! Escapes that make untrusted text harmless in a line: cut, escaped, and never more than one line.
 
 use crate::telemetry::printable::is_obeyed;
 use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// The most bytes that are written of any text from outside.
+/// The most bytes that are written of any untrusted text.
 pub(crate) const LONGEST: usize = 1024;
 
 /// The mark of a cut text.
 const CUT: &[u8] = b"...";
 
-/// Writes the inside of a JSON string. A byte that is no UTF-8 is the text `\xff`, so that two such texts differ.
+/// Writes the inside of a JSON string. A byte that is not UTF-8 becomes the text `\xff`, so that two such texts differ.
 pub(super) fn json(out: &mut Vec<u8>, text: &[u8]) {
     escape(out, text, br"\\x", |out, c| match c {
         '"' => out.extend(br#"\""#),
@@ -19,7 +19,7 @@ pub(super) fn json(out: &mut Vec<u8>, text: &[u8]) {
         '\n' => out.extend(br"\n"),
         '\r' => out.extend(br"\r"),
         '\t' => out.extend(br"\t"),
-        // All characters that are escaped lie in the basic plane: four digits are enough.
+        // All escaped characters are in the basic plane: four digits are enough.
         _ => {
             let code = c as u32;
             out.extend(br"\u");
@@ -30,7 +30,7 @@ pub(super) fn json(out: &mut Vec<u8>, text: &[u8]) {
     });
 }
 
-/// Writes text for a person's terminal, which would obey control characters.
+/// Writes text for a person's terminal, which would interpret control characters.
 pub(super) fn terminal(out: &mut Vec<u8>, text: &[u8]) {
     escape(out, text, br"\x", |out, c| match c {
         '"' => out.push(b'"'),
@@ -57,8 +57,9 @@ pub(super) fn apache(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Copies runs of plain characters and gives each other character to `special`. A byte that is no UTF-8 is written in
-/// hexadecimal behind `mark`; in a text with such bytes so is a backslash, which no mark is mistaken for then.
+/// Copies runs of plain characters and gives each other character to `special`. A byte that is not UTF-8 is written in
+/// hexadecimal after `mark`; in a text with such bytes backslashes are written so too, so that none is mistaken for a
+/// mark.
 fn escape(out: &mut Vec<u8>, text: &[u8], mark: &[u8], special: impl Fn(&mut Vec<u8>, char)) {
     let (mut rest, was_cut) = cut(text);
     let text = rest;
@@ -98,7 +99,7 @@ fn length(text: &[u8], belongs: impl Fn(u8) -> bool) -> usize {
     end.unwrap_or(text.len())
 }
 
-/// The length of the run of plain characters at the beginning, looked at in words: hardly any text has another.
+/// The length of the run of plain characters at the beginning, examined in words: hardly any text has other characters.
 fn plain_length(text: &[u8]) -> usize {
     let (words, _) = text.as_chunks();
     let whole = words.iter().take_while(|word| is_plain_word(**word));
@@ -125,7 +126,7 @@ const fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\'
 }
 
-/// Is the character neither one that a terminal obeys, nor one that JSON escapes?
+/// Is the character neither interpreted by a terminal, nor escaped by JSON?
 fn is_harmless(c: char) -> bool {
     !is_obeyed(c) && !matches!(c, '\n' | '\t' | '"' | '\\')
 }
@@ -163,12 +164,12 @@ pub(super) fn address(out: &mut Vec<u8>, address: IpAddr) {
                 number(out, u64::from(octet));
             }
         }
-        // Writing to a vector does not fail.
+        // Writing to a vector cannot fail.
         IpAddr::V6(v6) => drop(write!(out, "{v6}")),
     }
 }
 
-/// A version of HTTP as it is written in a request.
+/// A version of HTTP in the form of a request line.
 pub(super) const fn protocol(version: http::Version) -> &'static str {
     match version {
         http::Version::HTTP_09 => "HTTP/0.9",
@@ -179,7 +180,7 @@ pub(super) const fn protocol(version: http::Version) -> &'static str {
     }
 }
 
-/// Writes a number of at most so many digits with leading zeros.
+/// Writes a number with leading zeros, in at most `DIGITS` digits.
 pub(super) fn padded<const DIGITS: usize>(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&digits::<DIGITS>(number));
 }
@@ -193,7 +194,7 @@ fn digits<const DIGITS: usize>(mut number: u64) -> [u8; DIGITS] {
     text
 }
 
-/// Writes a time in milliseconds, to the microsecond where it has any.
+/// Writes a time in milliseconds, with microseconds if there are any.
 pub(super) fn millis(out: &mut Vec<u8>, time: Duration) {
     let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     if micros == 0 {

@@ -1,8 +1,8 @@
-//! A request as one JSON object. Its names are those of a trace, so that a log can be replayed.
+//! A request as one JSON object. Its names equal the names in a trace, so that a log can be replayed.
 //!
-//! serde's derive was weighed for this. Texts from outside are cut at a length, may be no UTF-8 and have more
-//! characters escaped than JSON demands, and times are decimals without a float. Each of these would need an adapter,
-//! and the adapters are longer than the code that the derive would save.
+//! serde's derive was considered. Untrusted texts are cut at a length, may not be UTF-8 and have more characters
+//! escaped than JSON requires, and times are decimals without a float. Each of these would need an adapter, and the
+//! adapters are longer than the code that the derive would save.
 
 use super::escape::{self, millis, number, protocol};
 use super::record::{AccessRecord, CallRecord, TlsFacts};
@@ -59,7 +59,7 @@ pub(super) fn write(out: &mut Vec<u8>, timestamp: &mut TimestampText, record: &A
     member(out, br#","bytes_in":"#, record.bytes_in);
     member(out, br#","bytes_out":"#, record.bytes_out);
     if record.peer == record.client {
-        // Most clients come by themselves, and an address is written once.
+        // Most clients connect directly, and an address is written once.
         out.extend_from_slice(br#","peer":"#);
         out.extend_from_within(client);
     } else {
@@ -76,7 +76,7 @@ pub(super) fn write(out: &mut Vec<u8>, timestamp: &mut TimestampText, record: &A
     }
 }
 
-/// The names that only the line of a connection with TLS has.
+/// The names that only the line of a TLS connection has.
 fn handshake(out: &mut Vec<u8>, tls: &TlsFacts<'_>) {
     member(out, br#","tls":{"version":"#, tls.version);
     member(out, br#","identity":"#, tls.identity);
@@ -90,7 +90,7 @@ fn handshake(out: &mut Vec<u8>, tls: &TlsFacts<'_>) {
     }
 }
 
-/// The server, and the way to it. Most requests go to one server, on a connection that is there.
+/// The server, and the attempts to reach it. Most requests go to one server, on an existing connection.
 fn call(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
     const USUAL: CallRecord = CallRecord {
         attempts: 1,
@@ -117,7 +117,7 @@ fn member(out: &mut Vec<u8>, name: &[u8], value: impl JsonValue) {
     value.write(out);
 }
 
-/// A value that can stand behind a name.
+/// A value that can follow a name.
 trait JsonValue {
     fn write(self, out: &mut Vec<u8>);
 }
@@ -136,7 +136,7 @@ impl JsonValue for &str {
     }
 }
 
-/// A word of the gateway's own, which has nothing to escape.
+/// A word of the gateway's own, which needs no escape.
 struct JsonWord(&'static str);
 
 impl JsonValue for JsonWord {
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(line["keys"], json!({}));
     }
 
-    /// The text of these bytes; where some are no UTF-8, those and backslashes in hexadecimal.
+    /// The text of these bytes; if some are not UTF-8, those and backslashes in hexadecimal.
     fn readable(bytes: &[u8]) -> String {
         if let Ok(text) = str::from_utf8(bytes) {
             return text.to_owned();

@@ -1,4 +1,4 @@
-//! One worker's lines: formatted where the request was served, handed over in pieces.
+//! One worker's lines: formatted on the thread that served the request, handed over in chunks.
 
 use super::record::AccessRecord;
 use super::refusal_summary::RefusalSummary;
@@ -9,7 +9,7 @@ use crate::client::Client;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The bytes that are gathered before they are handed over at once.
+/// The number of bytes at which the buffer is handed over at once.
 const CHUNK: usize = 32 * 1024;
 
 /// Formats lines and hands them over.
@@ -40,8 +40,7 @@ impl LineBuffer {
         self.buffer.is_empty() && !self.refusals.is_pending()
     }
 
-    /// Writes a request's line, or counts the request where the flood rule demands it. Only the flood rule asks for the
-    /// time.
+    /// Writes a request's line, or counts the request if the flood rule applies. Only the flood rule needs the time.
     pub(super) fn record(&mut self, record: &AccessRecord<'_>, now: impl FnOnce() -> Instant) {
         if !record.reason.refuses() {
             return self.write(record);
@@ -60,7 +59,7 @@ impl LineBuffer {
         }
     }
 
-    /// Does the work that is due: ends the flood rule's second, hands over the lines that have gathered.
+    /// Does due work: ends the flood rule's second, hands over buffered lines.
     pub(super) fn tick(&mut self, now: Instant) {
         self.turn(now);
         self.hand_over();
@@ -138,7 +137,7 @@ fn format(
     }
 }
 
-/// Writes the end of a line, with the number of further requests that the line stands for.
+/// Writes the end of a line, with the number of further requests that the line represents.
 fn end(form: LineFormat, out: &mut Vec<u8>, repeated: u64) {
     let (before, after, end) = match form {
         LineFormat::Json => (",\"repeated\":", "", "}\n"),

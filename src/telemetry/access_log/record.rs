@@ -5,19 +5,18 @@ use crate::telemetry::metrics::{DecidedBy, EndedBy, Failure};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// One request that has ended. Values from outside are bytes and may have any content; they are cut and escaped when
-/// written.
+/// One request that has ended. Untrusted values are bytes with any content; they are cut and escaped when written.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct AccessRecord<'a> {
     /// The time at which the request's head arrived: microseconds since the Unix epoch.
     pub ts: u64,
     /// The value of `X-Request-Id`.
     pub request_id: &'a [u8],
-    /// The client's address; `None` behind a Unix socket whose peer forwards none.
+    /// The client's address; `None` for the peer of a Unix socket that reports none.
     pub client: Option<IpAddr>,
     /// The address at the far end of the connection.
     pub peer: Option<IpAddr>,
-    /// The request's method. Method, path and version are `None` where the bytes were no request.
+    /// The request's method. Method, path and version are `None` if the bytes were not a request.
     pub method: Option<&'a str>,
     /// The host that the request named.
     pub host: Option<&'a [u8]>,
@@ -31,29 +30,29 @@ pub struct AccessRecord<'a> {
     pub reason: Reason,
     /// The route that matched.
     pub route: Option<&'a str>,
-    /// The limit that refused the request or held it.
+    /// The limit that refused or held the request.
     pub limit: Option<&'a str>,
-    /// The rate of that limit that decided, where the limit has several.
+    /// The deciding rate of that limit, if the limit has several.
     pub window: Option<&'a str>,
     /// The limits that do not decide and would have refused the request.
     pub would_refuse: &'a [&'a str],
     /// The key and the units that each limit counted.
     pub charges: &'a [Charge<'a>],
-    /// The limits that a group of the client has changed: names of both.
+    /// The limits that a group of the client has changed: names of limit and group.
     pub groups: &'a [(&'a str, &'a str)],
-    /// The time for which the request was held back.
+    /// The time for which the request was held.
     pub delay: Duration,
     /// The time from the request's head to the end of the answer.
     pub duration: Duration,
-    /// The server that was asked.
+    /// The server that the request was sent to.
     pub upstream: Option<&'a str>,
     /// The time from forwarding to the head of the server's answer.
     pub upstream_time: Option<Duration>,
-    /// Why there was no valid answer, in words, where that is so.
+    /// The reason why there was no valid answer, in words, if so.
     pub upstream_fault: Option<&'a str>,
-    /// How the request came to its server, and to how many of them.
+    /// The attempts to reach a server.
     pub call: CallRecord,
-    /// The cause of the end of a WebSocket, or of an answer before its end; `None` for a whole answer.
+    /// The cause of the end of a WebSocket, or of an incomplete answer; `None` for a complete answer.
     pub ended_by: Option<EndedBy>,
     /// Bytes of the request's body.
     pub bytes_in: u64,
@@ -61,59 +60,60 @@ pub struct AccessRecord<'a> {
     pub bytes_out: u64,
     /// The request's `User-Agent`.
     pub user_agent: Option<&'a [u8]>,
-    /// The decider; `None` where nothing was decided.
+    /// The decider; `None` if no decision was made.
     pub decided_by: Option<DecidedBy>,
-    /// The time after which a refused request may come back; `None` for admitted requests, and where the request would
+    /// The time after which a refused request may be retried; `None` for admitted requests, and for requests that would
     /// never be admitted.
     pub retry_after: Option<Duration>,
     /// The units that the limit has left.
     pub remaining: Option<u64>,
-    /// The status of a call of gRPC, where the request is one: `None` inside where the client was told none.
+    /// The status of a gRPC call, if the request is one; the inner value is `None` if the client got no status.
     pub grpc_status: Option<Option<u16>>,
-    /// The handshake of the request's connection; `None` in clear text.
+    /// The handshake of the request's connection; `None` without TLS.
     pub tls: Option<TlsFacts<'a>>,
 }
 
 /// The facts about the handshake of a request's connection.
 #[derive(Debug, Clone, Copy)]
 pub struct TlsFacts<'a> {
-    /// The version of TLS, as `1.3`.
+    /// The version of TLS, such as `1.3`.
     pub version: &'a str,
     /// The name of the identity that the client was shown.
     pub identity: &'a str,
-    /// An earlier session was taken up again.
+    /// An earlier session was resumed.
     pub is_resumed: bool,
-    /// The host that the client named, where it is not the request's: `None` inside where it named none.
+    /// The host that the client named, if it is not the request's; the inner value is `None` if the client named none.
     pub other_sni: Option<Option<&'a str>>,
-    /// The subject of the client's certificate, where the identity asks for one; `None` inside where none was shown.
+    /// The subject of the client's certificate, if the identity requests one; the inner value is `None` if none was
+    /// shown.
     pub client_subject: Option<Option<&'a str>>,
 }
 
-/// A request's way to a server.
+/// The attempts of a request to reach a server.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct CallRecord {
-    /// How many times it was sent, or was to be sent, to a server.
+    /// The number of attempts to send it to a server.
     pub attempts: u32,
-    /// The failure after which it was sent once more; `budget` where it would have been.
+    /// The failure that caused a retry; `budget` if the retry budget prevented one.
     pub retry: Option<&'static str>,
-    /// The time of opening a connection, where one was opened.
+    /// The time for opening a connection, if one was opened.
     pub connect: Option<Duration>,
-    /// The time for which it waited for a server to be free.
+    /// The time for which the request waited for a free server.
     pub queued: Option<Duration>,
 }
 
-/// One limit's part of a request.
+/// One limit's share of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Charge<'a> {
     /// The limit's name.
     pub limit: &'a str,
-    /// The key of the counter, or a digest where the key is a secret.
+    /// The key of the counter, or a digest if the key is secret.
     pub key: &'a [u8],
     /// The request's cost at that limit.
     pub cost: u64,
 }
 
-/// Declares the reasons: each with its word for programs, and in words for a person at a terminal.
+/// Declares the reasons: each with its word for programs, and with words for a person at a terminal.
 macro_rules! reasons {
     ($($(#[$about:meta])* $value:ident = $word:literal, $words:literal;)+) => {
         labels! {
@@ -132,30 +132,30 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// No limit and no fault stood in the request's way.
+    /// No limit refused the request, and no fault occurred.
     #[default]
     Ok = "ok", "";
-    /// The request repeats one that a limit has charged, and went free at that limit.
+    /// The request repeats one that a limit has charged, and was free at that limit.
     Repeat = "repeat", "a repeat, free of charge";
-    /// The request was held back and then forwarded.
+    /// The request was held and then forwarded.
     LimitDelayed = "limit_delayed", "held back";
     /// The connection became a tunnel.
     Upgraded = "upgraded", "became a tunnel";
-    /// The listener sends all its requests on to `https`.
+    /// The listener redirects all its requests to `https`.
     ToHttps = "to_https", "sent on to https";
     /// A certification authority looks whether a host is ours.
     AcmeChallenge = "acme_challenge", "an authority verifies that the host is ours";
     /// A limit refused the request.
     LimitRefused = "limit_refused", "over the limit";
-    /// The store is away, and the limit then lets no request through.
+    /// The store is unavailable, and the limit refuses requests then.
     StoreDown = "store_down", "the store is away";
-    /// More requests are held back than this gateway, or this peer, may have.
+    /// The gateway, or this client, already has the most held requests.
     TooManyHeld = "too_many_held", "too many requests are held back";
-    /// No open file is left for a connection to the upstream.
+    /// No descriptor is left for a connection to the upstream.
     Busy = "busy", "no connection left for the upstream";
     /// The request lacks a part of a limit's key.
     MissingKey = "missing_key", "a part of a limit's key is missing";
-    /// The key that a limit counts by is in no group.
+    /// The key of the limit is in no group.
     UnknownKey = "unknown_key", "the key is in no group";
     /// The request's token is not believed, and a limit or a group asks for a claim of it.
     BadToken = "bad_token", "the token is not trusted";
@@ -163,25 +163,25 @@ reasons! {
     KeysUnread = "keys_unread", "the keys of tokens have not been read yet";
     /// The request's host belongs on another connection.
     Misdirected = "misdirected", "the host belongs on another connection";
-    /// The route asks for a client's certificate, and the handshake showed none that is believed.
+    /// The route requires a client's certificate, and the handshake showed no trusted one.
     CertificateRequired = "certificate_required", "no client certificate";
     /// No route matches.
     NoRoute = "no_route", "no route matches";
-    /// The upstream has no server to ask.
+    /// The upstream has no server.
     NoServer = "no_server", "the upstream has no server";
-    /// All servers have as many requests as they take.
+    /// All servers have the most requests that they may have.
     ServerBusy = "server_busy", "all servers are busy";
-    /// No server was available: all were tried as if all were, or none where the file says so.
+    /// No server was available: all servers were tried nevertheless, or none if the file says so.
     NoneLeft = "none_left", "no server was available";
     /// There was no connection to the upstream.
     ConnectFailed = "connect_failed", "no connection to the upstream";
-    /// The handshake of TLS with the upstream failed.
+    /// The TLS handshake with the upstream failed.
     UpstreamTls = "upstream_tls", "no TLS with the upstream";
-    /// The time that the client gives its call of gRPC was over, or too short for the hold.
+    /// The timeout of the gRPC call was over, or too short for the hold.
     DeadlineExceeded = "deadline_exceeded", "the call's deadline passed";
     /// The upstream did not answer in time.
     UpstreamTimeout = "upstream_timeout", "the upstream did not answer in time";
-    /// The upstream broke off.
+    /// The upstream ended the connection early.
     UpstreamReset = "upstream_reset", "the upstream broke off";
     /// The upstream's answer is not HTTP.
     UpstreamInvalid = "upstream_invalid", "the upstream did not answer in HTTP";
@@ -191,13 +191,13 @@ reasons! {
     ClientTimeout = "client_timeout", "the client stopped sending";
     /// The client did not read its answer.
     ClientStalled = "client_stalled", "the client did not read the answer";
-    /// The gateway does not take such a request.
+    /// The gateway does not accept such a request.
     BadRequest = "bad_request", "not a valid request";
     /// The request's head or body exceeds a bound.
     TooLarge = "too_large", "too large";
     /// The gateway is shutting down.
     Draining = "draining", "shutting down";
-    /// The request was not finished when the time for shutting down was over.
+    /// The request was unfinished at the end of draining.
     DrainCut = "drain_cut", "cut by the shutdown";
     /// A fault of the gateway.
     Internal = "internal", "a fault of the gateway";
@@ -219,7 +219,7 @@ impl From<Failure> for Reason {
 }
 
 impl Reason {
-    /// Is the reason the upstream's doing? A person then wants to know the server.
+    /// Is the upstream the cause? A person then wants to see the server.
     pub(super) const fn blames_server(self) -> bool {
         matches!(
             self,
@@ -232,7 +232,7 @@ impl Reason {
         )
     }
 
-    /// Did a limit turn the request away? Only such lines may be summarised.
+    /// Did a limit refuse the request? Only such lines may be summarised.
     #[must_use]
     pub const fn refuses(self) -> bool {
         matches!(
@@ -250,7 +250,7 @@ impl Reason {
 
 #[cfg(test)]
 impl AccessRecord<'_> {
-    /// A plain forwarded request, for tests to change.
+    /// An ordinary forwarded request, for tests to change.
     pub(super) fn sample() -> Self {
         Self {
             ts: 1_795_196_930_123_456,

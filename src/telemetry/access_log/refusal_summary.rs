@@ -1,17 +1,18 @@
-//! The flood rule: a client that is refused again and again does not fill the log.
+//! The flood rule: a client that is refused repeatedly does not fill the log.
 //!
-//! In each second the first refusals of a client are a line each. One further line, written when the second ends,
-//! stands for the rest and has their number. So lines plus their `repeated` are the requests.
+//! In each second the first refusals of a client have a line each. One further line, written when the second ends,
+//! represents the rest and has their number. So the number of requests is the number of lines plus the sum of
+//! `repeated`.
 
 use crate::client::Client;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Refused requests of one client that are a line each, in a second of one worker.
+/// Refused requests of one client that have a line each, in a second of one worker.
 pub(crate) const LINES_A_SECOND: u32 = 100;
 
-/// Clients watched at once. Beyond this number each refusal is a line: the refusals of so many clients are no
-/// repetition.
+/// The most clients that are tracked at once. Beyond this number each refusal has its own line: refusals of many
+/// different clients are not repetition.
 const CLIENTS: usize = 8_192;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -21,7 +22,7 @@ const SECOND: Duration = Duration::from_secs(1);
 pub(super) struct RefusalSummary {
     began: Option<Instant>,
     clients: HashMap<Option<Client>, ClientRefusals, foldhash::fast::RandomState>,
-    /// Clients with a closing line to come.
+    /// Clients whose summary line is still to be written.
     pending: usize,
 }
 
@@ -31,7 +32,7 @@ struct ClientRefusals {
     closing: Option<SummaryLine>,
 }
 
-/// The line that stands for the unwritten ones.
+/// The line that represents the unwritten ones.
 #[derive(Debug)]
 pub(super) struct SummaryLine {
     /// The first unwritten line, without its end.
@@ -41,8 +42,8 @@ pub(super) struct SummaryLine {
 }
 
 impl RefusalSummary {
-    /// Does the refused request of `client` get a line of its own? `line` formats the line that stands for the others
-    /// of its second.
+    /// Does the refused request of `client` get its own line? `line` formats the line that represents the others of its
+    /// second.
     pub(super) fn refused(
         &mut self,
         client: Option<Client>,
@@ -68,7 +69,7 @@ impl RefusalSummary {
         false
     }
 
-    /// Are closing lines still to come?
+    /// Are summary lines still to be written?
     pub(super) const fn is_pending(&self) -> bool {
         self.pending > 0
     }
@@ -79,7 +80,7 @@ impl RefusalSummary {
             .is_some_and(|began| now.saturating_duration_since(began) >= SECOND)
     }
 
-    /// Ends the second and hands its closing lines over.
+    /// Ends the second and hands over its summary lines.
     pub(super) fn close(&mut self, mut write: impl FnMut(SummaryLine)) {
         self.began = None;
         if self.pending == 0 {

@@ -103,7 +103,7 @@ fn a_pipe_that_nobody_reads_keeps_nobody_waiting() {
     let (log, metrics, reader) = pipe_log();
     let writer = log.worker();
     let began = Instant::now();
-    // A wait here would never end.
+    // A blocking call here would never return.
     while metrics.access_lines_lost() < 1000 {
         writer.record(&AccessRecord::sample());
         assert!(began.elapsed() < MOMENT * 6, "nothing is dropped");
@@ -168,7 +168,7 @@ fn a_lone_line_comes_out_at_once() {
             let _ = told.send((line.unwrap(), Instant::now()));
         }
     });
-    // A busy machine may be late now and then, so the fastest of several runs counts.
+    // A busy machine may be late sometimes, so that the fastest of several runs counts.
     let began = runtime.block_on(async {
         let writer = log.worker();
         tokio::task::spawn_local(writer.flushing());
@@ -216,7 +216,7 @@ fn a_flood_is_summed_up_and_others_are_not() {
         .iter()
         .filter_map(|line| line["repeated"].as_u64())
         .sum();
-    // The second may end in between on a busy machine; the sum holds nevertheless.
+    // The second may end in between on a busy machine; the sum is correct nevertheless.
     assert!(flooder.len() < 500, "{}", flooder.len());
     assert_eq!(flooder.len() as u64 + repeated, 5_000);
     assert_eq!(lines.len() - flooder.len(), 301);

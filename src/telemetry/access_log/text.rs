@@ -65,7 +65,7 @@ fn status(out: &mut Vec<u8>, status: u16, is_coloured: bool) {
         400..500 => "33",
         500.. => "31",
     };
-    // Writing to a vector does not fail.
+    // Writing to a vector cannot fail.
     let _ = write!(out, "\x1b[{colour}m{status}\x1b[0m");
 }
 
@@ -109,7 +109,7 @@ fn why(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
     }
 }
 
-/// The units of a wait in microseconds, and the finest unit that is worth writing beside each.
+/// The units of a wait in microseconds, and the finest unit that is written with each.
 const UNITS: [(&str, u128, u128); 6] = [
     ("d", 86_400_000_000, 3_600_000_000),
     ("h", 3_600_000_000, 60_000_000),
@@ -119,8 +119,8 @@ const UNITS: [(&str, u128, u128); 6] = [
     ("us", 1, 1),
 ];
 
-/// Writes a wait in two units at most: `250ms`, `1h`, `59m 59s`. The wait is rounded up, because a client that comes
-/// back too early is refused again.
+/// Writes a wait in two units at most: `250ms`, `1h`, `59m 59s`. The wait is rounded up, because a client that retries
+/// too early is refused again.
 fn span(out: &mut Vec<u8>, wait: Duration) {
     let unit = |micros: u128| UNITS.iter().find(|(_, length, _)| *length <= micros);
     let finest = unit(wait.as_micros()).map_or(1, |(_, _, finest)| *finest);
@@ -130,7 +130,7 @@ fn span(out: &mut Vec<u8>, wait: Duration) {
     }
     let mut blank = "";
     while let Some((name, length, _)) = unit(rest) {
-        // Writing to a vector does not fail.
+        // Writing to a vector cannot fail.
         let _ = write!(out, "{blank}{}{name}", rest / length);
         rest %= length;
         blank = " ";
@@ -158,7 +158,7 @@ pub(super) fn combined(
     number(out, u64::from(record.status));
     out.push(b' ');
     number(out, record.bytes_out);
-    // The referrer is not kept: it is an address with its query.
+    // The referrer is not recorded: it is a URL with its query.
     out.extend(b" \"-\" \"");
     apache(out, record.user_agent.unwrap_or(b"-"));
     out.push(b'"');

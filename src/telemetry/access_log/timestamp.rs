@@ -1,10 +1,10 @@
-//! Instants as text, with the calendar asked once a second.
+//! Instants as text; the calendar is computed once a second.
 
 use super::escape::padded;
 use jiff::Timestamp;
 use std::fmt::Write;
 
-/// The second that was written last, in the forms that lines use.
+/// The last second, in the forms that lines use.
 #[derive(Debug, Default)]
 pub(super) struct TimestampText {
     second: Option<u64>,
@@ -49,12 +49,12 @@ impl TimestampText {
         self.second = Some(second);
         self.rfc3339.clear();
         self.apache.clear();
-        // Beyond the year 9999 there is no such text; the end of the calendar takes its place.
+        // Beyond the year 9999 there is no such text; the end of the calendar is written instead.
         let at = i64::try_from(second)
             .ok()
             .and_then(|second| Timestamp::from_second(second).ok())
             .unwrap_or(Timestamp::MAX);
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(self.rfc3339, "{}", at.strftime("%Y-%m-%dT%H:%M:%S"));
         let _ = write!(self.apache, "{}", at.strftime("%d/%b/%Y:%H:%M:%S"));
     }

@@ -1,10 +1,10 @@
 //! The one thread that writes the access log, and the bounded queue to it.
 //!
-//! Only this thread meets a slow, full or broken output. Whatever the output does, the queue fills up and lines are
-//! dropped and counted; no worker waits.
+//! Only this thread is affected by a slow, full or broken output. For any fault of the output, the queue fills up and
+//! lines are dropped and counted; no worker waits.
 //!
-//! `tracing-appender` was weighed for this: its `non_blocking` copies each buffer, counts dropped writes where
-//! `/metrics` has lines, does not report the lines that a shutdown loses, and does not end a torn line.
+//! `tracing-appender` was considered: its `non_blocking` copies each buffer, counts dropped writes where `/metrics` has
+//! lines, does not report the lines that a shutdown loses, and does not end a torn line.
 
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::Metrics;
@@ -24,7 +24,7 @@ const SPARE: usize = 32;
 /// A buffer that has grown beyond this is not used again.
 const KEPT: usize = 128 * 1024;
 
-/// The pause after an output could take no more bytes.
+/// The pause after the output could take no more bytes.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Whole lines.
@@ -34,14 +34,14 @@ pub(super) struct Chunk {
     pub(super) lines: u64,
 }
 
-/// The way to the thread, which ends when the handle is dropped.
+/// The handle of the thread, which ends when the handle is dropped.
 #[derive(Debug)]
 pub(super) struct WriterHandle {
     queue: Arc<ChunkQueue>,
     pub(super) metrics: Arc<Metrics>,
 }
 
-/// Chunks that wait to be written. Locked for a few moves of pointers, never while anything is written.
+/// Chunks that wait to be written. Locked for a few moves of pointers, never during a write.
 #[derive(Debug, Default)]
 struct ChunkQueue {
     state: Mutex<QueueState>,
@@ -52,14 +52,14 @@ struct ChunkQueue {
 struct QueueState {
     chunks: VecDeque<Chunk>,
     spare: Vec<Vec<u8>>,
-    /// Lines that were handed over and are neither written nor given up.
+    /// Lines that were handed over and are neither written nor abandoned.
     underway: u64,
-    /// The queue takes no more chunks.
+    /// The queue accepts no more chunks.
     is_closed: bool,
 }
 
 impl ChunkQueue {
-    /// The next chunk; nothing when the queue is closed and empty.
+    /// The next chunk; `None` if the queue is closed and empty.
     fn next(&self) -> Option<Chunk> {
         let mut state = self.state.lock();
         let is_waiting = |state: &mut QueueState| state.chunks.is_empty() && !state.is_closed;
@@ -67,7 +67,7 @@ impl ChunkQueue {
         state.chunks.pop_front()
     }
 
-    /// Notes that the lines of `chunk` are written or given up.
+    /// Notes that the lines of `chunk` are written or abandoned.
     fn finish(&self, mut chunk: Chunk) {
         let mut state = self.state.lock();
         state.underway -= chunk.lines;
@@ -182,8 +182,7 @@ impl LineWriter {
         self.sink.flush()
     }
 
-    /// Writes as the standard method does, but waits where the output cannot take more, and remembers a line that broke
-    /// off.
+    /// Writes like the standard method, but waits if the output cannot take more, and remembers an incomplete line.
     fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.sink.write(bytes) {

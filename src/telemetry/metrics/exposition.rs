@@ -1,4 +1,4 @@
-//! Every metric of the program in one list: its descriptor, and how its samples are summed over the workers. The text
+//! Every metric of the program in one list: its descriptor, and the summation of its samples over the workers. The text
 //! formats are written from this list.
 
 use super::family::{
@@ -45,7 +45,7 @@ const SECONDS: Option<&Unit> = Some(&UNIT_SECONDS);
 /// For metrics without a unit in the name.
 const NONE: Option<&Unit> = None;
 
-/// A descriptor for each row: kind, unit, name and help; behind the arrow, the samples.
+/// A descriptor for each row: kind, unit, name and help; after the arrow, the samples.
 macro_rules! descriptors {
     ($($kind:ident $unit:ident $name:literal $help:literal => $samples:expr;)+) => {
         &[$(Descriptor {
@@ -232,7 +232,7 @@ fn decisions(key: DecisionKey, cells: &DecisionCells) -> Vec<(DecisionRow, u64)>
     let counts = pairs().filter(|(decision, _): &(Decision, DecidedBy)| decision.is_of(key.mode));
     let rows = counts.filter_map(|(decision, by)| {
         let count = cells.0[decision as usize][by as usize].get();
-        // The ordinary deciders start at 0 so that their first increase is seen; the others show up at their first
+        // The ordinary deciders start at 0 so that their first increase is visible; the others appear at their first
         // decision.
         let is_shown = count > 0 || by == DecidedBy::Store;
         let row = DecisionRow(key.clone(), decision.word(), by.word());
@@ -255,7 +255,7 @@ impl From<DecisionRow> for Labels {
     }
 }
 
-/// A sample for times, where any were observed.
+/// A sample for times, if any were observed.
 fn observed(labels: Labels, times: Times) -> Option<(Labels, Times)> {
     (times.count() > 0).then_some((labels, times))
 }
@@ -278,7 +278,7 @@ fn ended(all: &Scrape<'_>) -> Vec<Sample> {
     ends.collect()
 }
 
-/// A sample for each operation and outcome of calls to the store for which `value` has one.
+/// A sample for each operation and outcome of calls to the store for which `value` returns one.
 fn calls<V: Into<SampleValue>>(
     all: &Scrape<'_>,
     value: fn(CallOutcome, HistogramReading<RoundTripBuckets>) -> Option<V>,
@@ -323,7 +323,7 @@ fn reloads(all: &Scrape<'_>) -> Option<Vec<Sample>> {
     ])
 }
 
-/// The ends of looks, once the store is asked, or a folder for another process's.
+/// The ends of lookups, once the store or another process's folder is used.
 fn lookups(metrics: &Metrics) -> Option<Vec<Sample>> {
     let counts = &metrics.lookups;
     let is_asked =

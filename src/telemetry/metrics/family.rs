@@ -16,7 +16,7 @@ use std::fmt::Result;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
-/// The description of a metric, and the way in which its samples are summed.
+/// The description of a metric, and the function that sums its samples.
 #[derive(Debug)]
 pub(super) struct Descriptor {
     /// The name without the unit and `_total`, which the encoder adds.
@@ -27,16 +27,16 @@ pub(super) struct Descriptor {
     pub(super) samples: Samples,
 }
 
-/// Sums the samples of a metric; `None` where this machine has no such metric.
+/// Sums the samples of a metric; `None` if this machine has no such metric.
 pub(super) type Samples = fn(&Scrape<'_>) -> Option<Vec<Sample>>;
 
-/// All cells, as one scrape finds them.
+/// All cells at the time of one scrape.
 #[derive(Debug)]
 pub(super) struct Scrape<'a> {
     pub(super) metrics: &'a Metrics,
     pub(super) workers: Vec<Arc<WorkerCells>>,
     pub(super) stores: Vec<Arc<StoreCells>>,
-    /// The operating system's figures of this process, where it has any.
+    /// The operating system's figures of this process, if available.
     pub(super) process: Option<Process>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Sample {
 pub(super) enum SampleValue {
     /// A whole number.
     Integer(u64),
-    /// A whole number that may be below zero.
+    /// A whole number that may be negative.
     Signed(i64),
     /// A number with a fraction.
     Real(f64),
@@ -60,7 +60,7 @@ pub(super) enum SampleValue {
     Histogram(HistogramSample),
 }
 
-/// Observations by bucket; each bucket has its own count under its upper end.
+/// Observations by bucket; each bucket has its own count under its upper bound.
 #[derive(Debug)]
 pub(super) struct HistogramSample {
     pub(super) sum: f64,
@@ -107,8 +107,8 @@ impl Scrape<'_> {
         single(pick(self.process.as_ref()?)?)
     }
 
-    /// The samples of a family. `read` finds values in the cells under each key, and those under one label are summed
-    /// over the workers. The samples come in the order of the labels.
+    /// The samples of a family. `read` returns values from the cells of each key, and values under one label are summed
+    /// over the workers. The samples are in the order of the labels.
     pub(super) fn sums<K, C, R, V, I>(
         &self,
         family: fn(&WorkerCells) -> &Family<K, C>,
@@ -181,8 +181,7 @@ impl From<HistogramSample> for SampleValue {
 }
 
 impl From<i64> for SampleValue {
-    /// The value of a level. A request may end while the workers are summed up; the level then must not fall below
-    /// zero.
+    /// The value of a level. A request may end during the summation; the level must not become negative.
     fn from(level: i64) -> Self {
         Self::Integer(u64::try_from(level).unwrap_or(0))
     }
@@ -234,7 +233,7 @@ pub(super) fn by_label<L: Label>(
     )
 }
 
-/// A row for each of `values` that has a number, by the label `L` beside `labels`.
+/// A row for each of `values` that has a number, by the label `L` in addition to `labels`.
 pub(super) fn rows<L: Label, V>(
     labels: &Labels,
     label: &'static str,
@@ -247,7 +246,7 @@ pub(super) fn rows<L: Label, V>(
     rows.collect()
 }
 
-/// A row for each of `words` whose count is not zero, by the label of this name beside `labels`.
+/// A row for each of `words` whose count is not zero, by the label of this name in addition to `labels`.
 pub(super) fn met<W: Into<Cow<'static, str>>>(
     labels: &Labels,
     label: &'static str,

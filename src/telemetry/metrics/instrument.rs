@@ -1,6 +1,6 @@
 //! The numbers themselves: counts, levels and histograms that one thread writes and the scrape reads.
 //!
-//! Only one worker writes a cell of a worker, so an increment is a load and a store, without the bus lock of a
+//! Only one worker writes a cell of a worker, so that an increment is a load and a store, without the bus lock of a
 //! read-modify-write. The handles that write are bound to their thread by `Rc`, which guarantees this.
 
 use std::marker::PhantomData;
@@ -71,9 +71,9 @@ impl SharedCounter {
 /// Finite bounds of every histogram: with the open bucket and the sum a histogram fills two cache lines exactly.
 pub(super) const BOUNDS: usize = 14;
 
-/// The upper ends of a histogram's buckets.
+/// The upper bounds of a histogram's buckets.
 pub(super) trait BucketBounds: std::fmt::Debug {
-    /// Upper ends in microseconds, ascending.
+    /// Upper bounds in microseconds, ascending.
     const MICROS: [u64; BOUNDS];
 }
 
@@ -109,7 +109,7 @@ impl BucketBounds for OverheadBuckets {
     ];
 }
 
-/// Observed times, alone on their cache lines, so that no two workers meet there.
+/// Observed times, alone on their cache lines, so that workers do not share one.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Histogram<B, C = WorkerCounter> {
@@ -158,7 +158,7 @@ impl<B: BucketBounds> HistogramReading<B> {
         Duration::from_nanos(self.nanos).as_secs_f64()
     }
 
-    /// Each bucket's own count under its upper end in seconds.
+    /// Each bucket's own count under its upper bound in seconds.
     pub(super) fn buckets(&self) -> [(f64, u64); BOUNDS + 1] {
         std::array::from_fn(|i| {
             let end = B::MICROS.get(i).map_or(f64::INFINITY, |micros| {

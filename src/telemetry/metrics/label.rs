@@ -1,4 +1,4 @@
-//! The words that metrics have as label values: few, fixed, and never a client's.
+//! The words that metrics use as label values: few, fixed, and never a client's.
 
 use http::Method;
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ pub const NO_ROUTE: &str = "none";
 /// The label of a value outside the known ones.
 pub(super) const OTHER: &str = "_OTHER";
 
-/// A value out of a small fixed set, used as a label; its cell stands at the position `value as usize`.
+/// A value of a small fixed set, used as a label; its cell is at the position `value as usize`.
 pub(in crate::telemetry) trait Label: Copy + Debug + 'static {
     /// All values, in the order of their positions.
     const ALL: &'static [Self];
@@ -34,7 +34,7 @@ pub(super) fn pairs<A: Label, B: Label>() -> impl Iterator<Item = (A, B)> {
 pub(super) struct Labels(pub(super) Vec<(&'static str, Cow<'static, str>)>);
 
 impl RefusedHead {
-    /// How many causes there are.
+    /// The number of causes.
     pub const COUNT: usize = <Self as Label>::ALL.len();
 }
 
@@ -89,17 +89,17 @@ labels! {
 
     /// The verdict of a limit.
     pub enum Decision {
-        /// The request goes on.
+        /// The request was admitted.
         Allow = "allow",
-        /// The request goes on after a wait.
+        /// The request was admitted after a wait.
         Delay = "delay",
-        /// The request does not go on now.
+        /// The request was not admitted now.
         Refuse = "refuse",
-        /// The request goes on, free of charge: it has been charged before.
+        /// The request was admitted free of charge: it has been charged before.
         Repeat = "repeat",
-        /// The limit does not decide, and would have let the request go on.
+        /// The limit does not decide, and would have admitted the request.
         WouldAllow = "would_allow",
-        /// The limit does not decide, and would have held the request back.
+        /// The limit does not decide, and would have delayed the request.
         WouldDelay = "would_delay",
         /// The limit does not decide, and would have refused the request.
         WouldRefuse = "would_refuse",
@@ -111,65 +111,65 @@ labels! {
     pub enum CostReport {
         /// The response had a number: the charge was settled.
         Number = "settled",
-        /// The response had no cost: the charge stays as it was estimated.
+        /// The response had no cost: the charge stays at the estimate.
         Nothing = "silent",
-        /// The response had a cost that cannot be read: the charge stays as it was estimated.
+        /// The response had a cost that cannot be read: the charge stays at the estimate.
         Unreadable = "unreadable",
-        /// The client left before a cost came: the charge is the most that it could have been.
+        /// The client left before the cost was known: the charge is the highest possible cost.
         Left = "left",
     }
 
     /// The end of an order for a certificate.
     pub enum OrderResult {
-        /// A certificate came.
+        /// A certificate was issued.
         Obtained = "obtained",
         /// The authority refused.
         Refused = "refused",
-        /// The authority looked, and did not find that a name is ours.
+        /// The authority checked, and did not find that we control a name.
         NotOurs = "not_ours",
-        /// The authority could not be spoken to, or took too long.
+        /// The authority could not be reached, or took too long.
         Unreachable = "unreachable",
         /// This machine failed: a file, a key.
         Failed = "failed",
     }
 
-    /// The answer to the question for the addresses of a server's name.
+    /// The result of the lookup of a server name's addresses.
     pub enum Resolution {
-        /// Addresses came.
+        /// Addresses were found.
         Found = "ok",
         /// The name has no address.
         Empty = "empty",
-        /// The question failed.
+        /// The lookup failed.
         Failed = "failed",
-        /// No answer came in time.
+        /// The lookup took too long.
         Late = "late",
     }
 
     /// The end of a read of the keys that an issuer publishes.
     pub enum KeyFetch {
-        /// There are other keys than before.
+        /// The keys have changed.
         Changed = "changed",
-        /// The keys are those of before.
+        /// The keys have not changed.
         Same = "same",
         /// They could not be read, or are of no use.
         Failed = "failed",
     }
 
-    /// The end of a look for a challenge of another gateway.
+    /// The end of a lookup of another gateway's challenge.
     pub enum Lookup {
-        /// An answer stood ready.
+        /// An answer was found.
         Found = "found",
-        /// None did.
+        /// No answer was found.
         Missing = "missing",
-        /// The store did not answer, or not with what a gateway put there.
+        /// The store did not answer, or returned data that no gateway stores.
         Failed = "failed",
-        /// None was made: there were as many in this second as may be.
+        /// No lookup was made: this second already had the most lookups.
         Refused = "refused",
     }
 
-    /// The mode of a limit. The values stand in the order of their words, as the samples of one limit do.
+    /// The mode of a limit. The values are in the order of their words, like the samples of one limit.
     pub enum Mode {
-        /// The limit counts by other numbers than the limit that decides.
+        /// The limit counts by other numbers than the deciding limit.
         Candidate = "candidate",
         /// The limit decides.
         Enforce = "enforce",
@@ -181,15 +181,15 @@ labels! {
     pub enum DecidedBy {
         /// The configured store decided.
         Store = "store",
-        /// A refusal of the store that still held decided.
+        /// A cached refusal of the store decided.
         Remembered = "remembered",
         /// A permit decided, one of several that the store had granted at once.
         Lease = "lease",
-        /// The memory of this gateway decided, while the store is away.
+        /// The memory of this gateway decided, while the store was unavailable.
         Local = "local",
-        /// No counter decided: the store is away and the limit lets all requests through.
+        /// No counter decided: the store was unavailable and the limit admits all requests then.
         Open = "open",
-        /// No counter decided: the store is away and the limit lets no request through.
+        /// No counter decided: the store was unavailable and the limit refuses all requests then.
         Closed = "closed",
     }
 
@@ -197,23 +197,23 @@ labels! {
     pub enum Permits {
         /// The permits were charged in one call.
         Taken = "taken",
-        /// The permits were not used, and went back.
+        /// The permits were not used, and were given back.
         Returned = "returned",
     }
 
-    /// The redirection that a node of a cluster sent in place of an answer; no command was run.
+    /// The redirection that a node of a cluster returned instead of an answer; no command was run.
     pub enum Redirect {
-        /// The slot has another home.
+        /// The slot belongs to another node.
         Moved = "moved",
-        /// The slot is on its way to another home.
+        /// The slot is being moved to another node.
         Ask = "ask",
     }
 
-    /// The operation that was asked of the store.
+    /// The operation of a call to the store.
     pub enum Operation {
         /// The call decides requests.
         Decide = "decide",
-        /// The call frees slots of limits on what is in flight.
+        /// The call frees slots of limits on requests in flight.
         Release = "release",
         /// The call refunds charges.
         Refund = "refund",
@@ -229,9 +229,9 @@ labels! {
         Timeout = "timeout",
         /// The store answered with an error.
         Error = "error",
-        /// The store was known to be away and was not asked.
+        /// The store was known to be unavailable and was not called.
         Down = "down",
-        /// The call was given up before it was sent, or without an answer.
+        /// The call was abandoned before it was sent, or without an answer.
         Lost = "lost",
     }
 
@@ -243,21 +243,21 @@ labels! {
         Silent = "silent",
         /// The connection had sent a part of a head.
         HalfHead = "half_head",
-        /// The connection was between two requests, and its own client wanted another one beyond the client's share.
+        /// The connection was between two requests, and its own client opened another one beyond the client's share.
         Own = "own",
     }
 
-    /// Causes for which a new connection is not taken.
+    /// Causes for which a new connection is rejected.
     pub enum Rejection {
-        /// All connections have a request under way.
+        /// All connections have a current request.
         Full = "full",
         /// All connections that the client may have are taken.
         PerClient = "per_client",
-        /// The system gives no more descriptors; the connection waits to be accepted.
+        /// The system has no more descriptors; the connection waits to be accepted.
         Descriptors = "descriptors",
-        /// The header by which a proxy must name the client is bad or missing.
+        /// The PROXY header in which a proxy must name the client is malformed or missing.
         ProxyHeader = "proxy_header",
-        /// What comes before the protocol was not whole in time.
+        /// The bytes before the protocol were not complete in time.
         Late = "late",
     }
 
@@ -267,7 +267,7 @@ labels! {
         Malformed = "malformed",
         /// A hop hides the one before it.
         Unknown = "unknown",
-        /// No field says anything.
+        /// No field has an entry.
         Absent = "absent",
     }
 
@@ -275,75 +275,75 @@ labels! {
     pub enum RefusedHead {
         /// The first line is not `METHOD TARGET HTTP/1.1`.
         Line = "line",
-        /// The target has a byte that no target has.
+        /// The target has a byte that no target may have.
         Target = "target",
-        /// A field has a name or value that no field has, or is one of connections in HTTP/2.
+        /// A field has an invalid name or value, or is connection-specific in HTTP/2.
         Fields = "fields",
-        /// `:method`, `:scheme` or `:path` is missing, or out of place.
+        /// `:method`, `:scheme` or `:path` is missing, or misplaced.
         PseudoFields = "pseudo_fields",
-        /// The length of the body is no number, or another one than it can be.
+        /// The length of the body is not a number, or is wrong.
         Length = "length",
         /// The head is too large.
         TooLarge = "too_large",
-        /// The head did not come in time.
+        /// The head was not complete in time.
         Late = "late",
-        /// The client asks for a tunnel for another protocol (RFC 8441), which is not announced.
+        /// The client requests a tunnel for another protocol (RFC 8441), which is not announced.
         ExtendedConnect = "extended_connect",
-        /// The bytes of HTTP/2 are no fields (RFC 7541).
+        /// The bytes of HTTP/2 cannot be decoded as fields (RFC 7541).
         Encoding = "encoding",
     }
 
-    /// The end of a handshake of TLS with a client.
+    /// The end of a TLS handshake with a client.
     pub enum Handshake {
-        /// The client and the gateway agreed anew.
+        /// The client and the gateway made a full handshake.
         Full = "full",
-        /// An earlier session was taken up again.
+        /// An earlier session was resumed.
         Resumed = "resumed",
-        /// The client did not go on in time.
+        /// The client did not continue in time.
         Timeout = "timeout",
         /// No identity answers for the host that the client named.
         NoName = "no_name",
         /// The client's certificate was missing or refused.
         ClientRefused = "client_refused",
-        /// Too many of the client's certificates were refused lately, so that no further one was looked at.
+        /// Too many of the client's certificates were refused recently, so that no further one was verified.
         ClientThrottled = "client_throttled",
-        /// The two sides did not agree, the client broke the protocol or left, or it does not speak TLS.
+        /// The two sides did not agree, the client violated the protocol or left, or it does not use TLS.
         Protocol = "protocol",
-        /// A certification authority looked whether a host is ours.
+        /// A certification authority checked whether we control a host.
         Challenge = "challenge",
     }
 
-    /// What goes on behind the head of an answer.
+    /// The kind of stream after the head of an answer.
     pub enum Flow {
         /// A WebSocket.
         Tunnel = "tunnel",
-        /// An answer that did not come to its end.
+        /// An answer that was not complete.
         Stream = "stream",
     }
 
-    /// The cause of the end of a WebSocket, or of an answer before its end.
+    /// The cause of the end of a WebSocket, or of an incomplete answer.
     pub enum EndedBy {
-        /// The client: it left, or closed.
+        /// The client: it left, or closed the connection.
         Client = "client",
-        /// The server: it broke off, or closed.
+        /// The server: it failed, or closed the connection.
         Server = "server",
-        /// Nothing moved for too long.
+        /// No bytes moved for too long.
         Idle = "idle",
-        /// The client was slower than it may be.
+        /// The client was slower than allowed.
         MinRate = "min_rate",
         /// The gateway stopped.
         Drain = "drain",
-        /// The client's certificate is not believed any more.
+        /// The client's certificate is no longer trusted.
         Certificate = "certificate",
     }
 
-    /// The end of a request that was to be sent once more.
+    /// The end of a request that was to be retried.
     pub enum RetryResult {
         /// The last server answered.
         Answered = "answered",
         /// The last server failed too.
         Failed = "failed",
-        /// The budget was spent: it was not sent again.
+        /// The retry budget was spent: the request was not retried.
         Budget = "budget",
     }
 
@@ -351,7 +351,7 @@ labels! {
     pub enum ProbeResult {
         /// The server serves.
         Good = "good",
-        /// It does not.
+        /// The server does not serve.
         Bad = "bad",
     }
 
@@ -365,11 +365,11 @@ labels! {
         Reset = "reset",
         /// The answer was not HTTP.
         Protocol = "protocol",
-        /// The handshake of TLS failed.
+        /// The TLS handshake failed.
         Tls = "tls",
-        /// There was no server to ask.
+        /// The upstream has no server.
         NoServer = "no_server",
-        /// All servers had as many requests as they take.
+        /// All servers had the most requests that they may have.
         Busy = "server_busy",
         /// No server was available.
         NoneLeft = "none_left",
@@ -384,7 +384,7 @@ impl Decision {
     }
 }
 
-/// The methods of the standards. The position is the code; the next code is [`OTHER`].
+/// The methods of the standards. The position is the code; the code after the last is [`OTHER`].
 static METHODS: [Method; 9] = [
     Method::GET,
     Method::HEAD,
@@ -402,7 +402,7 @@ static METHODS: [Method; 9] = [
 pub(super) struct Combination {
     /// The position among [`METHODS`].
     method: u8,
-    /// The status, 0 where it was forgotten.
+    /// The status, 0 if it was dropped.
     status: u16,
     source: AnswerSource,
 }
@@ -441,7 +441,7 @@ impl Combination {
     }
 }
 
-/// A request's labels beside its route.
+/// A request's labels in addition to its route.
 impl From<(Labels, Combination)> for Labels {
     fn from((route, seen): (Labels, Combination)) -> Self {
         route

@@ -1,4 +1,4 @@
-//! The operating system's figures of this process. Only Linux is asked; elsewhere there are none.
+//! The operating system's figures of this process. Only Linux is supported; elsewhere there are no figures.
 
 /// The usual figures of a process.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
@@ -19,14 +19,14 @@ pub(super) fn read() -> Option<Process> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let system = std::fs::read_to_string("/proc/stat").ok()?;
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    // The listing itself holds one descriptor open.
+    // The listing itself uses one descriptor.
     let open_files = std::fs::read_dir("/proc/self/fd").ok()?.count() as u64;
     let mut process = parse(&stat, &status, &system, &limits)?;
     process.open_files = open_files.saturating_sub(1);
     Some(process)
 }
 
-/// The kernel shows times to programs in hundredths of a second on every architecture we build for.
+/// The kernel reports times to programs in hundredths of a second on every architecture that we build for.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 fn parse(stat: &str, status: &str, system: &str, limits: &str) -> Option<Process> {

@@ -1,4 +1,4 @@
-//! What is counted of servers beside requests: their states, ejections and probes. All of it is rare.
+//! The counts of servers apart from requests: their states, ejections and probes. All of these events are rare.
 
 use super::Metrics;
 use super::family::{Sample, SampleValue, sample};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub struct ServerReading {
     /// The upstream's name.
     pub upstream: String,
-    /// The server as it is shown.
+    /// The server's name in the metrics.
     pub server: String,
     /// 1: it gets requests; 0: it does not, by probes or its weight; -1: it is ejected.
     pub state: i64,

@@ -5,7 +5,8 @@ use super::label::{CallOutcome, DecidedBy, Label, Operation, Permits, Redirect};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One worker's numbers about its way to a remote store. They may cross threads, as a connection pool's parts do.
+/// One worker's numbers about its connection to a remote store. They may be used on several threads, as the parts of a
+/// connection pool are.
 #[derive(Debug, Clone)]
 pub struct StoreMetrics(pub(super) Arc<StoreCells>);
 
@@ -15,7 +16,7 @@ pub enum StoreReach {
     /// The worker reaches no part of it.
     #[default]
     None,
-    /// The worker reaches a part of a cluster: a master is away, or some of the slots have no master.
+    /// The worker reaches a part of a cluster: a master is unavailable, or some of the slots have no master.
     Part,
     /// The worker reaches all of it.
     All,
@@ -24,13 +25,13 @@ pub enum StoreReach {
 /// The state of the store that all gateways share, as this process sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreStatus {
-    /// Workers, each with a way of its own to the store.
+    /// Workers, each with its own connection to the store.
     pub workers: usize,
     /// Workers that reach all of the store.
     pub reaching: usize,
-    /// Workers that reach a part of the store: it is a cluster, and a part of it is away.
+    /// Workers that reach a part of the store: it is a cluster, and a part of it is unavailable.
     pub partly: usize,
-    /// Gateways that count together, this one included, by the latest news.
+    /// Gateways that count together, this one included, as last reported.
     pub gateways: u64,
 }
 
@@ -61,7 +62,7 @@ pub(super) struct StoreCells {
     reach: SharedCounter,
 }
 
-/// The upper ends of the classes in which the sizes of calls are counted, in decisions.
+/// The upper bounds of the classes in which the sizes of calls are counted, in decisions.
 pub(super) const CALL_SIZE_ENDS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 /// Calls by the number of decisions that they carried.
@@ -82,17 +83,17 @@ impl StoreCells {
 }
 
 impl StoreMetrics {
-    /// Notes that a call ended, or was left out because the store is known to be away.
+    /// Notes that a call ended, or was left out because the store is known to be unavailable.
     pub fn called(&self, operation: Operation, outcome: CallOutcome, time: Duration) {
         self.0.calls[operation as usize][outcome as usize].observe(time);
     }
 
-    /// Sets the part of the store that this worker reaches. There is none before the first call.
+    /// Sets the part of the store that this worker reaches. It is `None` before the first call.
     pub fn set_reach(&self, reach: StoreReach) {
         self.0.reach.set(reach as u64);
     }
 
-    /// Sets the number of gateways that count together, as this worker has heard.
+    /// Sets the number of gateways that count together, as reported to this worker.
     pub fn set_gateways(&self, gateways: u32) {
         self.0.gateways.set(gateways.into());
     }
@@ -108,12 +109,12 @@ impl StoreMetrics {
         self.0.call_sizes.decisions.add(many);
     }
 
-    /// Notes that a node of a cluster did not run a call, and named the node that would.
+    /// Notes that a node of a cluster did not run a call, and named the right node.
     pub fn redirected(&self, to: Redirect) {
         self.0.redirects[to as usize].add(1);
     }
 
-    /// Notes that `many` permits were taken at once, or went back.
+    /// Notes that `many` permits were taken at once, or given back.
     pub fn permits(&self, of: Permits, many: u64) {
         self.0.permits[of as usize].add(many);
     }

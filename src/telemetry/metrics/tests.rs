@@ -5,7 +5,7 @@ use http::Method;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Reads the text with the checks of a strict reader: types before samples, families in one piece, names that fit, no
+/// Reads the text with the checks of a strict reader: types before samples, families in one piece, valid names, no
 /// sample twice.
 fn parse(text: &str) -> BTreeMap<String, f64> {
     let mut samples = BTreeMap::new();

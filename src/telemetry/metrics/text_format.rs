@@ -1,4 +1,4 @@
-//! The two text formats a scrape may ask for: OpenMetrics, and Prometheus' own older one.
+//! The two text formats that a scrape may request: OpenMetrics, and Prometheus' own older one.
 
 use super::Metrics;
 use prometheus_client::encoding::text;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// A text format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextFormat {
-    /// OpenMetrics 1.0, for scrapers that ask for it.
+    /// OpenMetrics 1.0, for scrapers that request it.
     OpenMetrics,
     /// Prometheus 0.0.4, for all other scrapers.
     Prometheus,
@@ -53,7 +53,7 @@ impl Metrics {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Arc::clone(self)));
         let mut text = String::new();
-        // Writing to a string does not fail. A text cut short would lack its end mark, and its reader would refuse it.
+        // Writing to a string cannot fail. A truncated text would lack its end mark, and its reader would refuse it.
         if let Err(error) = text::encode(&mut text, &registry) {
             tracing::error!("the metrics could not be written: {error}");
         }
@@ -65,8 +65,8 @@ impl Metrics {
 }
 
 /// Turns OpenMetrics into the older format. OpenMetrics names a counter's family without the `_total` of its samples;
-/// the older format needs the `_total` in both places, or it takes the samples for untyped. Units and the end mark are
-/// unknown to it.
+/// the older format needs the `_total` in both places, or else treats the samples as untyped. Units and the end mark do
+/// not exist in it.
 fn older(text: &str) -> String {
     let mut older = String::with_capacity(text.len());
     let mut help = None;

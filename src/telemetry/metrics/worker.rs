@@ -1,4 +1,4 @@
-//! The handles that a worker counts with: resolved once for each name, then a few stores for each event.
+//! The handles with which a worker counts: resolved once for each name, then a few stores for each event.
 
 use super::instrument::Counter;
 use super::label::{
@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 )]
 type Handle<C> = Rc<Arc<C>>;
 
-/// One worker's way to its numbers. It stays on the thread that asked for it.
+/// One worker's handle to its numbers. It stays on the thread that created it.
 ///
-/// Handles for routes, limits and upstreams are asked for when a snapshot arrives. The same name gives the same
+/// Handles for routes, limits and upstreams are resolved when a snapshot arrives. The same name resolves to the same
 /// cells.
 #[derive(Debug, Clone)]
 pub struct WorkerMetrics(pub(super) Handle<WorkerCells>);
@@ -85,7 +85,7 @@ impl WorkerMetrics {
         InFlight(Rc::clone(&self.0))
     }
 
-    /// Bytes of request bodies that came in, and of response bodies that went out.
+    /// Notes the bytes of received request bodies and of sent response bodies.
     pub fn bodies(&self, received: u64, sent: u64) {
         self.0.totals.received.add(received);
         self.0.totals.sent.add(sent);
@@ -101,12 +101,12 @@ impl WorkerMetrics {
         self.0.totals.refused_heads[cause as usize].add(1);
     }
 
-    /// Notes fields of a request that were dropped for their names.
+    /// Notes fields of a request that were dropped because of their names.
     pub fn dropped_fields(&self, many: u64) {
         self.0.totals.dropped_fields.add(many);
     }
 
-    /// Notes that a request was turned away since the keys of its token were never read.
+    /// Notes that a request was refused since the keys of its token were never read.
     #[cold]
     pub fn keys_unread(&self) {
         self.0.totals.keys_unread.add(1);
@@ -117,7 +117,7 @@ impl WorkerMetrics {
         self.0.totals.clients_unnamed[cause as usize].add(1);
     }
 
-    /// A WebSocket has ended, or an answer before its end.
+    /// Notes that a WebSocket has ended, or an incomplete answer.
     #[cold]
     pub fn ended(&self, kind: Flow, by: EndedBy) {
         self.0.totals.ended[kind as usize][by as usize].add(1);
@@ -135,8 +135,8 @@ impl WorkerMetrics {
 pub struct Connected(Handle<WorkerCells>);
 
 impl Connected {
-    /// Notes the end of the connection's handshake. `identity` is the name of the identity that was chosen, `version`
-    /// the version of TLS that both sides agreed on; `none` where it did not come to that.
+    /// Notes the end of the connection's handshake. `identity` is the name of the chosen identity, `version` the
+    /// version of TLS that both sides agreed on; `None` if the handshake did not get there.
     pub fn handshake(&self, identity: Option<&str>, version: Option<&'static str>, end: Handshake) {
         let labels = Labels::of("identity", identity.unwrap_or("none"));
         let labels = labels.and("version", version.unwrap_or("none"));
@@ -167,10 +167,10 @@ pub struct RouteMetrics(Rc<RouteHandle>);
 #[derive(Debug)]
 struct RouteHandle {
     cells: Arc<RouteCells>,
-    /// The combinations that this worker has met, in the order of meeting: they are few, so the search begins at the
-    /// front.
+    /// The combinations that this worker has seen, in the order of their first occurrence: they are few, so that the
+    /// search begins at the front.
     seen: RefCell<Vec<CombinationTimes>>,
-    /// The route's calls of gRPC, resolved at the first of them: most routes have none.
+    /// The route's gRPC calls, resolved at the first of them: most routes have none.
     calls: OnceCell<Arc<CallCells>>,
     worker: Handle<WorkerCells>,
     name: Box<str>,
@@ -198,7 +198,7 @@ impl RouteMetrics {
         }
     }
 
-    /// Notes the end of a call of gRPC, with the status that the client was told.
+    /// Notes the end of a gRPC call, with the status that the client got.
     #[cold]
     pub fn call(&self, status: Option<u16>) {
         let route = &self.0;
@@ -233,8 +233,8 @@ impl LimitMetrics {
         self.0.cells.costs[cost_reported as usize].add(1);
     }
 
-    /// Notes whether an answer that should have a cost had one. Returns the number of answers in a row without one,
-    /// where a line in the log is due: once, until an answer has a cost.
+    /// Notes whether an answer that should have a cost had one. Returns the number of consecutive answers without one
+    /// if the log is due to report it: once, until an answer has a cost.
     #[must_use]
     pub fn cost_said(&self, said: bool) -> Option<u32> {
         self.0.silence.heard(said).then_some(SILENT_FOR)
@@ -248,7 +248,7 @@ impl LimitMetrics {
     }
 }
 
-/// A request that has been held since the instant; dropping it ends the wait, however the wait ends.
+/// A request that has been held since the instant; dropping it ends the wait, for any cause of the end.
 #[derive(Debug)]
 pub struct HeldRequest(Rc<LimitHandle>, Instant);
 
@@ -263,13 +263,13 @@ impl Drop for HeldRequest {
 #[derive(Debug, Clone)]
 pub struct UpstreamMetrics {
     cells: Handle<UpstreamCells>,
-    /// What is rare is looked up when it happens.
+    /// Rare counters are looked up when needed.
     worker: Handle<WorkerCells>,
     name: Rc<str>,
 }
 
 impl UpstreamMetrics {
-    /// Notes that a request was sent once more after `cause`, or was to be, with this result.
+    /// Notes that a request was retried after `cause`, or was to be, with this result.
     #[cold]
     pub fn retried(&self, cause: &'static str, result: RetryResult) {
         let labels = Labels::of("upstream", &self.name);
@@ -277,7 +277,7 @@ impl UpstreamMetrics {
         self.worker.retries.resolve(labels).add(1);
     }
 
-    /// Notes that a request has waited so long for a server to be free.
+    /// Notes that a request has waited for this time for a free server.
     #[cold]
     pub fn queued(&self, time: Duration) {
         let labels = Labels::of("upstream", &self.name);
@@ -305,18 +305,18 @@ impl UpstreamMetrics {
 pub struct ServerMetrics(Handle<ServerCells>);
 
 impl ServerMetrics {
-    /// Notes that the server took no connection.
+    /// Notes that the server accepted no connection.
     pub fn unreached(&self) {
         self.0.unreached.add(1);
     }
 
-    /// Notes that a request has gone to the server.
+    /// Notes that a request was sent to the server.
     #[inline]
     pub fn entered(&self) {
         self.0.in_flight.add(1);
     }
 
-    /// Notes that the answer of such a request is over.
+    /// Notes that the answer of such a request has ended.
     #[inline]
     pub fn left(&self) {
         self.0.in_flight.add(-1);

@@ -1,4 +1,4 @@
-//! The counts of one worker, as the scrape sees them.
+//! The counts of one worker, as the scrape reads them.
 
 use super::instrument::{
     Histogram, HistogramReading, OverheadBuckets, WaitBuckets, WorkerCounter, WorkerGauge,
@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Combinations of method, status and source that one route counts apart; the others share one status.
+/// Combinations of method, status and source that one route counts separately; the others share one status.
 ///
-/// An upstream chooses its statuses freely. This bound keeps an upstream that counts upwards from filling the memory.
+/// An upstream chooses its statuses freely. This bound keeps an upstream with ever new statuses from filling the
+/// memory.
 const COMBINATIONS: usize = 64;
 
 /// All cells of one worker.
@@ -35,7 +36,7 @@ pub(super) struct WorkerCells {
     pub(super) silences: Arc<Family<Labels, CostSilence>>,
 }
 
-/// Counts that carry no name of the configuration.
+/// Counts without a name of the configuration.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Totals {
@@ -64,8 +65,8 @@ impl<K, C> Default for Family<K, C> {
 }
 
 impl<K: Ord + Clone, C: Default> Family<K, C> {
-    /// The cells under `key`. The same key gives the same cells, so a reload continues the counts. A key that is gone
-    /// keeps its cells, as a counter never goes back.
+    /// The cells under `key`. The same key gives the same cells, so that a reload continues the counts. A removed key
+    /// keeps its cells, since a counter never decreases.
     pub(super) fn resolve(&self, key: K) -> Arc<C> {
         Arc::clone(self.0.lock().entry(key).or_default())
     }
@@ -84,8 +85,8 @@ pub(super) struct RouteCells(Mutex<Vec<CombinationTimes>>);
 pub(super) type CombinationTimes = (Combination, Arc<Histogram<WaitBuckets>>);
 
 impl RouteCells {
-    /// The cells of a combination that the worker has not met yet, and the combination that they count: one without a
-    /// status when there are too many already.
+    /// The cells of a combination that is new to the worker, and the combination that they count: one without a status
+    /// if there are too many already.
     pub(super) fn see(&self, wanted: Combination) -> CombinationTimes {
         let mut seen = self.0.lock();
         let key = if seen.len() < COMBINATIONS {
@@ -109,7 +110,7 @@ impl RouteCells {
     }
 }
 
-/// Calls of gRPC on one route: by their statuses 0 to 16, then all others and those without one.
+/// gRPC calls on one route: by their statuses 0 to 16, followed by calls with another status or without a status.
 #[derive(Debug, Default)]
 pub(super) struct CallCells(pub(super) [WorkerCounter; GRPC_STATUSES + 1]);
 
@@ -124,15 +125,16 @@ pub(super) struct LimitCells {
     pub(super) held: HeldCount,
 }
 
-/// The answers in a row without a cost for one limit, over all workers.
+/// The consecutive answers without a cost for one limit, over all workers.
 #[derive(Debug, Default)]
 pub(super) struct CostSilence(AtomicU32);
 
-/// So many answers without a cost are hardly chance: the place where it is looked for is probably wrong.
+/// This number of answers without a cost is hardly chance: the configured place of the cost is probably wrong.
 pub(super) const SILENT_FOR: u32 = 20;
 
 impl CostSilence {
-    /// Notes an answer. True where it makes so many in a row without a cost, once until an answer has one.
+    /// Notes an answer. Returns true when the answers in a row without a cost reach the bound, once until an answer has
+    /// one.
     pub(super) fn heard(&self, said: bool) -> bool {
         let silent = self.0.load(Ordering::Relaxed);
         if said {
@@ -141,7 +143,7 @@ impl CostSilence {
             }
             return false;
         }
-        // The count stays at its bound, so that it never comes round.
+        // The count stays at its bound, so that it never overflows.
         silent < SILENT_FOR && self.0.fetch_add(1, Ordering::Relaxed) + 1 == SILENT_FOR
     }
 }

@@ -1,4 +1,4 @@
-//! Which of several revocation lists of one authority holds, and why a certificate is refused.
+//! The choice among several revocation lists of one authority, and the reasons why a certificate is refused.
 
 use super::*;
 use crate::tls::server_identity::tests::Authority;
@@ -21,7 +21,7 @@ impl Authority {
         signed.unwrap().pem().into_bytes()
     }
 
-    /// A list of the year `from` that holds until the year `until`.
+    /// A list of the year `from` that is valid until the year `until`.
     fn list(&self, from: i32, until: i32, number: u64, revoked: &[u64]) -> Vec<u8> {
         let revoked = revoked.iter().map(|number| RevokedCertParams {
             serial_number: (*number).into(),
@@ -57,7 +57,7 @@ fn the_newest_list_of_an_authority_holds_wherever_it_stands() {
     let client = ca.client();
     let older = ca.list(2029, 2040, 9, &[]);
     let newer = ca.list(2030, 2040, 1, &[REVOKED]);
-    // Of one instant, the number tells.
+    // For lists of one instant, the number decides.
     let corrected = ca.list(2030, 2040, 256, &[]);
     let ended = ca.list(2028, 2029, 8, &[]);
     for (files, is_taken) in [
@@ -71,7 +71,7 @@ fn the_newest_list_of_an_authority_holds_wherever_it_stands() {
         (vec![ended.clone(), older.clone()], true),
         (vec![older.clone(), ended.clone()], true),
         (vec![ended.clone()], false),
-        // Of one instant, the one that holds longer counts before the number.
+        // For lists of one instant, longer validity counts before the number.
         (vec![ca.list(2029, 2030, 10, &[]), older.clone()], true),
     ] {
         let count = files.len();
@@ -110,7 +110,7 @@ fn a_list_by_another_key_than_its_authoritys_is_told_of() {
     let check = authority.check(vec![foreign.clone()]);
     assert_eq!(files(&check), [0]);
     assert!(check.judge(&authority.client(), NOW).is_err());
-    // The other key is the same authority's where its certificate is named too.
+    // The other key belongs to the same authority if its certificate is in the file too.
     let both = ClientCheck::new(&ClientParts {
         ca_pem: vec![authority.pem(), other.pem()],
         verify: ClientVerify::Required,
@@ -119,7 +119,7 @@ fn a_list_by_another_key_than_its_authoritys_is_told_of() {
     assert_eq!(files(&both.unwrap()), [0; 0]);
 }
 
-/// An authority that goes on with a new key has two certificates of one name, and a list by each key.
+/// An authority that continues with a new key has two certificates of one name, and a list by each key.
 #[test]
 fn lists_of_two_keys_of_one_name_hold_for_their_own_certificates() {
     let (old, new) = (Authority::new(), Authority::new());
@@ -146,7 +146,7 @@ fn lists_of_two_keys_of_one_name_hold_for_their_own_certificates() {
         ([of_new, revokes_old], [false, true]),
         ([of_old, revokes_new], [true, false]),
         ([revokes_new, revokes_old], [false, false]),
-        // A list of one key alone: the other one's clients are refused, whatever it says.
+        // A list of one key alone: the other key's clients are refused in any case.
         ([of_old, of_old], [true, false]),
         ([of_new, of_new], [false, true]),
     ] {

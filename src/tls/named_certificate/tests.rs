@@ -1,4 +1,4 @@
-//! Handshakes with certificates that sign themselves, as `openssl req -x509` makes them.
+//! Handshakes with self-signed certificates, as `openssl req -x509` makes them.
 
 use crate::tls::server_identity::tests::Authority;
 use crate::tls::{Alpn, ClientParts, ClientTls, ClientVerify, IdentityParts, PemFiles};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// A certificate and its key, as PEM.
 type Pair = (Vec<u8>, Vec<u8>);
 
-/// A certificate of this name that signs itself and calls itself an authority.
+/// A certificate of this name that is self-signed and marked as an authority.
 fn own(name: &str, edit: impl FnOnce(&mut CertificateParams)) -> Pair {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -36,7 +36,7 @@ fn identity((cert_pem, key_pem): &Pair, client: Option<ClientParts>) -> ServerId
     .unwrap()
 }
 
-/// The end of a handshake in memory: nothing, or the words of the side that refuses.
+/// The result of a handshake in memory: `None`, or the words of the side that refuses.
 fn shake(server: &ServerIdentity, client: &ClientTls, name: &str) -> Result<(), String> {
     let config = client.config().unwrap();
     let mut client = ClientConnection::new(config, server_name(name).unwrap()).unwrap();
@@ -75,10 +75,10 @@ fn a_server_that_signs_itself_is_believed_where_it_is_named() {
     assert_eq!(shake(&server, &client, "own.test"), Ok(()));
     let other = shake(&server, &client, "other.test").unwrap_err();
     assert!(other.contains("not valid for name"), "{other}");
-    // Another certificate of the same name and kind is not the one.
+    // Another certificate of the same name and kind is not trusted.
     let twin = own("own.test", |_| {});
     assert!(shake(&identity(&twin, None), &client, "own.test").is_err());
-    // One that was signed by somebody is still believed by its authority.
+    // A certificate that was signed by an authority is still trusted because of that authority.
     let parts = crate::tls::tests::parts("api", &["api.test"]);
     let (chain, key) = (parts.cert_pem.clone(), parts.key_pem);
     assert_eq!(
@@ -162,7 +162,7 @@ fn a_certificate_of_version_1_is_presented() {
         insecure: true,
         ..PemFiles::default()
     });
-    // rustls, which reads no such certificate, says so as a client.
+    // rustls, which reads no such certificate, reports so as a client.
     let refused = shake(&server, &insecure.unwrap(), "old.test").unwrap_err();
     assert!(refused.contains("UnsupportedCertVersion"), "{refused}");
 }

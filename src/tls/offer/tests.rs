@@ -1,4 +1,4 @@
-//! Which identity a client gets, and which hosts its connection may ask for.
+//! The identity that a client gets, and the hosts that its connection may serve.
 
 use super::*;
 use crate::tls::server_identity::tests::{Authority, parts};

@@ -1,4 +1,4 @@
-//! Identities from PEM, and the faults that files have.
+//! Identities from PEM, and the faults of files.
 
 use super::*;
 use crate::tls::ClientVerify;
@@ -25,7 +25,8 @@ impl Authority {
     }
 }
 
-/// The parts of an identity whose certificate has the names that it answers for. Behind it stands its authority's own.
+/// The parts of an identity whose certificate has the names that it serves. The certificate is followed by its
+/// authority's own.
 pub(crate) fn parts(name: &str, hosts: &[&str]) -> IdentityParts {
     let authority = Authority::new();
     let key = KeyPair::generate().unwrap();

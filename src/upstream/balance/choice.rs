@@ -1,5 +1,4 @@
-//! Which of an upstream's servers gets a request, as one worker chooses: by the file's rule, among those that may be
-//! asked now.
+//! The choice of an upstream's server for a request, by one worker: by the file's rule, among the usable servers.
 
 use super::endpoint::Endpoint;
 use super::rotation::Rotation;
@@ -8,20 +7,20 @@ use crate::upstream::OutgoingBody;
 use crate::upstream::rules::balance_rule::BalanceRule;
 use std::rc::Rc;
 
-/// The servers that may be asked, and how they are chosen from.
+/// The usable servers, and the data for the choice.
 #[derive(Debug)]
 pub(super) struct Choices<B: OutgoingBody> {
     endpoints: Vec<Rc<Endpoint<B>>>,
-    /// The share of each; above zero.
+    /// The share of each server; above zero.
     shares: Vec<u32>,
     total: u64,
-    /// The hash of each server's address, where keys decide.
+    /// The hash of each server's address, if keys decide.
     hashes: Vec<u64>,
     rotation: Rotation,
     rule: BalanceRule,
     /// A server has a bound on its requests.
     pub(super) is_bounded: bool,
-    /// No server is available: these are all.
+    /// No server is available: these are all servers.
     pub(in crate::upstream) tries_all: bool,
 }
 
@@ -63,7 +62,7 @@ impl<B: OutgoingBody> Choices<B> {
         self.is_bounded || self.rule.counts_in_flight()
     }
 
-    /// The servers that may be asked.
+    /// The usable servers.
     pub(super) fn endpoints(&self) -> &[Rc<Endpoint<B>>] {
         &self.endpoints
     }
@@ -81,8 +80,9 @@ impl<B: OutgoingBody> Choices<B> {
         matches!(self.rule, BalanceRule::RoundRobin) && !self.is_bounded
     }
 
-    /// The position of the server for a request with this key, among those that `may` take it. A request that is sent
-    /// `once more` takes no turn: else each failure would give the server that fails another first try.
+    /// The position of the server for a request with this key, among the servers that `may` take the request. A request
+    /// that is retried (`once more`) takes no turn: otherwise each failure would give the failing server another first
+    /// try.
     pub(super) fn choose(
         &mut self,
         key: Option<u64>,
@@ -93,7 +93,7 @@ impl<B: OutgoingBody> Choices<B> {
         let may = |position: usize| may(position, &endpoints[position]);
         match (self.rule, key) {
             (BalanceRule::RoundRobin, _) | (BalanceRule::Hash { .. }, None) if !once_more => {
-                // A heavy server may have several turns in a row, but not more than its part of a round.
+                // A server with a high weight may have several turns in a row, but not more than its part of a round.
                 let next = (0..2 * endpoints.len()).find_map(|_| {
                     let next = self.rotation.next()?;
                     may(next).then_some(next)
@@ -116,7 +116,7 @@ impl<B: OutgoingBody> Choices<B> {
                 };
                 let all = (&self.hashes, &self.shares);
                 let within = |position: usize| may(position) && is_within(position);
-                // Where those within the bound may not take it, one beyond it does.
+                // If no server within the bound may take it, one beyond the bound does.
                 rendezvous::owner(key, all.0, all.1, within)
                     .or_else(|| rendezvous::owner(key, all.0, all.1, may))
             }

@@ -1,4 +1,4 @@
-//! One server of an upstream as one worker uses it: the connections to it, and its metrics.
+//! One server of an upstream, as used by one worker: the connections to it, and its metrics.
 
 use super::pool::{Pool, Pools};
 use crate::telemetry::metrics::ServerMetrics;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A server, with this worker's connections to it. A name is one for each of its addresses.
+/// A server, with this worker's connections to it. A server that is a name has one endpoint for each of its addresses.
 #[derive(Debug)]
 pub struct Endpoint<B: OutgoingBody> {
     /// The server, with its weight, its bounds and its state.
@@ -20,7 +20,7 @@ pub struct Endpoint<B: OutgoingBody> {
     pub(in crate::upstream) metrics: ServerMetrics,
 }
 
-/// A connection, and the pool that it goes back to.
+/// A connection, and the pool that it returns to.
 pub type PooledConnection<B> = (Connection<B>, Rc<Pool<B>>);
 
 impl<B: OutgoingBody> Endpoint<B> {
@@ -41,28 +41,28 @@ impl<B: OutgoingBody> Endpoint<B> {
         }
     }
 
-    /// Are both the same server, though one may have been made anew?
+    /// Are both the same server, though one endpoint may have been created anew?
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.member.state, &other.member.state)
     }
 
-    /// The server as the log shows it.
+    /// The server's name in the log.
     #[must_use]
     pub fn shown(&self) -> &str {
         &self.member.state.shown
     }
 
-    /// Counts an answer with `status` that says nothing about the server.
+    /// Counts an answer with `status` that has no significance for the server.
     #[cold]
     pub fn excused(&self, status: u16) {
         self.metrics.answered(status);
     }
 
-    /// A new connection. The attempt is counted where the server takes none.
+    /// A new connection. The attempt is counted if the server accepts none.
     ///
     /// # Errors
-    /// When the server cannot be reached.
+    /// If the server cannot be reached.
     pub(in crate::upstream) async fn connect(
         &self,
         purpose: Purpose,
@@ -73,18 +73,18 @@ impl<B: OutgoingBody> Endpoint<B> {
     }
 }
 
-/// A server with a request at it, which counts there until [`Self::leave`] or the drop.
+/// A server with a current request, which counts until [`Self::leave`] or the drop.
 #[derive(Debug)]
 pub struct Occupied<B: OutgoingBody> {
     /// The server.
     pub endpoint: Rc<Endpoint<B>>,
-    /// The place, where requests are counted over all workers.
+    /// The slot, if requests are counted over all workers.
     slot: Option<RequestSlot>,
     is_over: bool,
 }
 
 impl<B: OutgoingBody> Occupied<B> {
-    /// A request is at `endpoint`.
+    /// Notes a request at `endpoint`.
     #[inline]
     pub(in crate::upstream) fn new(endpoint: Rc<Endpoint<B>>, slot: Option<RequestSlot>) -> Self {
         endpoint.metrics.entered();
@@ -95,7 +95,7 @@ impl<B: OutgoingBody> Occupied<B> {
         }
     }
 
-    /// The answer is over: the place is free for another request.
+    /// Frees the slot for another request, since the answer is over.
     #[inline]
     pub fn leave(&mut self) {
         if !self.is_over {

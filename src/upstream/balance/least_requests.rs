@@ -1,10 +1,10 @@
 //! The choice of the server with the fewest requests in flight for its weight, and the choice by weight alone.
 
-/// Up to so many servers are all compared; among more, two that are picked at random.
+/// Up to this number of servers are all compared; of more, two are picked at random.
 const ALL: usize = 8;
 
-/// The position of the server that has the fewest (in flight + 1) / weight; ties are broken by chance. Nothing where
-/// there is no server. Of more than [`ALL`] servers two are picked at random, by weight, and compared.
+/// The position of the server that has the fewest (in flight + 1) / weight; ties are broken by chance. `None` if there
+/// is no server. Of more than [`ALL`] servers two are picked at random, by weight, and compared.
 pub(in crate::upstream) fn least(
     weights: &[u32],
     total: u64,
@@ -41,7 +41,7 @@ pub(in crate::upstream) fn least(
     best
 }
 
-/// A server by chance, each as likely as its part of `total`, the sum of the weights.
+/// A random server, each with a probability of its part of `total`, the sum of the weights.
 pub(super) fn by_weight(weights: &[u32], total: u64) -> Option<usize> {
     let mut left = fastrand::u64(..total.max(1));
     weights.iter().position(|weight| {

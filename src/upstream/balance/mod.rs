@@ -1,4 +1,4 @@
-//! The servers of an upstream as one worker uses them: one is chosen for each request, and counted as asked.
+//! The servers of an upstream, as used by one worker: one is chosen for each request, and the request is counted.
 //!
 //! In: a request and the members of its upstream. Out: a server, and a connection to it.
 //!
@@ -42,7 +42,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Spaces the log lines about clients that have their half of a queue.
+/// Throttles the log lines about clients that have their half of a queue.
 static ONE_CLIENT: Throttle = Throttle::every(Duration::from_secs(10));
 
 /// The servers of an upstream, as one worker uses them.
@@ -51,13 +51,13 @@ pub struct Balancer<B: OutgoingBody> {
     /// The upstream, with its rules and its state.
     pub upstream: Arc<Upstream>,
     choices: RefCell<Choices<B>>,
-    /// The generation of the upstream's state that the choices are of.
+    /// The generation of the upstream's state for which the choices were made.
     generation: Cell<u64>,
     pools: Pools<B>,
     worker: WorkerMetrics,
-    /// Counts requests for the budget of retries.
+    /// Counts requests for the retry budget.
     requests: Arc<RequestCount>,
-    /// Notes which clients ask, where servers may be ejected.
+    /// Notes the clients of requests, if servers may be ejected.
     clients: Arc<WorkerClients>,
     may_eject: Cell<bool>,
     /// Counts the upstream's connections, answers and failures.
@@ -69,15 +69,15 @@ pub struct Balancer<B: OutgoingBody> {
 pub enum Choice<B: OutgoingBody> {
     /// The server, at which the request counts from now on.
     Server(Occupied<B>),
-    /// All servers that may be asked have as many requests as they take.
+    /// All usable servers have the most requests that they may have.
     Full,
-    /// No server is available, and the file lets none be tried.
+    /// No server is available, and the file does not let all be tried.
     NoneLeft,
     /// The upstream has no server at the moment.
     NoServer,
 }
 
-/// A request that waits for a server to be free.
+/// A request that waits for a free server.
 #[derive(Debug)]
 pub enum Waiting {
     /// A server is free.
@@ -111,7 +111,7 @@ impl<B: OutgoingBody> Balancer<B> {
         balancer
     }
 
-    /// Counts a request of `client`, and chooses its server by `key`, where the upstream's rule goes by keys.
+    /// Counts a request of `client`, and chooses its server by `key`, if the upstream's rule uses keys.
     #[inline]
     pub fn choose(&self, key: Option<u64>, client: impl FnOnce() -> Client) -> Choice<B> {
         self.requests.add();
@@ -148,7 +148,7 @@ impl<B: OutgoingBody> Balancer<B> {
             .map_or(Choice::Full, Choice::Server)
     }
 
-    /// Another server than those that have been `tried`; nothing where there is none, or none that is free.
+    /// A server other than those that have been `tried`; `None` if there is none, or none is free.
     #[cold]
     #[inline(never)]
     pub fn another(&self, key: Option<u64>, tried: &TriedServers<B>) -> Option<Occupied<B>> {
@@ -181,7 +181,7 @@ impl<B: OutgoingBody> Balancer<B> {
         }
     }
 
-    /// Stands in the queue for a request of `client`.
+    /// Joins the queue for a request of `client`.
     #[cold]
     #[inline(never)]
     pub fn wait(&self, client: Client) -> Waiting {
@@ -206,7 +206,7 @@ impl<B: OutgoingBody> Balancer<B> {
         }
     }
 
-    /// The server of a place that came free; nothing where the upstream no longer has the server.
+    /// The server of a slot that became free; `None` if the upstream no longer has the server.
     #[must_use]
     pub fn occupy(&self, slot: RequestSlot) -> Option<Occupied<B>> {
         if self.upstream.state.generation() != self.generation.get() {
@@ -225,18 +225,18 @@ impl<B: OutgoingBody> Balancer<B> {
         self.choices.borrow().tries_all
     }
 
-    /// The number of servers that may be asked.
+    /// The number of usable servers.
     #[must_use]
     pub fn many(&self) -> usize {
         self.choices.borrow().len()
     }
 
-    /// Makes the choices among the members as they are now. Those of members that stay keep their pools.
+    /// Computes the choices for the present members. Members that stay keep their pools.
     #[cold]
     #[inline(never)]
     fn refresh(&self) {
         let (upstream, state) = (&self.upstream, &self.upstream.state);
-        // The number is read first: a change in between is seen the next time.
+        // The number is read first, so that a change in between is detected the next time.
         self.generation.set(state.generation());
         let members = state.members();
         let now = clock::uptime();
@@ -268,7 +268,7 @@ impl<B: OutgoingBody> Balancer<B> {
     /// A new connection to `endpoint`. No byte has been sent yet.
     ///
     /// # Errors
-    /// When the server takes none.
+    /// If the server accepts none.
     pub async fn connect(
         &self,
         endpoint: &Endpoint<B>,
@@ -282,8 +282,8 @@ impl<B: OutgoingBody> Balancer<B> {
         Ok(connection)
     }
 
-    /// A request to `endpoint` that began at `began` has failed for `why`, by the server's doing. A client may have brought
-    /// that about: the one whose request it was.
+    /// Notes that a request to `endpoint` that began at `began` has failed because of the server, for the reason `why`.
+    /// Its client may have caused the failure.
     #[cold]
     #[inline(never)]
     pub fn failed(&self, endpoint: &Endpoint<B>, why: &str, began: Instant, by: Option<Client>) {
@@ -295,8 +295,8 @@ impl<B: OutgoingBody> Balancer<B> {
         self.upstream.failed(&endpoint.member, &failure);
     }
 
-    /// A request to `endpoint` that began at `began` has been answered with `status`; in gRPC perhaps that the service
-    /// `is_unavailable`. It was of `client`.
+    /// Notes that a request to `endpoint` that began at `began` has been answered with `status`; in gRPC perhaps that
+    /// the service `is_unavailable`. The request's client was `client`.
     #[inline]
     pub fn answered(
         &self,
@@ -317,8 +317,8 @@ impl<B: OutgoingBody> Balancer<B> {
         ejection.succeeded(|| uptime_at(began));
     }
 
-    /// A request of `client` to `endpoint` that began at `began` has been answered with `status`, and the answer is none,
-    /// for `why`.
+    /// Notes that a request of `client` to `endpoint` that began at `began` has got an invalid answer with `status`,
+    /// for the reason `why`.
     #[cold]
     #[inline(never)]
     pub fn invalid(
@@ -333,7 +333,7 @@ impl<B: OutgoingBody> Balancer<B> {
         self.failed(endpoint, why, began, Some(client));
     }
 
-    /// Is a request sent once more after an answer with this status, if it may be?
+    /// Is a request retried after an answer with this status, if allowed?
     #[inline]
     #[must_use]
     pub fn repeats_after(&self, status: u16) -> bool {
@@ -349,7 +349,7 @@ impl<B: OutgoingBody> Balancer<B> {
         }
     }
 
-    /// May a request be sent once more within the budget? If so it is counted.
+    /// May a request be retried within the budget? If so, the retry is counted.
     #[must_use]
     pub fn may_repeat(&self, percent: u32) -> bool {
         self.upstream.state.retries.take(percent, clock::uptime())

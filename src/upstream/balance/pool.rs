@@ -1,4 +1,4 @@
-//! Connections to one server, kept by one worker: taken and put back without a lock, last in first out.
+//! Connections to one server, kept by one worker: taken and returned without a lock, last in first out.
 
 use crate::clock;
 use crate::descriptors::DescriptorShare;
@@ -40,7 +40,7 @@ struct AllPools<B: OutgoingBody> {
     buffers: Rc<ReadBuffers>,
 }
 
-/// What tells pools apart: the destination, and where its connections have a bound, the bound.
+/// The identity of a pool: the destination, and the bound if its connections have one.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct PoolKey {
     destination: Destination,
@@ -51,19 +51,19 @@ struct PoolKey {
 #[derive(Debug)]
 pub struct Pool<B: OutgoingBody> {
     destination: Destination,
-    /// The host of requests that name the server itself; nothing where the URL makes no field's value.
+    /// The host of requests that name the server itself; `None` if the URL gives no valid field value.
     host: Option<HeaderValue>,
     reachability: Arc<Reachability>,
-    /// The bound on the server's connections, where there is one.
+    /// The bound on the server's connections, if there is one.
     bound: Option<Arc<ConnectionBound>>,
     idle: RefCell<Vec<Connection<B>>>,
-    /// The connections of HTTP/2, where the server may speak it.
+    /// The connections of HTTP/2, if the server may use it.
     http2: Option<Box<StreamPool>>,
     share: DescriptorShare,
     buffers: Rc<ReadBuffers>,
 }
 
-/// A connection that has been opened, by the protocol that the server has chosen.
+/// An opened connection, by the protocol that the server has chosen.
 enum Opened<B: OutgoingBody> {
     Http1(Box<Connection<B>>),
     Http2(Rc<Http2Connection>),
@@ -76,7 +76,7 @@ impl<B: OutgoingBody> Clone for Pools<B> {
 }
 
 impl<B: OutgoingBody> Pools<B> {
-    /// No pool yet; the descriptors of their connections are counted in `share`.
+    /// An empty set of pools; the descriptors of their connections are counted in `share`.
     #[must_use]
     pub fn new(share: DescriptorShare) -> Self {
         Self(Rc::new(AllPools {
@@ -86,7 +86,7 @@ impl<B: OutgoingBody> Pools<B> {
         }))
     }
 
-    /// Closes one idle connection, for its descriptor. False when there is none.
+    /// Closes one idle connection to free its descriptor. Returns false if there is none.
     #[must_use]
     pub fn close_idle(&self) -> bool {
         let pools = self.0.pools.borrow();
@@ -96,7 +96,7 @@ impl<B: OutgoingBody> Pools<B> {
         closed.is_some() || http2.any(|http2| http2.close_idle())
     }
 
-    /// The pool of `destination`, made if need be; one of its own where `bound` bounds the connections.
+    /// The pool of `destination`, created if needed; a separate one if `bound` bounds the connections.
     pub fn of(&self, destination: &Destination, bound: &Arc<ConnectionBound>) -> Rc<Pool<B>> {
         let bound = bound.is_set().then(|| Arc::clone(bound));
         let key = PoolKey {
@@ -123,11 +123,11 @@ impl<B: OutgoingBody> Pools<B> {
         Rc::clone(pool)
     }
 
-    /// Closes idle connections that are old, and drops pools that are no longer used. The call comes once a second.
+    /// Closes idle connections that are old, and drops pools that are no longer used. Called once a second.
     pub fn sweep(&self) {
         self.0.pools.borrow_mut().retain(|_, pool| {
             pool.sweep();
-            // Connections of HTTP/2 of a pool that is gone end with their last stream.
+            // Connections of HTTP/2 of a dropped pool end with their last stream.
             Rc::strong_count(pool) > 1 || !pool.idle.borrow().is_empty()
         });
     }
@@ -146,14 +146,15 @@ impl<B: OutgoingBody> Pool<B> {
         self.host.as_ref()
     }
 
-    /// Does the server owe an answer over HTTP/1.1 on `connection`? One that may have HTTP/2 alone owes none.
+    /// Does the server owe an answer over HTTP/1.1 on `connection`? A destination that uses only HTTP/2 owes no answer
+    /// over HTTP/1.1.
     #[must_use]
     pub fn is_owed_http1(&self, connection: &Connection<B>) -> bool {
         self.http2.is_none() || connection.has_chosen_http1()
     }
 
-    /// The idle connection that was put back last, among those that the server has promised to keep until after `now`
-    /// and that are good enough for the `request`.
+    /// The idle connection that was returned last, among those that the server has promised to keep beyond `now` and
+    /// that suit the `request`.
     #[must_use]
     pub fn take(&self, now: Instant, request: &Request<B>) -> Option<Connection<B>> {
         let mut taken = self.take_any(now, || room_of(request));
@@ -170,8 +171,8 @@ impl<B: OutgoingBody> Pool<B> {
         {
             return Some(Connection::on_stream(stream, now));
         }
-        // A connection that its server has closed in the meantime shows this when a request is sent: no byte goes out
-        // on it, and the request comes back whole.
+        // A connection that its server has closed meanwhile reveals this when a request is sent: no byte is sent on it,
+        // and the request is returned whole.
         loop {
             let mut connection = self.idle.borrow_mut().pop()?;
             if connection.is_kept(now) {
@@ -181,8 +182,8 @@ impl<B: OutgoingBody> Pool<B> {
         }
     }
 
-    /// An idle connection that its server is not closing for its last answer; the `doubtful` one waits for another
-    /// request.
+    /// An idle connection that its server is not closing because of its last answer; the `doubtful` one waits for
+    /// another request.
     #[cold]
     #[inline(never)]
     fn take_sure(&self, now: Instant, doubtful: Option<Connection<B>>) -> Option<Connection<B>> {
@@ -195,7 +196,7 @@ impl<B: OutgoingBody> Pool<B> {
         sure
     }
 
-    /// An idle connection that its server has not closed, as far as the system knows.
+    /// An idle connection that, to the system's knowledge, its server has not closed.
     #[must_use]
     pub fn take_open(&self) -> Option<Connection<B>> {
         loop {
@@ -206,11 +207,11 @@ impl<B: OutgoingBody> Pool<B> {
         }
     }
 
-    /// A new connection, within `deadline`. The log has a line for the first failure of a server, and one for the
+    /// A new connection, within `deadline`. The log gets a line for the first failure of a server, and one for the
     /// server's return.
     ///
     /// # Errors
-    /// When the server cannot be reached.
+    /// If the server cannot be reached.
     pub async fn connect(
         &self,
         purpose: Purpose,
@@ -251,7 +252,7 @@ impl<B: OutgoingBody> Pool<B> {
         Ok((opened, socket))
     }
 
-    /// The right to one more connection, where there is a bound.
+    /// The permit for one more connection, if there is a bound.
     async fn permit_if_bound(
         &self,
         deadline: Duration,
@@ -262,7 +263,7 @@ impl<B: OutgoingBody> Pool<B> {
         }
     }
 
-    /// The right to one more connection.
+    /// The permit for one more connection.
     async fn permit(
         &self,
         bound: &Arc<ConnectionBound>,
@@ -279,8 +280,8 @@ impl<B: OutgoingBody> Pool<B> {
         Connection::new(stream, socket, buffers, self.destination.max_age)
     }
 
-    /// A stream of HTTP/2: of a connection with room, or of a new one. One connection is opened at a time, and any
-    /// number of a server that chooses HTTP/1.1. The time of those that wait begins anew with each that was opened:
+    /// An HTTP/2 stream: on a connection with room, or on a new one. One connection is opened at a time, but any number
+    /// to a server that chooses HTTP/1.1. The time of the waiting requests starts anew with each opened connection:
     /// many requests at once may need several.
     async fn stream(
         &self,
@@ -298,11 +299,11 @@ impl<B: OutgoingBody> Pool<B> {
                     None => continue,
                 }
             }
-            // The wait begins before the look, so that no change is missed.
+            // The wait is registered before the check, so that no change is missed.
             let mut changed = pin!(http2.changed.notified());
             let failures = http2.failures();
             let now = clock::now();
-            // The request may have a body that has found no room. Where connections are counted, it shares them.
+            // The request may have a body that has found no room. If connections are bounded, requests share them.
             let need = if self.bound.is_some() { 0 } else { ENOUGH };
             if let Some(stream) = http2.take_roomy(now, need) {
                 return Ok(self.on_stream(stream, now));
@@ -340,8 +341,8 @@ impl<B: OutgoingBody> Pool<B> {
         }
     }
 
-    /// A stream for a request that has found no room elsewhere. Where connections are counted, it shares the room of
-    /// this one.
+    /// A stream for a request that has found no room elsewhere. If connections are bounded, it shares the room of this
+    /// one.
     fn on_stream(&self, stream: OpenStream, now: Instant) -> Connection<B> {
         let connection = Connection::on_stream(stream, now);
         if self.bound.is_some() {
@@ -350,8 +351,8 @@ impl<B: OutgoingBody> Pool<B> {
         connection
     }
 
-    /// A new connection to a server that has chosen HTTP/1.1 so far. It is offered HTTP/2 again each time: one that was
-    /// renewed may know it now. Nothing where others have taken all streams of such a connection.
+    /// A new connection to a server that has chosen HTTP/1.1 so far. HTTP/2 is offered again each time, since an
+    /// upgraded server may support it now. `None` if others have taken all streams of such a connection.
     async fn offered_again(
         &self,
         http2: &StreamPool,
@@ -366,7 +367,7 @@ impl<B: OutgoingBody> Pool<B> {
         })
     }
 
-    /// Opens a connection that may be one of HTTP/2.
+    /// Opens a connection that may use HTTP/2.
     async fn open_http2(
         &self,
         http2: &StreamPool,
@@ -411,13 +412,13 @@ impl<B: OutgoingBody> Pool<B> {
         }
     }
 
-    /// Does a connection rest?
+    /// Is there an idle connection?
     fn is_resting(&self) -> bool {
         let http2 = self.http2.as_ref();
         !self.idle.borrow().is_empty() || http2.is_some_and(|http2| http2.has_idle())
     }
 
-    /// Closes a connection that rests.
+    /// Closes an idle connection.
     fn close_idle(&self) {
         let mut idle = self.idle.borrow_mut();
         if !idle.is_empty() {
@@ -433,7 +434,8 @@ impl<B: OutgoingBody> Pool<B> {
         self.reachability.faulted(&self.destination, fault);
     }
 
-    /// Puts a connection back whose exchange is over, if it can carry another and no other worker waits for its place.
+    /// Returns a connection whose exchange is over to the pool, if it can carry another and no other worker waits for
+    /// its place.
     pub fn put(&self, mut connection: Connection<B>) {
         if !connection.rest() || self.bound.as_ref().is_some_and(|bound| bound.gives_way()) {
             return;
@@ -456,13 +458,13 @@ impl<B: OutgoingBody> Pool<B> {
     }
 }
 
-/// Closes resting connections of a pool while other workers wait for their places, as long as the pool is there.
+/// Closes idle connections of a pool while other workers wait for their places, as long as the pool exists.
 async fn give_way<B: OutgoingBody>(pool: Weak<Pool<B>>, bound: Arc<ConnectionBound>) {
-    /// The time after which it is looked whether the pool is still there.
+    /// The interval of checks whether the pool still exists.
     const LOOK: Duration = Duration::from_secs(10);
     loop {
         let mut wanted = pin!(bound.wanted().notified());
-        // Who waits from here on is heard of.
+        // Registered before the check, so that no waiter is missed.
         wanted.as_mut().enable();
         let Some(pool) = pool.upgrade() else { return };
         while pool.is_resting() && bound.gives_way() {

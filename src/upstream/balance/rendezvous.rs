@@ -1,8 +1,8 @@
 //! Weighted rendezvous: a key belongs to the server with the highest score for it. The order of the servers does not
-//! matter, and a server that leaves moves only its own keys.
+//! matter, and when a server leaves, only its own keys move.
 //!
 //! A score is `weight / -ln(u)`, with `u` uniform by the hash of key and server ("Weighted Distributed Hash Tables",
-//! Schindelhauer and Schomaker, 2005; the logarithmic method). The hash is fixed: all gateways agree.
+//! Schindelhauer and Schomaker, 2005; the logarithmic method). The hash is fixed, so that all gateways agree.
 
 use crate::upstream::state::upstream_state::Member;
 
@@ -17,7 +17,7 @@ pub fn hash(bytes: &[u8]) -> u64 {
     mix(state)
 }
 
-/// The finalizer of `splitmix64`: each bit of the input changes half of the output's.
+/// The finalizer of `splitmix64`: each input bit changes half of the output bits on average.
 fn mix(mut word: u64) -> u64 {
     word = word.wrapping_add(0x9E37_79B9_7F4A_7C15);
     word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -35,7 +35,7 @@ pub(super) fn score(key: u64, server: u64, weight: u32) -> f64 {
     f64::from(weight) / -uniform.ln()
 }
 
-/// The position of the server with the highest score for `key`, among those that `may` take the request.
+/// The position of the server with the highest score for `key`, among the servers that `may` take the request.
 pub(super) fn owner(
     key: u64,
     servers: &[u64],
@@ -53,8 +53,8 @@ pub(super) fn owner(
     best
 }
 
-/// The members that get requests in the order of `key`: the first is the key's own, and each takes its requests while
-/// those before it are away.
+/// The members that get requests, in the order of `key`: the first is the key's own, and each takes its requests while
+/// the previous ones are unavailable.
 #[must_use]
 pub fn order(key: u64, members: &[Member]) -> Vec<&Member> {
     let scored = members.iter().filter(|member| member.share > 0);
@@ -68,8 +68,8 @@ pub fn order(key: u64, members: &[Member]) -> Vec<&Member> {
     scored.into_iter().map(|(_, member)| member).collect()
 }
 
-/// The most requests in flight that a server may have, one more included, where `in_flight` are under way on all: its
-/// share of them by weight, `percent` of it, rounded up ("Consistent Hashing with Bounded Loads", Mirrokni, Thorup and
+/// The most requests in flight that a server may have, including one more, if `in_flight` are in flight on all: its
+/// share of them by weight, times `percent`, rounded up ("Consistent Hashing with Bounded Loads", Mirrokni, Thorup and
 /// Zadimoghaddam, 2016).
 pub(in crate::upstream) fn bound(percent: u32, in_flight: u64, weight: u32, total: u64) -> u64 {
     let whole = u128::from(percent) * u128::from(in_flight + 1) * u128::from(weight);
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_the_same_for_ever() {
-        // A change here would move all keys of a running fleet while its gateways are renewed one by one.
+        // A change here would move all keys of a running fleet during a rolling upgrade.
         assert_eq!(hash(b""), HASH_OF_NOTHING);
         assert_eq!(hash(b"http://10.0.0.1:80"), HASH_OF_A_SERVER);
     }

@@ -1,25 +1,25 @@
 //! Smooth weighted round robin: every server has its share at every moment, and equal turns do not bunch.
 //!
-//! Each turn gives every server its weight as credit; the richest is chosen and pays the sum of all weights (the way of
-//! nginx). The sums over one whole round are exact.
+//! Each turn gives every server its weight as credit; the server with the most credit is chosen and pays the sum of all
+//! weights (as in nginx). The sums over one whole round are exact.
 
-/// The turns of the servers that are available, as one worker takes them.
+/// The turns of the available servers in one worker.
 #[derive(Debug, Default)]
 pub(super) struct Rotation {
     weights: Vec<u32>,
     credit: Vec<i64>,
     total: i64,
-    /// All weights are equal: the servers simply follow each other.
+    /// All weights are equal: the servers are used in sequence.
     is_even: bool,
     last: usize,
 }
 
-/// Turns that are taken at random beforehand, at most.
+/// The most turns that are skipped at random at the start.
 const MOST_SKIPPED: i64 = 1_000;
 
 impl Rotation {
-    /// The turns of servers with these weights, which are above zero. Workers begin at different places, or a quiet
-    /// gateway would favour the first server.
+    /// The turns of servers with these weights, which are above zero. Workers begin at different positions; otherwise a
+    /// gateway with few requests would favour the first server.
     pub(in crate::upstream) fn new(weights: Vec<u32>) -> Self {
         let total = weights.iter().map(|weight| i64::from(*weight)).sum();
         let is_even = weights.windows(2).all(|pair| pair[0] == pair[1]);
@@ -39,7 +39,7 @@ impl Rotation {
         rotation
     }
 
-    /// The position of the next server; nothing where there is none.
+    /// The position of the next server; `None` if there is none.
     #[inline]
     pub(in crate::upstream) fn next(&mut self) -> Option<usize> {
         if !self.is_even {

@@ -1,5 +1,5 @@
-//! A connection whose answer is read by one task while another one still writes the request: the body must not wait
-//! until the answer is read, nor be cut off by the answer's end.
+//! A connection whose answer is read by one task while another task still writes the request: the body need not wait
+//! until the answer is read, and is not cut off by the answer's end.
 
 use super::pool::Pool;
 use crate::upstream::OutgoingBody;
@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// The half that reads the answer. Dropped before the answer's end it ends the connection.
+/// The half that reads the answer. Dropping it before the answer's end ends the connection.
 #[derive(Debug)]
 pub struct AnswerHalf<B: OutgoingBody>(Rc<Shared<B>>);
 
@@ -27,7 +27,7 @@ struct Shared<B: OutgoingBody> {
 
 #[derive(Debug)]
 struct SharedState<B: OutgoingBody> {
-    /// The connection, until it is put back or over.
+    /// The connection, until it is returned to the pool or over.
     connection: Option<Connection<B>>,
     /// The answer has been read to its end.
     is_read: bool,
@@ -37,11 +37,11 @@ struct SharedState<B: OutgoingBody> {
     writer: Option<Waker>,
 }
 
-/// Leaves the rest of a request to a task of its own, and returns the half that reads the answer. The connection goes
-/// back to `pool` when both are complete.
+/// Leaves the rest of a request to a separate task, and returns the half that reads the answer. The connection returns
+/// to `pool` when both are complete.
 ///
-/// The connection is given up when its server has taken none of the bytes that wait to be written for `idle`, or when
-/// `abandoned` resolves.
+/// The connection is abandoned if its server has taken none of the waiting bytes for `idle`, or when `abandoned`
+/// resolves.
 pub fn share<B: OutgoingBody>(
     connection: Connection<B>,
     pool: Rc<Pool<B>>,
@@ -69,7 +69,7 @@ pub fn share<B: OutgoingBody>(
 }
 
 impl<B: OutgoingBody> Shared<B> {
-    /// Moves the request on. Ready when there is nothing left to be done for it.
+    /// Continues to write the request. Ready when there is nothing left to do for it.
     fn poll_upload(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state.borrow_mut();
         let is_read = state.is_read;
@@ -81,12 +81,12 @@ impl<B: OutgoingBody> Shared<B> {
                 if is_read && let Some(connection) = state.connection.take() {
                     self.pool.put(connection);
                 }
-                // The reader puts it back otherwise.
+                // Otherwise the reader returns it to the pool.
                 return Poll::Ready(());
             }
             Poll::Ready(Err(_)) => {}
             Poll::Pending => {
-                // Nobody else notices the end of a connection whose answer is read.
+                // No other task notices the end of a connection whose answer is read.
                 if !is_read || connection.poll_end(cx).is_pending() {
                     state.writer = Some(cx.waker().clone());
                     return Poll::Pending;
@@ -130,7 +130,7 @@ impl<B: OutgoingBody> AnswerHalf<B> {
     /// The next part of the answer's body.
     ///
     /// # Errors
-    /// When the connection fails before the body's end, or is given up.
+    /// If the connection fails before the body's end, or is abandoned.
     pub fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,

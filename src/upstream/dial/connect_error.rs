@@ -23,23 +23,23 @@ pub enum ConnectError {
         server: Arc<str>,
         /// The time for which the connection was tried.
         after: Duration,
-        /// The step that was not over, with what to do; empty where that was the connection itself.
+        /// The unfinished step, with advice; empty if the connection itself was unfinished.
         hint: &'static str,
     },
-    /// The server does not speak the protocol that it is asked in.
+    /// The server does not use the protocol of the request.
     #[error("no connection to {server}: {why}")]
     Protocol {
         /// The server that was tried.
         server: Arc<str>,
-        /// The cause, in words that tell an operator what to do.
+        /// The cause, in words that help an operator to fix it.
         why: Arc<str>,
     },
-    /// The handshake of TLS failed.
+    /// The TLS handshake failed.
     #[error("no connection to {server}: {why}")]
     Tls {
         /// The server that was tried.
         server: Arc<str>,
-        /// The cause, in words that tell an operator what to do.
+        /// The cause, in words that help an operator to fix it.
         why: Arc<str>,
     },
     /// The server has as many connections as it takes.

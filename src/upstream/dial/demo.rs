@@ -1,4 +1,4 @@
-//! The built-in demo upstream: a real HTTP server on a loopback socket, started because the file asks for `demo:`.
+//! The built-in demo upstream: a real HTTP server on a loopback socket, started if the file contains `demo:`.
 
 use bytes::Bytes;
 use http::{Request, Response, header};
@@ -20,7 +20,7 @@ static ADDRESS: OnceLock<SocketAddr> = OnceLock::new();
 /// The address of the demo upstream.
 ///
 /// # Errors
-/// When it has not been started.
+/// If it has not been started.
 pub fn address() -> io::Result<SocketAddr> {
     ADDRESS.get().copied().ok_or_else(|| {
         io::Error::new(
@@ -33,7 +33,7 @@ pub fn address() -> io::Result<SocketAddr> {
 /// Starts the demo upstream on the current runtime unless it runs already.
 ///
 /// # Errors
-/// When no loopback socket can be had.
+/// If no loopback socket can be opened.
 pub async fn start() -> io::Result<()> {
     if ADDRESS.get().is_some() {
         return Ok(());

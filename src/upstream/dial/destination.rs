@@ -1,4 +1,4 @@
-//! What a connection to a server depends on. Connections to equal destinations are interchangeable.
+//! The properties that a connection to a server depends on. Connections to equal destinations are interchangeable.
 
 use crate::upstream::server::server_tls::ServerTls;
 use crate::upstream::state::upstream_state::Member;
@@ -7,10 +7,10 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The protocol that servers are asked in.
+/// The protocol of requests to servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Protocol {
-    /// What the handshake of TLS agrees on; HTTP/1.1 without TLS, but for `h2c:`.
+    /// The protocol that the TLS handshake selects; HTTP/1.1 without TLS, except for `h2c:`.
     #[default]
     Auto,
     /// HTTP/1.1.
@@ -19,20 +19,20 @@ pub enum Protocol {
     Http2,
 }
 
-/// Where a connection leads to, and how it is made.
+/// The target of a connection, and the way it is made.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Destination {
     /// The server.
     pub url: ServerUrl,
-    /// The bound on the place of its socket, where there is one.
+    /// The bound on the path of its socket, if there is one.
     pub socket_fence: Option<SocketFence>,
-    /// Its address, where it is reached by TCP.
+    /// Its address, if it is reached by TCP.
     pub address: Option<SocketAddr>,
-    /// The encryption, where there is any.
+    /// The encryption, if there is any.
     pub tls: Option<ServerTls>,
     /// The protocol.
     pub protocol: Protocol,
-    /// The age from which a connection takes no further request, where it is written.
+    /// The age from which a connection takes no further request, if configured.
     pub max_age: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! Opens a stream to a server: the socket, and the handshake of TLS where the server has it.
+//! Opens a stream to a server: the socket, and the TLS handshake if the server uses TLS.
 //!
 //! In: a destination. Out: a stream to it, or the failure before any request is sent.
 //!
@@ -31,21 +31,21 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-/// The remedy for an operator when a handshake fails.
+/// Advice for an operator if a handshake fails.
 const ADVICE: Advice = Advice {
     table: "`tls` of the upstream",
     name_key: "name",
     plaintext: "write `http://` in place of `https://`",
 };
 
-/// What is added where a handshake is not answered.
+/// The addition if a handshake is not answered.
 const SILENT_HANDSHAKE: &str =
     ": the server has not answered the TLS handshake; does it speak TLS on this port?";
 
-/// The bytes of a request that may wait in our system for the server's. It holds megabytes otherwise, and tells seconds
-/// too late, or never, that a server reads slowly. There is room again when half of them are gone.
+/// The bytes of a request that may wait in our system for the server's. By default it buffers megabytes, and reports a
+/// slowly reading server seconds too late, or never. Writing continues when half of them are gone.
 const MOST_UNSENT: u32 = 16 * 1024;
-/// The same for a socket of the file system, where what is on its way counts.
+/// The same for a Unix socket, where bytes in transfer count too.
 const MOST_UNSENT_LOCALLY: usize = 64 * 1024;
 
 /// A stream that has been opened.
@@ -53,11 +53,11 @@ const MOST_UNSENT_LOCALLY: usize = 64 * 1024;
 pub(super) struct OpenedStream {
     /// The stream.
     pub(super) stream: ServerStream,
-    /// HTTP/2 is spoken on it.
+    /// The stream uses HTTP/2.
     pub(super) is_http2: bool,
 }
 
-/// The protocols that a connection to `destination` may speak.
+/// The protocols that a connection to `destination` may use.
 pub(super) fn offered(destination: &Destination) -> OfferedProtocols {
     match destination.protocol {
         Protocol::Auto => OfferedProtocols::Both,
@@ -69,7 +69,7 @@ pub(super) fn offered(destination: &Destination) -> OfferedProtocols {
 /// Opens a stream within `deadline`, the handshake included.
 ///
 /// # Errors
-/// When the server cannot be reached, or the handshake fails.
+/// If the server cannot be reached, or the handshake fails.
 pub(super) async fn open(
     destination: &Destination,
     offer: OfferedProtocols,
@@ -126,15 +126,15 @@ async fn reach(destination: &Destination) -> io::Result<ServerStream> {
     Ok(ServerStream::Tcp(stream))
 }
 
-/// A system that sets no such bound serves all the same: a slow server's time is then measured less exactly.
+/// A system that cannot set such a bound works nevertheless: a slow server's time is then measured less accurately.
 fn note_unbounded(set: io::Result<()>) {
     if let Err(error) = set {
         tracing::debug!("the system sets no bound on unsent bytes: {error}");
     }
 }
 
-/// At most [`MOST_UNSENT`] bytes wait unsent in the system. What is on its way does not count, so that a long way costs
-/// no speed.
+/// At most [`MOST_UNSENT`] bytes wait unsent in the system. Bytes in transfer do not count, so that a long path costs
+/// no throughput.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn bound_unsent(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_tcp_notsent_lowat(MOST_UNSENT)
@@ -188,7 +188,8 @@ async fn encrypt(
     })
 }
 
-/// The server takes no protocol of `offer`. That is no failure of a server of HTTP/2 that is asked for a tunnel.
+/// The server accepts no protocol of `offer`. For an HTTP/2 server that receives a tunnel request this is not a
+/// failure.
 fn without_protocol(destination: &Destination, offer: OfferedProtocols) -> ConnectError {
     let server = destination.to_string().into();
     let why = match offer {
@@ -213,8 +214,8 @@ fn without_protocol(destination: &Destination, offer: OfferedProtocols) -> Conne
     }
 }
 
-/// The refusal of our certificate, or of the lack of one, that a server has sent behind the handshake, in words; or
-/// that the server ended the connection there without one.
+/// The refusal of our certificate, or of the lack of one, that a server has sent after the handshake, in words; or the
+/// fact that the server ended the connection there without one.
 #[cold]
 pub(super) fn refused_certificate(error: &io::Error) -> Option<String> {
     let inner = error.get_ref();
@@ -229,7 +230,7 @@ pub(super) fn refused_certificate(error: &io::Error) -> Option<String> {
     Some(format!("TLS: {why}"))
 }
 
-/// A handshake that ended without a word.
+/// A handshake that the server ended without an alert.
 fn broken_off(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => {

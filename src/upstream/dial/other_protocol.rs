@@ -1,8 +1,8 @@
-//! A server that answers in another protocol than it is asked in, recognised by its first bytes.
+//! Detection of a server that answers in another protocol, by its first bytes.
 
 use std::fmt;
 
-/// The protocol that a server speaks in place of the one that it is asked in.
+/// The protocol of the server, different from the requested one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OtherProtocol {
     /// TLS: an alert, or a handshake.
@@ -19,7 +19,7 @@ impl OtherProtocol {
         match *bytes {
             [0x15 | 0x16, 3, ..] => Some(Self::Tls),
             [b'H', b'T', b'T', b'P', b'/', ..] => Some(Self::Http1),
-            // Settings on stream 0, in no longer a frame than a server's first one is.
+            // Settings on stream 0, in a frame no longer than a server's first one.
             [0, _, _, 4, _, ..] => Some(Self::Http2),
             _ => None,
         }

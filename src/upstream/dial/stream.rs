@@ -1,4 +1,4 @@
-//! The bytes between the gateway and a server: a socket, bare or under TLS, and whether its server has ended it.
+//! The bytes between the gateway and a server: a plain socket or TLS, and the detection of the server's end.
 
 use crate::descriptors::SpareDescriptor;
 use crate::descriptors::departure::SecondDescriptor;
@@ -13,15 +13,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
 
-/// Most bytes that wait encrypted for a server to take them.
+/// Most encrypted bytes that wait for a server to take them.
 const MOST_KEPT: usize = 16 * 1024;
 
-/// The carrier of the bytes of a connection to a server.
+/// The transport of a connection to a server.
 #[derive(Debug)]
 pub(in crate::upstream) enum ServerStream {
     /// TCP.
     Tcp(TcpStream),
-    /// A socket of the file system.
+    /// A Unix socket.
     Unix(UnixStream),
     /// TLS over TCP.
     Tls(EncryptedStream),
@@ -31,12 +31,12 @@ pub(in crate::upstream) enum ServerStream {
 #[derive(Debug)]
 pub(in crate::upstream) struct EncryptedStream {
     stream: Box<TlsStream<TcpStream>>,
-    /// Bytes have come behind the handshake.
+    /// Bytes have arrived after the handshake.
     is_heard: bool,
 }
 
-/// The server ended a connection of TLS 1.3 when the handshake was over for us and perhaps not for the server, without
-/// an alert, and without a ticket, which servers send when it is over for them.
+/// The server ended a TLS 1.3 connection when the handshake was complete on our side and perhaps not on the server's,
+/// without an alert, and without a ticket, which servers send after completing it.
 #[derive(Debug, thiserror::Error)]
 #[error("the server ended the connection silently after the handshake")]
 pub(super) struct HandshakeAbandoned;
@@ -55,7 +55,7 @@ impl ServerStream {
     /// A second descriptor of the socket.
     ///
     /// # Errors
-    /// When the system has none left.
+    /// If the system has none left.
     pub(in crate::upstream) fn duplicate(
         &self,
         spare: SpareDescriptor,
@@ -67,7 +67,7 @@ impl ServerStream {
         }
     }
 
-    /// Has the connection end in a reset when it is closed.
+    /// Makes the connection end in a reset when it is closed.
     pub(in crate::upstream) fn end_in_reset(&self) {
         let socket = match self {
             Self::Tcp(stream) => SockRef::from(stream),
@@ -79,10 +79,9 @@ impl ServerStream {
     }
 }
 
-/// A stream whose end the system can be asked about, whatever the runtime knows of it.
+/// A stream whose end can be checked in the system, regardless of the runtime's knowledge.
 pub(in crate::upstream) trait PeekEnd {
-    /// Ready when the server has closed the stream, or has sent bytes that no request has asked for: such bytes cannot
-    /// begin an answer.
+    /// Ready when the server has closed the stream, or has sent unrequested bytes, which cannot begin an answer.
     fn peek_end(&self) -> Poll<io::Result<()>>;
 }
 
@@ -107,7 +106,7 @@ fn peek(socket: &SockRef<'_>) -> Poll<io::Result<()>> {
 }
 
 impl EncryptedStream {
-    /// A stream whose handshake is over.
+    /// A stream after its handshake.
     pub(in crate::upstream) fn new(mut stream: TlsStream<TcpStream>) -> Self {
         stream.get_mut().1.set_buffer_limit(Some(MOST_KEPT));
         Self {
@@ -116,7 +115,7 @@ impl EncryptedStream {
         }
     }
 
-    /// The state of TLS.
+    /// The TLS state.
     pub(in crate::upstream) fn connection(&self) -> &ClientConnection {
         self.stream.get_ref().1
     }
@@ -150,7 +149,7 @@ impl Drop for EncryptedStream {
         let (socket, connection) = self.stream.get_mut();
         connection.send_close_notify();
         let mut writer = AtOnce(socket);
-        // What the socket does not take at once is not waited for.
+        // Bytes that the socket does not take at once are not waited for.
         while connection.wants_write()
             && connection
                 .write_tls(&mut writer)
@@ -159,7 +158,7 @@ impl Drop for EncryptedStream {
     }
 }
 
-/// Writes what a socket takes without waiting.
+/// Writes as much as a socket takes without waiting.
 struct AtOnce<'a>(&'a TcpStream);
 
 impl Write for AtOnce<'_> {
@@ -246,7 +245,7 @@ mod tests {
         let (server, _) = listener.accept().await.unwrap();
         assert!(stream.peek_end().is_pending());
         drop(server);
-        // Nothing is awaited in between, so the runtime does not know of the end.
+        // There is no await in between, so that the runtime does not know of the end.
         assert!(matches!(stream.peek_end(), Poll::Ready(Ok(()))));
     }
 }

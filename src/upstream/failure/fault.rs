@@ -1,4 +1,4 @@
-//! Why a server has given no valid answer: in words, by its cause, and with the line that is to blame.
+//! The reason why a server has given no valid answer: in words, by its cause, and with the offending line.
 
 use super::UpstreamError;
 use crate::upstream::transport::http1::{AnswerError, ChunkFault, HeadFault};
@@ -7,14 +7,14 @@ use crate::upstream::transport::stream_fault::{StreamEnd, StreamFault};
 use std::error::Error;
 use std::fmt::{self, Write as _};
 
-/// Why a server has given no valid answer.
+/// The reason why a server has given no valid answer.
 #[derive(Debug)]
 pub struct UpstreamFault<'a> {
     /// The words, without the line, which may hold a secret.
     pub words: String,
-    /// The cause by which the log has a line a minute for each server; nothing where another line is written.
+    /// The cause by which the log has one line a minute for each server; `None` if another line is written.
     pub(in crate::upstream) cause: Option<FaultCause>,
-    /// The line, where one is to blame.
+    /// The offending line, if there is one.
     pub(in crate::upstream) line: Option<&'a OffendingLine>,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for UpstreamFault<'_> {
     }
 }
 
-/// The causes that have lines of their own in the log.
+/// The causes that have separate lines in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum FaultCause {
     Ended,
@@ -65,12 +65,12 @@ pub(in crate::upstream) enum FaultCause {
 }
 
 impl FaultCause {
-    /// How many there are.
+    /// The number of causes.
     pub(super) const COUNT: usize = Self::NoHttp2 as usize + 1;
 }
 
 impl UpstreamError {
-    /// Why no server has given a valid answer.
+    /// The reason why no server has given a valid answer.
     #[cold]
     #[must_use]
     pub fn fault(&self) -> UpstreamFault<'_> {
@@ -99,7 +99,7 @@ impl UpstreamError {
 }
 
 impl AnswerError {
-    /// Why the answer is none.
+    /// The reason why the answer is invalid.
     #[cold]
     #[must_use]
     pub fn fault(&self) -> UpstreamFault<'_> {
@@ -168,7 +168,7 @@ fn cause_of_head(fault: &HeadFault) -> FaultCause {
     }
 }
 
-/// An error with its causes behind it.
+/// An error followed by its causes.
 fn in_full(error: &dyn Error) -> String {
     let mut words = error.to_string();
     let mut source = error.source();

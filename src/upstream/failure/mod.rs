@@ -26,25 +26,25 @@ pub enum UpstreamError {
     /// The connection ended before an answer, or the answer was not HTTP.
     #[error("the upstream's answer failed")]
     Answer(#[source] AnswerError),
-    /// All servers have as many requests as they take, and the queue is full or too slow.
+    /// All servers have the most requests that they may have, and the queue is full or too slow.
     #[error("all servers of the upstream are busy")]
     Busy,
-    /// No server is available, and the file lets none be tried.
+    /// No server is available, and the file does not let all be tried.
     #[error("no server of the upstream is available")]
     NoneLeft,
     /// No answer in time.
     #[error("no answer from the upstream within {0:?}")]
     Timeout(Duration),
-    /// The server speaks HTTP/1.1, which does not carry gRPC.
+    /// The server uses HTTP/1.1, which does not carry gRPC.
     #[error("the upstream speaks HTTP/1.1, and gRPC needs HTTP/2: write `h2c://` or `https://`")]
     NoHttp2,
-    /// The upstream switched protocols, and not to the one that it was asked for.
+    /// The upstream switched protocols, but not to the requested one.
     #[error("{0}")]
     UnaskedUpgrade(UnaskedUpgrade),
 }
 
 impl UpstreamError {
-    /// Could no server be asked at all?
+    /// Was no server tried at all?
     #[must_use]
     pub fn is_untried(&self) -> bool {
         matches!(
@@ -73,7 +73,7 @@ impl UpstreamError {
 }
 
 impl AnswerError {
-    /// The class of the failure in the metrics: the connection ended, or carried bytes that are no HTTP.
+    /// The class of the failure in the metrics: the connection ended, or its bytes were not HTTP.
     #[must_use]
     pub fn failure(&self) -> Failure {
         match self {
@@ -87,7 +87,7 @@ impl AnswerError {
         }
     }
 
-    /// The server's refusal of our certificate, or of the lack of one, in words, where that is the failure.
+    /// The server's refusal of our certificate, or of the lack of one, in words, if that is the failure.
     #[cold]
     #[must_use]
     pub fn refused_certificate(&self) -> Option<String> {
@@ -99,7 +99,7 @@ impl AnswerError {
     }
 }
 
-/// Is a body not framed as HTTP frames bodies? hyper shows this by the kind of an I/O error beneath its own.
+/// Is the framing of a body invalid? hyper reports this by the kind of an I/O error beneath its own.
 #[must_use]
 pub fn is_misframed(error: &hyper::Error) -> bool {
     io_error(error).is_some_and(|error| {

@@ -1,6 +1,5 @@
-//! The reachability of a server, as all workers of this process see it together: one line in the log when the server
-//! takes no connections any more, and one when it takes them again; one a minute for each cause for which it gives no valid
-//! answer.
+//! The reachability of a server, shared by all workers of this process: one line in the log when the server accepts no
+//! connections any more, and one when it accepts them again; one a minute for each cause of an invalid answer.
 
 use super::fault::{FaultCause, UpstreamFault};
 use crate::clock;
@@ -11,25 +10,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-/// The time since its last failure, in microseconds, before which a server is not logged as back. Without it a server
-/// that takes every second connection would fill the log.
+/// The time without a failure, in microseconds, after which a server is logged as back. Without it a server that
+/// accepts every second connection would fill the log.
 const STEADY: u64 = 1_000_000;
 /// The time between two log lines about one server and one cause.
 const FAULTS: Duration = Duration::from_secs(60);
 
-/// Every server that a pool leads to. Read when a pool is made, never by a request.
+/// Every server with a pool. Read when a pool is created, never by a request.
 static SERVERS: Mutex<BTreeMap<String, Weak<Reachability>>> = Mutex::new(BTreeMap::new());
 
-/// The failures of one server. Times are microseconds of this process, 0 is never.
+/// The failures of one server. Times are microseconds of this process, 0 means never.
 #[derive(Debug)]
 pub(in crate::upstream) struct Reachability {
-    /// The time since which the server takes no connections; 0 while it takes them.
+    /// The time since which the server accepts no connections; 0 while it accepts them.
     lost: AtomicU64,
     /// The time of the last failed connection.
     failed: AtomicU64,
     /// The time of the first connection after that failure.
     taken: AtomicU64,
-    /// Space the log lines about its faults, one for each cause.
+    /// Throttles of the log lines about its faults, one for each cause.
     faults: Throttles<{ FaultCause::COUNT }>,
 }
 
@@ -45,10 +44,10 @@ impl Default for Reachability {
 }
 
 impl Reachability {
-    /// The reachability that all pools of this process to `server` share.
+    /// The reachability of `server`, shared by all pools of this process.
     pub(in crate::upstream) fn of(server: &Destination) -> Arc<Self> {
         let mut servers = SERVERS.lock().unwrap_or_else(PoisonError::into_inner);
-        // Servers without a pool are left over from an earlier file.
+        // Servers without a pool remain from an earlier file.
         servers.retain(|_, reach| reach.strong_count() > 0);
         let shared = servers.entry(server.to_string()).or_default();
         shared.upgrade().unwrap_or_else(|| {
@@ -58,7 +57,7 @@ impl Reachability {
         })
     }
 
-    /// Notes that the server took no connection, and logs the first time.
+    /// Notes that the server accepted no connection, and logs the first time.
     pub(in crate::upstream) fn connect_failed(&self, error: &ConnectError) {
         if self.fail_at(clock::uptime()) {
             tracing::warn!("{}", error.in_full());
@@ -75,14 +74,14 @@ impl Reachability {
         tracing::warn!("no valid answer from {server}: {fault}{more}");
     }
 
-    /// Notes that the server took a connection.
+    /// Notes that the server accepted a connection.
     pub(in crate::upstream) fn connected(&self) {
         if self.lost.load(Ordering::Relaxed) != 0 {
             self.taken.store(clock::uptime(), Ordering::Relaxed);
         }
     }
 
-    /// Logs that `server` is back, if it is. The call comes now and then.
+    /// Logs that `server` is back, if it is. Called occasionally.
     pub(in crate::upstream) fn log_return(&self, server: &Destination) {
         if let Some(lost) = self.return_at(clock::uptime()) {
             let lost = lost.as_secs_f64();

@@ -1,5 +1,5 @@
-//! What is done for upstreams beside requests, on the control runtime: servers are probed, ejections end, shares grow,
-//! states are shown. There is one of it for each gateway; results reach workers by the states.
+//! Periodic work for upstreams on the control runtime: servers are probed, ejections end, shares grow, states are
+//! shown. Each gateway has one keeper; workers get the results from the states.
 
 use crate::clock;
 use crate::telemetry::metrics::{Metrics, ProbeResult, ServerReading};
@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// The time between two looks.
+/// The interval of the keeper.
 const TICK: Duration = Duration::from_millis(50);
-/// Probes under way at once, at most.
+/// The most concurrent probes.
 const MOST_PROBES: usize = 256;
 
 /// The upstreams that are kept.
@@ -53,12 +53,12 @@ pub async fn keep(kept: Arc<Kept>, metrics: Arc<Metrics>) {
     }
 }
 
-/// When the servers are probed next, by their states.
+/// The times of the servers' next probes, by their states.
 type Schedule = HashMap<usize, NextProbe>;
 
 #[derive(Debug)]
 struct NextProbe {
-    /// Kept, so that no other state has its address.
+    /// Kept alive, so that no other state has its address.
     _state: Arc<ServerState>,
     due: Instant,
     is_first: bool,
@@ -69,7 +69,7 @@ struct NextProbe {
 struct Keeper {
     metrics: Arc<Metrics>,
     schedule: Schedule,
-    /// The sum of the generations that the metrics show.
+    /// The sum of the generations in the metrics.
     shown: u64,
 }
 
@@ -88,7 +88,7 @@ impl Keeper {
         self.show(upstreams);
     }
 
-    /// Begins the probes of an upstream that are due.
+    /// Begins the due probes of an upstream.
     fn probe(&mut self, upstream: &Arc<Upstream>, rule: &ProbeRule) {
         let now = clock::now();
         let members = upstream.state.members();
@@ -109,7 +109,7 @@ impl Keeper {
                 continue;
             }
             room -= 1;
-            // The first probes come at once. The second ones are spread, so that later ones do not come together.
+            // The first probes are sent at once. The second ones are spread, so that later ones are not simultaneous.
             let pause = if std::mem::take(&mut next.is_first) {
                 rule.interval / 2 + rule.interval / 2 * number / all
             } else {
@@ -128,7 +128,7 @@ impl Keeper {
         }
     }
 
-    /// Shows the states of all servers in the metrics, where they have changed.
+    /// Shows the states of all servers in the metrics, if they have changed.
     fn show(&mut self, upstreams: &[Arc<Upstream>]) {
         for upstream in upstreams {
             for member in upstream.state.members().iter() {
@@ -160,7 +160,7 @@ impl Keeper {
     }
 }
 
-/// A probe under way.
+/// A running probe.
 struct Probing {
     upstream: Arc<Upstream>,
     member: Member,
@@ -190,7 +190,7 @@ impl Probing {
     }
 }
 
-/// `time`, give or take a tenth.
+/// `time`, varied by up to a tenth.
 fn jittered(time: Duration) -> Duration {
     time.mul_f64(0.9 + 0.2 * fastrand::f64())
 }

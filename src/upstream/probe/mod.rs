@@ -1,6 +1,6 @@
-//! One probe: a question to a server on a connection of its own, within the time that the file gives it.
+//! One probe: a request to a server on a separate connection, within the time that the file sets.
 //!
-//! In: a server and its rule. Out: whether it is well. No request waits for it.
+//! In: a server and its rule. Out: whether the server is healthy. No client's request waits for it.
 //!
 //! ```text
 //! keeper  beside requests: ejections end, shares grow, servers are probed
@@ -30,21 +30,21 @@ use std::task::Poll;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Bytes of an answer's body that are read.
+/// The most bytes of an answer's body that are read.
 const MOST_BODY: usize = 64 * 1024;
 /// The largest answer about health in gRPC.
 const MOST_BYTES: usize = 4 * 1024;
 /// The method that shows the health of a service (gRPC health checking protocol).
 const CHECK: &str = "/grpc.health.v1.Health/Check";
-/// The name of the asker.
+/// The user agent of probes.
 const USER_AGENT: &str = "tollgate-probe";
-/// The status that is good.
+/// The status of a healthy service.
 const SERVING: u8 = 1;
 
-/// Asks `member`.
+/// Probes `member`.
 ///
 /// # Errors
-/// When it does not serve: why, in words.
+/// If it does not serve, with the reason in words.
 pub(super) async fn ask(
     upstream: &Upstream,
     member: &Member,
@@ -86,11 +86,11 @@ async fn question(
     }
 }
 
-/// The answer to a GET that is good.
+/// The conditions for a good answer to a GET.
 struct GoodAnswer<'a> {
-    /// The statuses.
+    /// The good statuses.
     status: &'a [RangeInclusive<u16>],
-    /// The time until which its body is read.
+    /// The time until which the body is read.
     until: Instant,
 }
 
@@ -109,8 +109,8 @@ impl GoodAnswer<'_> {
         Err(format!("status {}", status.as_u16()))
     }
 
-    /// The outcome of `reading` its body. One that has not ended in time is no fault: the head came in time, and a body may
-    /// be without an end.
+    /// The result of `reading` its body. A body that has not ended in time is no fault: the head arrived in time, and a
+    /// body may be endless.
     async fn check_body(
         &self,
         reading: impl Future<Output = Result<(), AnswerError>>,
@@ -122,7 +122,7 @@ impl GoodAnswer<'_> {
     }
 }
 
-/// Asks with a GET over HTTP/1.1, as requests are asked: a probe meets what they meet.
+/// Sends a GET over HTTP/1.1, like other requests, so that a probe meets the same conditions.
 async fn get_http1(
     mut stream: ServerStream,
     path: &str,
@@ -132,7 +132,7 @@ async fn get_http1(
     let question = format!(
         "GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\nuser-agent: {USER_AGENT}\r\n\r\n"
     );
-    // A server that takes no question may have answered why.
+    // A server that does not read the request may have answered with the reason.
     let asked = stream.write_all(question.as_bytes()).await;
     let answer = answer_head(&mut stream).await;
     let answer = answer.map_err(|error| match (asked, error) {
@@ -145,7 +145,7 @@ async fn get_http1(
         .await
 }
 
-/// Asks with a GET over HTTP/2.
+/// Sends a GET over HTTP/2.
 async fn get_http2(
     stream: ServerStream,
     path: &str,
@@ -177,7 +177,7 @@ async fn read_body(mut body: h2::RecvStream, heard: &HeardWords) -> Result<(), A
     Ok(())
 }
 
-/// Sends `request` over HTTP/2 and has the answer read. What the library says meanwhile is kept in `heard`.
+/// Sends `request` over HTTP/2 and reads the answer. The library's words meanwhile are kept in `heard`.
 async fn over_http2<T>(
     stream: ServerStream,
     request: Request<()>,
@@ -208,7 +208,7 @@ async fn over_http2<T>(
     alongside(async { driven.await.map_err(broken) }, asking).await
 }
 
-/// The scheme of requests over HTTP/2, which name it.
+/// The scheme of requests over HTTP/2, which contain it.
 fn scheme(stream: &ServerStream) -> &'static str {
     match stream {
         ServerStream::Tls(_) => "https",
@@ -216,7 +216,7 @@ fn scheme(stream: &ServerStream) -> &'static str {
     }
 }
 
-/// The result of `asking`, for which `connection` must be moved on.
+/// The result of `asking`, while `connection` is driven.
 async fn alongside<T>(
     connection: impl Future<Output = Result<(), String>>,
     asking: impl Future<Output = Result<T, String>>,
@@ -242,7 +242,7 @@ fn request(method: Method, path: &str, host: &str, scheme: &str) -> Result<Reque
     Ok(request)
 }
 
-/// Asks the health service of gRPC about `service`.
+/// Queries the gRPC health service about `service`.
 async fn check(stream: ServerStream, service: &str, host: &str) -> Result<(), String> {
     let scheme = scheme(&stream);
     let mut request = request(Method::POST, CHECK, host, scheme)?;
@@ -275,7 +275,7 @@ async fn check(stream: ServerStream, service: &str, host: &str) -> Result<(), St
     }
 }
 
-/// The body of an answer about health, and its trailers.
+/// The body of a health answer, and its trailers.
 async fn whole(
     mut body: h2::RecvStream,
     heard: &HeardWords,
@@ -287,7 +287,7 @@ async fn whole(
         if whole.len() + piece.len() > MOST_BYTES {
             return Err("the answer is too long".to_owned());
         }
-        // The window takes a longer answer than is read.
+        // The window allows a longer answer than is read.
         whole.extend_from_slice(&piece);
     }
     let trailers = body.trailers().await.map_err(broken)?;
@@ -314,7 +314,7 @@ fn question_of(service: &str) -> Bytes {
     framed.freeze()
 }
 
-/// The status in a `HealthCheckResponse` with its prefix: field 1, a small number; 0 where it is left out.
+/// The status in a `HealthCheckResponse` with its prefix: field 1, a small number; 0 if absent.
 fn serving_status(framed: &[u8]) -> Option<u8> {
     let (prefix, message) = framed.split_at_checked(5)?;
     match (prefix[0], message) {
@@ -324,12 +324,12 @@ fn serving_status(framed: &[u8]) -> Option<u8> {
     }
 }
 
-/// The failure of a question over HTTP/2, in the words that requests have for it.
+/// The failure of a probe over HTTP/2, in the words that requests have for it.
 fn broken(error: h2::Error, heard: &HeardWords) -> String {
     failed(error, AnswerPart::Head, heard).fault().to_string()
 }
 
-/// The failure of a question over HTTP/2, on the only stream of its connection.
+/// The failure of a probe over HTTP/2, on the only stream of its connection.
 fn failed(error: h2::Error, part: AnswerPart, heard: &HeardWords) -> AnswerError {
     let fault = StreamFault::new(error, part).told_by(heard, Some(1));
     AnswerError::Http2(Box::new(fault))

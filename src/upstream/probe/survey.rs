@@ -1,5 +1,5 @@
-//! One look at a server, for an operator: its addresses, whether it takes a connection, what it speaks, and what it
-//! answers to a probe.
+//! One survey of a server, for an operator: its addresses, whether it accepts a connection, its protocol, and its
+//! answer to a probe.
 
 use crate::clock;
 use crate::tls::CertificateFacts;
@@ -19,49 +19,49 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-/// The longest wait for the first bytes of an answer. A server that is silent for longer may be a slow one.
+/// The longest wait for the first bytes of an answer. A server that is silent for longer may be merely slow.
 const FIRST_BYTES: Duration = Duration::from_secs(1);
-/// What a connection of HTTP/2 begins with (RFC 9113, section 3.4), with settings that change nothing.
+/// The beginning of an HTTP/2 connection (RFC 9113, section 3.4), with settings that change nothing.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-/// A hello of TLS 1.2 with 32 bytes of no meaning, four cipher suites, two curves and four ways to sign. A server of TLS
+/// A TLS 1.2 hello with 32 random-like bytes, four cipher suites, two curves and four signature schemes. A TLS server
 /// answers with a handshake or an alert.
 const HELLO: &[u8] = b"\x16\x03\x01\0\x53\x01\0\0\x4f\x03\x03tollgate looks what is spoken...\0\
     \0\x08\xc0\x2b\xc0\x2f\xc0\x2c\xc0\x30\x01\0\
     \0\x1e\0\x0a\0\x06\0\x04\0\x1d\0\x17\0\x0b\0\x02\x01\0\0\x0d\0\x0a\0\x08\x04\x03\x08\x04\x04\x01\x05\x03";
 
-/// What was found at one address of a server.
+/// The finding at one address of a server.
 #[derive(Debug)]
 pub struct Finding {
-    /// The server as it is shown.
+    /// The server's name.
     pub server: String,
-    /// What it speaks, or why there is no connection.
+    /// The server's protocol, or the reason why there is no connection.
     pub outcome: Result<Reached, String>,
 }
 
-/// A server that takes connections.
+/// A server that accepts connections.
 #[derive(Debug)]
 pub struct Reached {
     /// The time of the connection, the handshake included.
     pub took: Duration,
-    /// What is spoken: `TLS 1.3, HTTP/2`.
+    /// The protocols in use: `TLS 1.3, HTTP/2`.
     pub speaks: String,
-    /// The end of its certificate's life, in seconds since 1970.
+    /// The expiry of its certificate, in seconds since 1970.
     pub not_after: Option<i64>,
-    /// What came of a probe as the file writes them, where it does: why it failed, in words.
+    /// The result of the file's probe, if configured: an error has the reason in words.
     pub probe: Option<Result<(), String>>,
 }
 
 /// The beginning of an answer.
 enum FirstAnswer {
-    /// It is in this protocol.
+    /// The answer is in this protocol.
     In(OtherProtocol),
-    /// The server ended the connection without a word.
+    /// The server ended the connection without a byte.
     Ended,
-    /// Nothing came in time, or what nobody knows.
+    /// Nothing arrived in time, or unknown bytes.
     Unknown,
 }
 
-/// Looks at all addresses of a server.
+/// Surveys all addresses of a server.
 pub async fn look(upstream: &Upstream, server: &Server, lookup: &Lookup) -> Vec<Finding> {
     let within = upstream.connect_timeout;
     let addresses = match addresses(server, lookup, within).await {
@@ -152,7 +152,7 @@ fn misfit(destination: &Destination, other: OtherProtocol) -> ConnectError {
     }
 }
 
-/// Does a server that has no word for us answer a hello of TLS?
+/// Does a server that sent no byte answer a TLS hello?
 async fn speaks_tls(destination: &Destination, within: Duration) -> bool {
     let Ok(mut opened) = dial::open(destination, OfferedProtocols::Http1, within).await else {
         return false;
@@ -161,7 +161,7 @@ async fn speaks_tls(destination: &Destination, within: Duration) -> bool {
     matches!(answer, Ok(Ok(FirstAnswer::In(OtherProtocol::Tls))))
 }
 
-/// The version of TLS, and the end of the certificate.
+/// The TLS version, and the expiry of the certificate.
 fn encryption(opened: &OpenedStream) -> (String, Option<i64>) {
     let ServerStream::Tls(stream) = &opened.stream else {
         return (String::new(), None);
@@ -176,7 +176,7 @@ fn encryption(opened: &OpenedStream) -> (String, Option<i64>) {
     (version.to_owned(), facts.map(|facts| facts.not_after))
 }
 
-/// The beginning of the answer to a question that changes nothing.
+/// The beginning of the answer to a request that changes nothing.
 ///
 /// # Errors
 /// When the server does not accept our certificate, or wants one: over TLS 1.3 it says so behind the handshake.
@@ -207,7 +207,7 @@ async fn first_answer(
 }
 
 async fn ask(stream: &mut ServerStream, question: &[u8]) -> io::Result<FirstAnswer> {
-    // A server that takes no question may have said why.
+    // A server that does not read the request may have sent the reason.
     let asked = stream.write_all(question).await;
     let mut bytes = [0; 9];
     let mut count = 0;

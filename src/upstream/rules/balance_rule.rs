@@ -1,16 +1,16 @@
-//! How the server of a request is chosen.
+//! The choice of a request's server.
 
 use std::time::Duration;
 
-/// The way of choosing.
+/// The algorithm of the choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BalanceRule {
     /// In turn, by weight.
     #[default]
     RoundRobin,
-    /// The one with the fewest requests in flight for its weight.
+    /// The server with the fewest requests in flight for its weight.
     LeastRequests,
-    /// By chance, by weight.
+    /// Random, by weight.
     Random,
     /// By the request's key: requests of one key go to one server.
     Hash {
@@ -20,14 +20,14 @@ pub enum BalanceRule {
 }
 
 impl BalanceRule {
-    /// Does the choice look at how many requests are in flight?
+    /// Does the choice depend on the number of requests in flight?
     #[must_use]
     pub fn counts_in_flight(self) -> bool {
         matches!(self, Self::LeastRequests | Self::Hash { bounded: Some(_) })
     }
 }
 
-/// What becomes of requests while no server is available.
+/// The treatment of requests while no server is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NoneLeft {
     /// All servers are tried as if all were available.
@@ -37,7 +37,7 @@ pub enum NoneLeft {
     Refuse,
 }
 
-/// The requests that wait while all servers have as many as they take.
+/// The requests that wait while all servers have the most requests that they may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueRule {
     /// The most that wait.

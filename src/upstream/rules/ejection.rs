@@ -1,7 +1,8 @@
-//! Ejection: a server that fails so many requests in a row gets none for a while.
+//! Ejection: a server with a configured number of consecutive failures gets no requests for some time.
 //!
-//! Failures are counted over all workers. A success begins anew, where it began after the last failure: an answer that
-//! was on its way before says nothing about the server now. Whose requests fail counts as well ([`ServerFailure::by`]).
+//! Failures are counted over all workers. A success ends the row if its request began after the last failure: an
+//! earlier request's answer has no significance for the server now. The clients of the failed requests count as well
+//! ([`ServerFailure::by`]).
 
 use super::failure_row::FailureRow;
 pub use super::failure_row::{RowSummary, ServerFailure};
@@ -13,12 +14,12 @@ use std::time::Duration;
 /// The longest ejection.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// When a server is ejected, and for how long.
+/// The conditions and the duration of ejections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EjectionRule {
-    /// Failures in a row that eject a server; above zero.
+    /// Consecutive failures that eject a server; above zero.
     pub after: u32,
-    /// The time of a first ejection; each further one in a row is as much longer, up to five minutes.
+    /// The duration of a first ejection; the n-th in a row lasts n times as long, up to five minutes.
     pub time: Duration,
     /// The percentage of an upstream's servers that may be ejected at once.
     pub at_most: u32,
@@ -35,15 +36,16 @@ impl Default for EjectionRule {
 }
 
 impl EjectionRule {
-    /// May one more server be ejected, where `ejected` of `all` are already, and `available` can serve, the one
-    /// included that would go? The percentage is rounded down, but one may always go; the last that serves never may.
+    /// May one more server be ejected, if `ejected` of `all` are already, and `available` can serve, including the one
+    /// to be ejected? The percentage is rounded down, but one server may always be ejected; the last that serves never
+    /// may.
     #[must_use]
     pub fn allows(&self, all: usize, ejected: usize, available: usize) -> bool {
         let share = all as u64 * u64::from(self.at_most) / 100;
         available > 1 && (ejected as u64) < share.max(1)
     }
 
-    /// The time of the ejection that is the `number`th in a row.
+    /// The duration of the `number`th ejection in a row.
     #[must_use]
     pub fn lasts(&self, number: u32) -> Duration {
         let longest = LONGEST.max(self.time);
@@ -51,22 +53,23 @@ impl EjectionRule {
     }
 }
 
-/// What requests have shown of one server. Times are microseconds of this process ([`crate::clock::uptime`]).
+/// The results of requests for one server. Times are microseconds of this process ([`crate::clock::uptime`]).
 #[derive(Debug, Default)]
 pub struct EjectionState {
-    /// Failures in a row, to be read without the lock.
+    /// Consecutive failures, readable without the lock.
     failures: AtomicU32,
     row: Mutex<FailureRow>,
-    /// The end of the ejection; 0 while the server is in.
+    /// The end of the ejection; 0 while the server is not ejected.
     until: AtomicU64,
-    /// Ejections in a row.
+    /// Consecutive ejections.
     ejections: AtomicU32,
-    /// Requests that began before this time count no more: the server has been ejected since.
+    /// Requests that began before this time no longer count, since the server has been ejected meanwhile.
     counts_from: AtomicU64,
 }
 
 impl EjectionState {
-    /// A request that began at `began` has been answered properly. One load, while the server does not fail.
+    /// Notes that a request that began at `began` has been answered properly. Costs one load while the server does not
+    /// fail.
     #[inline]
     pub fn succeeded(&self, began: impl FnOnce() -> u64) {
         if self.failures.load(Ordering::Relaxed) != 0 || self.ejections.load(Ordering::Relaxed) != 0
@@ -85,9 +88,9 @@ impl EjectionState {
         }
     }
 
-    /// A request has failed at `now`, beside whose client others have asked lately or not. The row is returned where the
-    /// server is to be ejected now: its failures are `after`, or a multiple of it where the server could not be ejected
-    /// before.
+    /// Notes that a request has failed at `now`; `are_others` states whether other clients sent requests recently. The
+    /// row is returned if the server is to be ejected now: its failures are `after`, or a multiple of it if the server
+    /// could not be ejected before.
     #[cold]
     #[must_use]
     pub fn failed(
@@ -121,25 +124,25 @@ impl EjectionState {
         self.until.load(Ordering::Relaxed) != 0
     }
 
-    /// The end of the ejection, where there is one.
+    /// The end of the ejection, if there is one.
     #[must_use]
     pub fn until(&self) -> Option<u64> {
         Some(self.until.load(Ordering::Relaxed)).filter(|until| *until != 0)
     }
 
-    /// Failures in a row.
+    /// Consecutive failures.
     #[must_use]
     pub fn failures(&self) -> u32 {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// Ejections in a row.
+    /// Consecutive ejections.
     #[must_use]
     pub fn ejections(&self) -> u32 {
         self.ejections.load(Ordering::Relaxed)
     }
 
-    /// Ejects the server, and returns for how long. Calls are made one after another.
+    /// Ejects the server, and returns the duration. Calls must not overlap.
     pub fn eject(&self, rule: &EjectionRule, now: u64) -> Duration {
         let number = self.ejections.load(Ordering::Relaxed).saturating_add(1);
         self.ejections.store(number, Ordering::Relaxed);
@@ -150,7 +153,7 @@ impl EjectionState {
         lasts
     }
 
-    /// Lets the server in again. False where it was in.
+    /// Ends the ejection. Returns false if the server was not ejected.
     pub fn readmit(&self, now: u64) -> bool {
         if self.until.swap(0, Ordering::Relaxed) == 0 {
             return false;

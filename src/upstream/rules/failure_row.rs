@@ -1,14 +1,14 @@
-//! The failures in a row of one server, and whose requests they were.
+//! The consecutive failures of one server, and the clients of their requests.
 //!
-//! One client may be able to make an application fail with each of its requests. So one client gives at most half of
-//! the failures that eject a server, while others ask as well. A row that lasts is the server's own failure: what was
-//! left out then counts, so that a dead server is left all the same.
+//! One client may be able to make an application fail with each of its requests. So one client contributes at most half
+//! of the failures that eject a server, while others send requests too. A lasting row is the server's own failure: the
+//! failures left out then count, so that a dead server is ejected nevertheless.
 
 use super::recent_clients::LATELY;
 use crate::client::Client;
 use std::collections::HashMap;
 
-/// The clients that are known in a row; with more of them none is alone.
+/// The most clients that are tracked in a row; with more of them no client is alone.
 const MOST_CLIENTS: usize = 1024;
 
 /// A failure of a server. Times are microseconds of this process.
@@ -18,40 +18,40 @@ pub struct ServerFailure<'a> {
     pub why: &'a str,
     /// The time at which the request began.
     pub began: u64,
-    /// Whose request it was, where a client can bring such a failure about.
+    /// The request's client, if a client can cause such a failure.
     pub by: Option<Client>,
 }
 
-/// A row after which its server is to be ejected.
+/// A row after which its server must be ejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowSummary {
     /// The number of failures.
     pub failures: u32,
-    /// They were all of one client's requests.
+    /// All failures were of one client's requests.
     pub is_of_one: bool,
 }
 
 /// The failures since the last success.
 #[derive(Debug, Default)]
 pub(super) struct FailureRow {
-    /// The time of the first.
+    /// The time of the first failure.
     first: u64,
-    /// The time of the last that counts.
+    /// The time of the last failure that counts.
     pub(in crate::upstream) last: u64,
     counted: u32,
-    /// Those beyond their client's share.
+    /// Failures beyond their client's share.
     left_out: u32,
     clients: HashMap<Client, u32>,
     authors: Authors,
 }
 
-/// The clients whose requests failed, counted or not.
+/// The clients whose requests failed, whether counted or not.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Authors {
     #[default]
     None,
     One(Client),
-    /// Several, or a failure that no client can bring about.
+    /// Several clients, or a failure that no client can cause.
     Several,
 }
 
@@ -61,9 +61,9 @@ impl FailureRow {
         self.counted.saturating_add(self.left_out)
     }
 
-    /// Adds a failure at `now` by this client, beside which others have asked lately or not. The row is returned where its
-    /// server is to be ejected: the failures that count are `after`, or a multiple of it where the server could not be
-    /// ejected before.
+    /// Adds a failure at `now` by this client; `are_others` states whether other clients sent requests recently. The
+    /// row is returned if its server must be ejected: the counted failures are `after`, or a multiple of it if the
+    /// server could not be ejected before.
     pub(in crate::upstream) fn add(
         &mut self,
         after: u32,
@@ -98,7 +98,7 @@ impl FailureRow {
         self.counted = self.counted.saturating_add(1);
         self.last = self.last.max(now);
         (self.counted / after > before / after).then(|| {
-            // Where the server cannot be ejected now, each client has its share of the failures up to the next time.
+            // If the server cannot be ejected now, each client has its share of the failures until the next time.
             self.clients.clear();
             RowSummary {
                 failures: self.len(),
@@ -119,7 +119,7 @@ mod tests {
         Some(Client::of(IpAddr::from(number.to_be_bytes())))
     }
 
-    /// The number of failures, one each `step`, after which a server is ejected. The clients ask in turn.
+    /// The number of failures, one at each `step`, after which a server is ejected. The clients send requests in turn.
     fn ejected_after(after: u32, clients: u32, are_others: bool, step: u64) -> Option<u32> {
         let mut row = FailureRow::default();
         (0..1_000).find_map(|n| {
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_row_that_lasts_is_the_servers_own() {
-        // The eleventh failure comes after ten seconds, and those that were left out count with it.
+        // The eleventh failure comes after ten seconds, and the failures left out count with it.
         assert_eq!(ejected_after(5, 1, true, SECOND), Some(11));
         assert_eq!(ejected_after(20, 1, true, SECOND), Some(20));
         assert_eq!(ejected_after(5, 1, true, 3 * SECOND), Some(5));

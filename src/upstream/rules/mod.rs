@@ -1,6 +1,6 @@
 //! The rules of an upstream, and the counting that some of them need.
 //!
-//! In: what the file says. Out: whether an event has a consequence. Servers are not known here.
+//! In: the file's rules. Out: whether an event has a consequence. The room knows no servers.
 //!
 //! ```text
 //! upstream_rules  the rules of an upstream

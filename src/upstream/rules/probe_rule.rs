@@ -1,4 +1,4 @@
-//! What a server is asked to learn whether it serves, and what its answers make of it.
+//! The probes of a server, and the evaluation of their results.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -7,28 +7,28 @@ use std::time::Duration;
 /// The probes of an upstream's servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeRule {
-    /// The question.
+    /// The request.
     pub ask: ProbeQuestion,
-    /// The time between two probes of a server, give or take a tenth.
+    /// The time between two probes of a server, varied by up to a tenth.
     pub interval: Duration,
     /// The longest time of a probe.
     pub timeout: Duration,
-    /// Failed probes in a row after which a server gets no requests; above zero.
+    /// Consecutive failed probes after which a server gets no requests; above zero.
     pub fall: u32,
-    /// Good probes in a row after which it gets them again; above zero.
+    /// Consecutive good probes after which it gets them again; above zero.
     pub rise: u32,
 }
 
-/// A probe's question.
+/// A probe's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProbeQuestion {
     /// `GET` of a path; a status in one of these ranges is good.
     Http {
         /// The path, with its query.
         path: Arc<str>,
-        /// The host that is asked for; the server's own, where there is none.
+        /// The host of the request; `None` means the server's own.
         host: Option<Arc<str>>,
-        /// The statuses that are good.
+        /// The good statuses.
         status: Vec<RangeInclusive<u16>>,
     },
     /// `Check` of `grpc.health.v1` for a service; SERVING alone is good.
@@ -36,12 +36,12 @@ pub enum ProbeQuestion {
         /// The service; empty for the server as a whole.
         service: Arc<str>,
     },
-    /// A connection that the server takes, TLS included, is good.
+    /// A connection that the server accepts, TLS included, is good.
     Connect,
 }
 
 impl ProbeRule {
-    /// The longest time from a server's end to the moment at which it gets no more requests.
+    /// The longest time from a server's end until it gets no more requests.
     #[must_use]
     pub fn leaves_within(&self) -> Duration {
         self.interval.saturating_mul(self.fall) + self.timeout
@@ -51,9 +51,9 @@ impl ProbeRule {
 /// The probes of one server so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProbeCount {
-    /// Failed probes in a row.
+    /// Consecutive failed probes.
     bad: u32,
-    /// Good probes in a row.
+    /// Consecutive good probes.
     good: u32,
     /// The server gets no requests.
     is_down: bool,
@@ -61,20 +61,20 @@ pub struct ProbeCount {
     is_known: bool,
 }
 
-/// What a probe changes.
+/// The change that a probe causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProbeChange {
     /// The server gets no more requests.
     Falls,
     /// The server gets requests again.
     Rises,
-    /// The probes have been good so often in a row that an ejection ends.
+    /// The consecutive good probes suffice to end an ejection.
     Steady,
 }
 
 impl ProbeCount {
-    /// Notes a probe. The first of a server counts as `fall` where it fails: a server that is not there yet gets few
-    /// requests.
+    /// Notes a probe. A server's first probe, if it fails, counts as `fall` failures: a server that is not running yet
+    /// gets few requests.
     pub fn note(&mut self, rule: &ProbeRule, is_good: bool) -> Option<ProbeChange> {
         let is_first = !std::mem::replace(&mut self.is_known, true);
         if is_good {
@@ -106,7 +106,7 @@ impl ProbeCount {
         self.is_down
     }
 
-    /// Good probes count from here on: the server has been ejected.
+    /// Counts good probes from zero, since the server has been ejected.
     pub fn begin_again(&mut self) {
         self.good = 0;
     }

@@ -1,27 +1,27 @@
-//! Which clients have asked an upstream lately, as far as that tells one of them from all others.
+//! The recent clients of an upstream, as far as needed to know whether one of them is alone.
 //!
-//! Each worker notes its own requests in a cell of its own, and a look goes into all of them.
+//! Each worker notes its own requests in its own cell, and a check reads all cells.
 
 use crate::client::Client;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The time for which a client that has asked is known, in microseconds.
+/// The time for which a client is remembered after a request, in microseconds.
 pub(super) const LATELY: u64 = 10_000_000;
 
-/// The clients of one worker. Times are microseconds of this process, and 0 is never.
+/// The clients of one worker. Times are microseconds of this process, and 0 means never.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(in crate::upstream) struct WorkerClients {
-    /// The client that has asked last ([`Client::number`]).
+    /// The client of the last request ([`Client::number`]).
     last: AtomicU64,
     last_at: AtomicU64,
-    /// The last time at which another one has.
+    /// The last time of a request of another client.
     other_at: AtomicU64,
 }
 
 impl WorkerClients {
-    /// `client` asks at `now`. The worker alone calls this.
+    /// Notes a request of `client` at `now`. Only the worker itself calls this.
     #[inline]
     pub(in crate::upstream) fn asked(&self, client: Client, now: u64) {
         let number = client.number();
@@ -33,7 +33,7 @@ impl WorkerClients {
         self.last_at.store(now, Ordering::Relaxed);
     }
 
-    /// The last time at which another client than `client` has asked.
+    /// The last time of a request of a client other than `client`.
     fn other_than(&self, client: Client) -> u64 {
         if self.last.load(Ordering::Relaxed) == client.number() {
             self.other_at.load(Ordering::Relaxed)
@@ -52,8 +52,7 @@ impl WorkerClients {
 pub(in crate::upstream) struct RecentClients(Mutex<Vec<Arc<WorkerClients>>>);
 
 impl RecentClients {
-    /// The cell of a worker that begins to note. What workers that note no more have seen is kept while it says
-    /// something at `now`.
+    /// A cell for a new worker. The cells of former workers are kept while they are relevant at `now`.
     pub(in crate::upstream) fn worker(&self, now: u64) -> Arc<WorkerClients> {
         let cell = Arc::default();
         let mut cells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,7 +64,7 @@ impl RecentClients {
         cell
     }
 
-    /// Has another client than `client` asked lately?
+    /// Has a client other than `client` sent a request recently?
     #[cold]
     pub(in crate::upstream) fn are_others(&self, client: Client, now: u64) -> bool {
         let cells = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,13 +1,13 @@
-//! Which failures let a request be sent once more, and which requests may be.
+//! The failures after which a request may be retried, and the requests that may be.
 
 /// The retries of an upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryRule {
-    /// The most times that a request is sent again after something of it was sent.
+    /// The most times that a request is sent again after some of it was sent.
     pub attempts: u32,
-    /// The failures after which it is.
+    /// The failures after which it is retried.
     pub on: RetryCauses,
-    /// The percentage of the upstream's requests that may be.
+    /// The percentage of the upstream's requests that may be retried.
     pub budget: u32,
 }
 
@@ -21,16 +21,16 @@ impl Default for RetryRule {
     }
 }
 
-/// Why a request is sent once more.
+/// The cause of a retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryCause {
-    /// The server took no connection, or nothing of the request went out: any method.
+    /// The server accepted no connection, or no byte of the request was sent: any method.
     Connect,
-    /// The server has not begun with the request, and says so: any method whose body has not been begun.
+    /// The server has not begun with the request, and states so: any method whose body has not been begun.
     Refused,
     /// The connection ended before any byte of an answer: idempotent methods without a body (RFC 9110, section 9.2.2).
     Reset,
-    /// The server answered 502, 503 or 504: as [`Self::Reset`].
+    /// The server answered 502, 503 or 504: like [`Self::Reset`].
     Status(u16),
 }
 
@@ -54,18 +54,18 @@ impl RetryCause {
 pub struct RetryCauses(u8);
 
 impl RetryCauses {
-    /// Those after which nothing is done twice.
+    /// The causes whose retries do nothing twice.
     pub const DEFAULT: Self = Self(0b111);
     /// None.
     pub const NONE: Self = Self(0);
 
-    /// The set with `cause` in it; other statuses than 502, 503 and 504 are no causes.
+    /// The set with `cause` added; statuses other than 502, 503 and 504 are not causes.
     #[must_use]
     pub fn with(self, cause: RetryCause) -> Self {
         Self(self.0 | Self::bit(cause))
     }
 
-    /// Is `cause` in it?
+    /// Does the set contain `cause`?
     #[must_use]
     pub fn has(self, cause: RetryCause) -> bool {
         self.0 & Self::bit(cause) != 0
@@ -78,7 +78,7 @@ impl RetryCauses {
         self.0 > Self::DEFAULT.0 && self.has(RetryCause::Status(status))
     }
 
-    /// Is any status in it?
+    /// Does the set contain any status?
     #[must_use]
     pub fn has_statuses(self) -> bool {
         self.0 > Self::DEFAULT.0

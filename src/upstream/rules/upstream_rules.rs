@@ -1,4 +1,4 @@
-//! The rules of an upstream, together.
+//! The combined rules of an upstream.
 
 use super::balance_rule::{BalanceRule, NoneLeft, QueueRule};
 use super::ejection::EjectionRule;
@@ -9,18 +9,18 @@ use std::time::Duration;
 /// The rules of an upstream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UpstreamRules {
-    /// How a server is chosen.
+    /// The choice of a server.
     pub balance: BalanceRule,
     /// The probes of its servers.
     pub health: Option<ProbeRule>,
-    /// When a server that fails requests gets none.
+    /// The conditions for ejecting a failing server.
     pub eject: Option<EjectionRule>,
-    /// Which requests are sent once more.
+    /// The requests that are retried.
     pub retry: Option<RetryRule>,
     /// The requests that wait for a server with a bound.
     pub queue: QueueRule,
-    /// The time in which the share of a server that is back grows to the whole.
+    /// The time in which the share of a returning server grows to the whole.
     pub ramp: Option<Duration>,
-    /// What becomes of requests while no server is available.
+    /// The treatment of requests while no server is available.
     pub none_left: NoneLeft,
 }

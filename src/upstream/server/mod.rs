@@ -1,6 +1,6 @@
 //! A server of an upstream, as the file writes it.
 //!
-//! In: a table or a text of the file. Out: its place and what it speaks. Nothing is connected here.
+//! In: a table or a text of the file. Out: its address and protocol. No connection is made here.
 //!
 //! ```text
 //! server_url    where a server listens, and what it speaks
@@ -21,20 +21,20 @@ use std::num::NonZeroU32;
 /// An entry of `servers`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// The place where it listens.
+    /// The URL at which it listens.
     pub url: ServerUrl,
-    /// Its share of the requests beside the other servers', 0 to 1,000. 0: it gets nothing new.
+    /// Its share of the requests relative to other servers, 0 to 1,000. 0: it gets no new requests.
     pub weight: u16,
-    /// The most requests that it has at once, from all workers of this gateway.
+    /// The most concurrent requests, from all workers of this gateway.
     pub max_requests: Option<NonZeroU32>,
-    /// The most connections to it, of all workers of this gateway.
+    /// The most connections to it, from all workers of this gateway.
     pub max_connections: Option<NonZeroU32>,
-    /// The bound on the place of its socket, where the file may not have every socket.
+    /// The bound on the path of its socket, if the file may not use every socket.
     pub socket_fence: Option<SocketFence>,
 }
 
 impl Server {
-    /// A server without a word about it.
+    /// A server with default settings.
     #[must_use]
     pub fn plain(url: ServerUrl) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Server {
         }
     }
 
-    /// The most requests that it has at once, where there is a bound. A connection of HTTP/1.1 carries one.
+    /// The most concurrent requests, if there is a bound. A connection of HTTP/1.1 carries one.
     #[must_use]
     pub fn most_requests(&self) -> Option<u32> {
         let requests = self.max_requests.map(u32::from);
@@ -62,7 +62,7 @@ impl Server {
 }
 
 impl fmt::Display for Server {
-    /// As the file writes it: the place alone, or a table.
+    /// The form of the file: the URL alone, or a table.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.url)?;
         if self.weight != 1 {

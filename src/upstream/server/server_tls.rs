@@ -1,4 +1,4 @@
-//! TLS towards the servers of an upstream: who is believed, what is shown, and which protocols are offered.
+//! TLS towards the servers of an upstream: trusted authorities, our certificate, and the offered protocols.
 
 use crate::tls::ClientTls;
 use rustls::ClientConfig;
@@ -12,14 +12,14 @@ pub struct ServerTls(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     client: ClientTls,
-    /// One configuration for each offer, made when it is first needed.
+    /// One configuration for each offer, created when first needed.
     configs: [OnceLock<Result<Arc<ClientConfig>, Arc<str>>>; 3],
 }
 
 /// The protocols that a handshake offers (ALPN, RFC 7301).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OfferedProtocols {
-    /// HTTP/2, and HTTP/1.1 for servers that do not have it.
+    /// HTTP/2, and HTTP/1.1 for servers without it.
     Both,
     /// HTTP/2 alone.
     Http2,
@@ -37,7 +37,7 @@ impl ServerTls {
         }))
     }
 
-    /// Is any certificate believed?
+    /// Is every certificate trusted?
     #[must_use]
     pub fn is_insecure(&self) -> bool {
         self.0.client.is_insecure()
@@ -52,7 +52,7 @@ impl ServerTls {
     /// The configuration of a handshake with this offer.
     ///
     /// # Errors
-    /// When the system trusts no authority and none is named.
+    /// If the system trusts no authority and none is named.
     pub fn config(&self, offer: OfferedProtocols) -> Result<Arc<ClientConfig>, Arc<str>> {
         let config = &self.0.configs[offer as usize];
         config

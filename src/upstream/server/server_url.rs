@@ -1,10 +1,10 @@
-//! The place where a server listens, and the protocol it is asked in.
+//! The address at which a server listens, and the protocol for it.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// The place where one server listens. Its text in normal form is the server's identity in an upstream.
+/// The address at which one server listens. Its text in normal form is the server's identity in an upstream.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ServerUrl {
     /// `http://host:port`, HTTP/1.1 over TCP.
@@ -14,7 +14,7 @@ pub enum ServerUrl {
         /// TCP port.
         port: u16,
     },
-    /// `https://host:port`, with TLS; the protocol is agreed on in the handshake.
+    /// `https://host:port`, with TLS; the handshake selects the protocol.
     Https {
         /// Name or address, IPv6 without brackets.
         host: Arc<str>,
@@ -28,14 +28,14 @@ pub enum ServerUrl {
         /// TCP port.
         port: u16,
     },
-    /// `unix:/path`, HTTP/1.1 over a socket of the file system.
+    /// `unix:/path`, HTTP/1.1 over a Unix socket.
     Unix(Arc<str>),
-    /// `demo:`, the built-in server, started because the file asks for it.
+    /// `demo:`, the built-in server, started if the file contains it.
     Demo,
 }
 
 impl ServerUrl {
-    /// The host and the port, where the server is reached by TCP.
+    /// The host and the port, if the server is reached by TCP.
     #[must_use]
     pub fn host_and_port(&self) -> Option<(&Arc<str>, u16)> {
         match self {
@@ -46,21 +46,21 @@ impl ServerUrl {
         }
     }
 
-    /// The name that must be resolved before the server can be reached; nothing where an address is written.
+    /// The name that must be resolved before the server can be reached; `None` if the file has an address.
     #[must_use]
     pub fn name(&self) -> Option<&Arc<str>> {
         let (host, _) = self.host_and_port()?;
         host.parse::<IpAddr>().is_err().then_some(host)
     }
 
-    /// The address that is written.
+    /// The address in the file.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         let (host, port) = self.host_and_port()?;
         Some(SocketAddr::new(host.parse().ok()?, port))
     }
 
-    /// The part in front of the place: `https`, `http`, `h2c`, `unix` or `demo`.
+    /// The part before the address: `https`, `http`, `h2c`, `unix` or `demo`.
     #[must_use]
     pub fn scheme(&self) -> &'static str {
         match self {
@@ -78,14 +78,14 @@ impl ServerUrl {
         matches!(self, Self::Https { .. })
     }
 
-    /// Does a connection to the server carry several requests at once, as far as the address tells?
+    /// Does a connection to the server carry several concurrent requests, judging by the URL?
     #[must_use]
     pub fn shares_connections(&self) -> bool {
         matches!(self, Self::H2c { .. } | Self::Https { .. })
     }
 
-    /// The host of a request that names the server itself: without the port where it is the scheme's own (RFC 9110,
-    /// section 4.2.3). A server on a Unix socket has no host, and is asked for `localhost`.
+    /// The host of a request that names the server itself: without the port if it is the scheme's default (RFC 9110,
+    /// section 4.2.3). A server on a Unix socket has no host, and gets `localhost`.
     #[must_use]
     pub fn host(&self) -> String {
         let all = self.authority();
@@ -96,7 +96,7 @@ impl ServerUrl {
         }
     }
 
-    /// The host of a request to this server that names none.
+    /// The host of a request to this server if the request names none.
     #[must_use]
     pub fn authority(&self) -> String {
         let url = self.to_string();

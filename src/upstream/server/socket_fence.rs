@@ -1,5 +1,5 @@
-//! The bound on the places where sockets of an included file's servers may stand. A path is judged by the place to which
-//! all links lead, at each connection: a link may be swapped while the gateway runs.
+//! The bound on the paths of the sockets of an included file's servers. A path is judged by its target after all links,
+//! at each connection: a link may be changed while the gateway runs.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -10,11 +10,11 @@ use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-/// Looks of one bound at a time, over all workers. A look at a disk that is away may never end; the next ones then wait as
-/// long as they may wait for a connection, and those of other files do not.
+/// The most concurrent lookups of one bound, over all workers. A lookup on a disk that does not answer may never end;
+/// later lookups then wait until the connection timeout, and lookups for other files are not affected.
 const LOOKS: usize = 8;
 
-/// Which places of sockets are within reach. Two bounds are equal when their texts are.
+/// The allowed paths of sockets. Two bounds are equal when their texts are.
 #[derive(Clone)]
 pub struct SocketFence {
     /// The bound in full.
@@ -24,7 +24,7 @@ pub struct SocketFence {
 }
 
 impl SocketFence {
-    /// The bound that `text` describes in full: `holds` says whether a path without links is within reach.
+    /// The bound that `text` describes in full: `holds` returns whether a path without links is allowed.
     pub fn new(
         text: impl Into<Arc<str>>,
         holds: impl Fn(&Path) -> bool + Send + Sync + 'static,
@@ -36,8 +36,8 @@ impl SocketFence {
         }
     }
 
-    /// Connects to the socket at `path`, if the place to which it leads is within reach. The disk may be slow or away, so
-    /// that a thread of its own looks there, and not that of the worker.
+    /// Connects to the socket at `path`, if its target is allowed. The disk may be slow or fail to answer, so that a
+    /// separate thread does the lookup, rather than the worker's.
     pub(in crate::upstream) async fn connect(&self, path: &Path) -> io::Result<UnixStream> {
         let looks = Arc::clone(&self.looks);
         let turn = looks.acquire_owned().await.map_err(io::Error::other)?;
@@ -77,19 +77,19 @@ impl fmt::Debug for SocketFence {
     }
 }
 
-/// A socket whose place is known.
+/// A socket with a known target.
 struct PlacedSocket {
     /// Keeps `path` alive.
     #[cfg(target_os = "linux")]
     _held: std::fs::File,
     /// The path to connect to.
     path: PathBuf,
-    /// The place to which all links lead.
+    /// The target after all links.
     place: PathBuf,
 }
 
 impl PlacedSocket {
-    /// The socket is held open, so that what is judged is what is connected to.
+    /// The socket is kept open, so that the judged socket is the connected one.
     #[cfg(target_os = "linux")]
     fn open(path: &Path) -> io::Result<Self> {
         use std::os::fd::AsRawFd as _;
@@ -109,7 +109,7 @@ impl PlacedSocket {
         })
     }
 
-    /// Where a socket cannot be held, it is connected to by its path without links.
+    /// If a socket cannot be opened, it is connected by its path without links.
     #[cfg(not(target_os = "linux"))]
     fn open(path: &Path) -> io::Result<Self> {
         let place = path.canonicalize()?;
@@ -148,7 +148,7 @@ mod tests {
         let outside = fence.connect(&root.join("run/app.sock")).await;
         assert_eq!(outside.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
 
-        // The folder is swapped for a link.
+        // The folder is replaced by a link.
         std::fs::rename(root.join("team/run"), root.join("team/before")).unwrap();
         symlink("../run", root.join("team/run")).unwrap();
         let swapped = fence.connect(&path).await;

@@ -1,4 +1,4 @@
-//! Which servers of an upstream are available, and what changes that: failures in a row, probes, time.
+//! The availability of an upstream's servers, and its changes: by consecutive failures, probes, time.
 //!
 //! Each change is one line in the log, with its cause.
 
@@ -12,17 +12,17 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Steps in which the share of a server that is back grows.
+/// Steps in which the share of a returning server grows.
 const RAMP_STEPS: u32 = 20;
 
 impl Member {
-    /// Is the server available: not failed by probes, not ejected, and of a weight above zero?
+    /// Is the server available: not failed by probes, not ejected, and with a weight above zero?
     #[must_use]
     pub fn is_available(&self) -> bool {
         self.share > 0 && self.state.health.is_good()
     }
 
-    /// The most requests that the server has at once, where there is a bound. A connection of HTTP/1.1 carries one.
+    /// The most concurrent requests of the server, if there is a bound. A connection of HTTP/1.1 carries one.
     #[must_use]
     pub fn most_requests(&self) -> Option<u32> {
         self.server.most_requests()
@@ -30,8 +30,7 @@ impl Member {
 }
 
 impl UpstreamState {
-    /// The members that requests may go to now: those that are available, or all where none is and the file lets all be
-    /// tried.
+    /// The members that requests may go to now: the available ones, or all if none is and the file lets all be tried.
     pub fn usable<'a>(&self, members: &'a [Member]) -> impl Iterator<Item = &'a Member> + use<'a> {
         let is_any = members.iter().any(Member::is_available);
         let tries_all = !is_any && !self.refuses.load(Ordering::Relaxed);
@@ -49,7 +48,7 @@ impl UpstreamState {
 }
 
 impl Upstream {
-    /// A request has failed at `member`. The server is ejected where that is one failure too many.
+    /// Notes that a request has failed at `member`. The server is ejected if that is one failure too many.
     #[cold]
     pub fn failed(&self, member: &Member, failure: &ServerFailure<'_>) {
         let Some(rule) = &self.rules.eject else {
@@ -91,7 +90,7 @@ impl Upstream {
         self.note_none_left();
     }
 
-    /// A probe of `member` was good, or failed for the cause in `outcome`.
+    /// Notes that a probe of `member` was good, or failed for the cause in `outcome`.
     pub fn probed(&self, member: &Member, outcome: Result<(), &str>) {
         let Some(rule) = &self.rules.health else {
             return;
@@ -107,7 +106,7 @@ impl Upstream {
                 self.note_none_left();
             }
             (Some(ProbeChange::Rises), _) => {
-                // What requests have shown is as old as the end of the good time.
+                // The results of requests count from the end of the good time.
                 let now = clock::uptime();
                 health.ejection.readmit(now);
                 health.is_back(now);
@@ -125,8 +124,8 @@ impl Upstream {
         }
     }
 
-    /// What changes by time alone: ejections that are over, shares that grow, requests that wait for a server that is
-    /// back. The call comes several times a second.
+    /// Applies changes that depend on time alone: ejections that are over, shares that grow, requests that wait for a
+    /// returned server. Called several times a second.
     pub fn tick(&self) {
         let (now, state) = (clock::uptime(), &self.state);
         state.seen.store(now, Ordering::Relaxed);
@@ -173,7 +172,7 @@ impl Upstream {
         }
     }
 
-    /// Logs when the last server is lost, and when one is back.
+    /// Logs when the last server becomes unavailable, and when one is back.
     fn note_none_left(&self) {
         let members = self.state.members();
         let is_none = !members.is_empty() && !members.iter().any(Member::is_available);

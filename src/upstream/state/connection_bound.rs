@@ -1,7 +1,7 @@
 //! The bound on the connections to one server, over all workers.
 //!
-//! A connection that rests in a worker's pool counts. Where another worker waits for one, it gives way: the pool that
-//! has it is woken and closes it.
+//! An idle connection in a worker's pool counts. If another worker waits for one, it is closed: the pool that owns it
+//! is woken for that.
 
 use super::server_queue::{Joined, ServerQueue};
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub struct ConnectionBound {
     open: AtomicU32,
-    /// The most that may be open; 0 is any number.
+    /// The most that may be open; 0 means any number.
     most: AtomicU32,
     line: Arc<ServerQueue<ConnectionPermit>>,
-    /// Resting connections that are to give way.
+    /// Idle connections that are to be closed.
     owed: AtomicU32,
     wanted: Notify,
 }
 
-/// The right to one connection, as long as it is kept.
+/// The permit for one connection, while kept.
 #[derive(Debug)]
 pub struct ConnectionPermit(Arc<ConnectionBound>);
 
-/// The most that wait for a connection to one server: the queue in front of the servers is the bound that matters.
+/// The most waiters for a connection to one server: the queue in front of the servers is the effective bound.
 const MOST_WAITING: usize = 100_000;
 
 impl ConnectionBound {
-    /// Sets the bound; nothing for any number.
+    /// Sets the bound; `None` means any number.
     pub fn set(self: &Arc<Self>, most: Option<u32>) {
         self.most.store(most.unwrap_or(0), Ordering::SeqCst);
         self.line.serve(|| self.take());
@@ -46,7 +46,7 @@ impl ConnectionBound {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Waits for the right to a connection. The caller sets the deadline.
+    /// Waits for the permit for a connection. The caller sets the deadline.
     pub async fn permit(self: &Arc<Self>) -> ConnectionPermit {
         loop {
             let free = self.line.is_empty().then(|| self.take()).flatten();
@@ -58,7 +58,7 @@ impl ConnectionBound {
                 Joined::Waits(place) => {
                     self.owed.fetch_add(1, Ordering::SeqCst);
                     let _debt = Debt(self);
-                    // The place is left before the debt is looked at.
+                    // The place is dropped before the debt.
                     let mut place = place;
                     self.wanted.notify_waiters();
                     if let Some(permit) = place.turn().await {
@@ -70,13 +70,13 @@ impl ConnectionBound {
         }
     }
 
-    /// Must a connection that would rest give way instead?
+    /// Must a connection be closed that would become idle?
     #[inline]
     pub fn gives_way(&self) -> bool {
         self.owed.load(Ordering::SeqCst) != 0 && self.is_owed()
     }
 
-    /// One that waits no more owes nothing.
+    /// A waiter that has left owes nothing.
     fn is_owed(&self) -> bool {
         let less = |owed: u32| owed.checked_sub(1);
         let paid = self
@@ -85,7 +85,7 @@ impl ConnectionBound {
         paid.is_ok()
     }
 
-    /// Resolves each time that resting connections are to give way.
+    /// Notified each time that idle connections are to be closed.
     pub fn wanted(&self) -> &Notify {
         &self.wanted
     }
@@ -100,7 +100,7 @@ impl ConnectionBound {
     }
 }
 
-/// What a waiter is owed, until it waits no more.
+/// The connection that a waiter is owed, until it no longer waits.
 struct Debt<'a>(&'a ConnectionBound);
 
 impl Drop for Debt<'_> {

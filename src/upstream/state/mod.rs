@@ -1,7 +1,7 @@
-//! What all workers know together of upstreams and their servers, kept over reloads.
+//! The shared state of upstreams and their servers over all workers, kept over reloads.
 //!
-//! In: the servers of the file, and what requests and probes find. Out: the members that get requests, and places at
-//! them.
+//! In: the servers of the file, and the results of requests and probes. Out: the members that get requests, and slots
+//! at them.
 //!
 //! ```text
 //! registry          the states of all upstreams, kept over reloads

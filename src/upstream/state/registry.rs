@@ -5,14 +5,14 @@ use crate::upstream::Upstream;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The states of the upstreams that are in force.
+/// The states of the installed upstreams.
 #[derive(Debug, Default)]
 pub struct Registry {
     states: HashMap<Arc<str>, Arc<UpstreamState>>,
 }
 
 impl Registry {
-    /// The names of servers that have no address yet, each once.
+    /// The names of servers without an address, each once.
     #[must_use]
     pub fn unresolved(&self, upstreams: &[Arc<Upstream>]) -> Vec<Arc<str>> {
         let mut names: Vec<Arc<str>> = Vec::new();
@@ -28,8 +28,8 @@ impl Registry {
         names
     }
 
-    /// Gives the upstreams of a new file the states that those of their names have. Addresses of `found` are those of
-    /// names that have none yet. States of upstreams that are gone are forgotten.
+    /// Gives the upstreams of a new file the states of upstreams with the same names. The addresses in `found` are for
+    /// names without any. States of removed upstreams are dropped.
     pub fn adopt(&mut self, upstreams: &mut [Arc<Upstream>], found: &Addresses) {
         let mut before = std::mem::take(&mut self.states);
         for upstream in upstreams {

@@ -1,6 +1,6 @@
-//! The addresses of servers' names: asked for again and again on the control runtime, never by a request.
+//! The addresses of server names: resolved periodically on the control runtime, never by a request.
 //!
-//! An answer that is empty, late or none changes nothing: the addresses before stay.
+//! An answer that is empty, late or missing changes nothing: the previous addresses stay.
 
 use super::upstream_state::{Addresses, UpstreamState};
 use crate::telemetry::metrics::{Metrics, Resolution};
@@ -19,27 +19,27 @@ use tokio::time::{sleep, timeout};
 const FIRST: Duration = Duration::from_secs(2);
 /// The longest wait for an answer that requests do not wait for.
 const LATE: Duration = Duration::from_secs(5);
-/// The time after which a late answer is given up and the name is asked for again. The system bounds its own questions
-/// with less.
+/// The time after which a late answer is abandoned and the name is resolved again. The system's own timeouts are
+/// shorter.
 const GIVEN_UP: Duration = Duration::from_secs(60);
-/// The time between two questions for a name that has no address yet.
+/// The time between two lookups of a name without an address.
 const SOON: Duration = Duration::from_secs(1);
 
-/// An answer to come.
+/// A pending answer.
 pub type Answer = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
-/// The way of asking for a name's addresses.
+/// The function that resolves a name.
 pub type Lookup = Arc<dyn Fn(Arc<str>) -> Answer + Send + Sync>;
 
-/// The form in which a name is logged: the environment may have given a part of it, which is then secret.
+/// The form in which a name is logged: a part of it may come from the environment, and is then secret.
 pub type ShownName = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// Asks the system, as every other program on it does: `/etc/hosts` counts, and whatever else is set up.
+/// Uses the system's resolver, like every other program on it: `/etc/hosts` counts, and all other configuration.
 #[must_use]
 pub fn by_system() -> Lookup {
     Arc::new(|name| {
         Box::pin(async move {
-            // The question blocks its thread.
+            // The lookup blocks its thread.
             let asked = spawn_blocking(move || ask_system(&name)).await;
             asked.unwrap_or_else(|error| Err(io::Error::other(error)))
         })
@@ -48,12 +48,12 @@ pub fn by_system() -> Lookup {
 
 fn ask_system(name: &str) -> io::Result<Vec<IpAddr>> {
     let all: Vec<IpAddr> = (name, 0).to_socket_addrs()?.map(|at| at.ip()).collect();
-    // `localhost` is two addresses on machines that have one of the two protocols only.
+    // `localhost` resolves to two addresses even on machines with only one of the two protocols.
     let usable: Vec<IpAddr> = all.iter().copied().filter(is_routed).collect();
     Ok(if usable.is_empty() { all } else { usable })
 }
 
-/// Has this machine a way to the address? No packet is sent.
+/// Has this machine a route to the address? No packet is sent.
 fn is_routed(address: &IpAddr) -> bool {
     let any: IpAddr = match address {
         IpAddr::V4(_) => [0_u8; 4].into(),
@@ -71,7 +71,7 @@ pub struct Resolutions {
     running: HashMap<FollowedName, AbortHandle>,
 }
 
-/// A name of an upstream, and how often it is asked for.
+/// A name of an upstream, and the interval of its lookups.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct FollowedName {
     upstream: Arc<str>,
@@ -87,7 +87,7 @@ impl std::fmt::Debug for Resolutions {
 }
 
 impl Resolutions {
-    /// No name yet; `lookup` is how names are asked for.
+    /// An empty set; `lookup` resolves names.
     #[must_use]
     pub fn new(lookup: Lookup, metrics: Arc<Metrics>) -> Self {
         Self {
@@ -98,12 +98,12 @@ impl Resolutions {
         }
     }
 
-    /// Has names logged in this form, those that are followed from now on.
+    /// Sets the form in which names are logged, for names that are followed from now on.
     pub fn show_as(&mut self, shown: ShownName) {
         self.shown = shown;
     }
 
-    /// The addresses of `names` that are known within two seconds.
+    /// Those addresses of `names` that are known within two seconds.
     pub async fn first(&self, names: Vec<Arc<str>>) -> Addresses {
         let mut asked = JoinSet::new();
         for name in names {
@@ -158,7 +158,7 @@ impl Resolutions {
     }
 }
 
-/// The task of one name.
+/// The task for one name.
 struct Following {
     followed: FollowedName,
     /// The name in the log.
@@ -166,7 +166,7 @@ struct Following {
     state: Arc<UpstreamState>,
     lookup: Lookup,
     metrics: Arc<Metrics>,
-    /// The last question was in vain, which has been logged.
+    /// The last lookup failed, which has been logged.
     is_failing: bool,
 }
 
@@ -185,7 +185,7 @@ impl Following {
             let is_late = matches!(outcome, Outcome::Late);
             self.note(outcome);
             if is_late {
-                // One question at a time: it holds a thread until it is answered.
+                // One lookup at a time: it occupies a thread until it is answered.
                 let _ = timeout(GIVEN_UP, answer).await;
             }
         }
@@ -223,7 +223,7 @@ impl Following {
     }
 }
 
-/// What came of a question.
+/// The result of a lookup.
 #[derive(Debug)]
 enum Outcome {
     Found(Vec<IpAddr>),

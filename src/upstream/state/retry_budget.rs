@@ -1,13 +1,13 @@
-//! The budget of retries: of an upstream's requests in the last ten seconds a part may be sent again, and always one a
-//! second. Retries then multiply no outage.
+//! The retry budget: a percentage of an upstream's requests in the last ten seconds may be retried, and always one a
+//! second. Retries thus do not amplify an outage.
 //!
-//! Workers count requests in cells of their own, which are summed when a request is to be repeated.
+//! Workers count requests in their own cells, which are summed when a request is to be retried.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The time that the budget looks back, in seconds.
+/// The length of the budget's window, in seconds.
 const WINDOW: u64 = 10;
 /// A second of the clock, in microseconds.
 const SECOND: u64 = 1_000_000;
@@ -18,7 +18,7 @@ const SECOND: u64 = 1_000_000;
 pub(in crate::upstream) struct RequestCount(AtomicU64);
 
 impl RequestCount {
-    /// One more request. The worker alone calls this.
+    /// Counts one more request. Only the worker itself calls this.
     #[inline]
     pub(in crate::upstream) fn add(&self) {
         let next = self.0.load(Ordering::Relaxed).wrapping_add(1);
@@ -33,10 +33,10 @@ pub(in crate::upstream) struct RetryBudget(Mutex<Counted>);
 #[derive(Debug, Default)]
 struct Counted {
     workers: Vec<Arc<RequestCount>>,
-    /// Requests of workers that count no more.
+    /// Requests of former workers.
     before: u64,
     retries: u64,
-    /// What had been counted at the beginning of each second, the latest last.
+    /// The counts at the beginning of each second, the latest last.
     seconds: VecDeque<SecondCounted>,
 }
 
@@ -48,7 +48,7 @@ struct SecondCounted {
 }
 
 impl RetryBudget {
-    /// The cell of a worker that begins to count.
+    /// A cell for a new worker.
     #[must_use]
     pub(in crate::upstream) fn worker(&self) -> Arc<RequestCount> {
         let cell = Arc::default();
@@ -57,7 +57,7 @@ impl RetryBudget {
         cell
     }
 
-    /// May one more request be repeated at `now`, in microseconds, where `percent` of the requests may? If so it is
+    /// May one more request be retried at `now`, in microseconds, if `percent` of the requests may? If so, the retry is
     /// counted.
     #[cold]
     #[must_use]
@@ -71,7 +71,7 @@ impl RetryBudget {
         is_allowed
     }
 
-    /// Notes what has been counted so far. The call comes about once a second.
+    /// Notes the present counts. Called about once a second.
     pub(in crate::upstream) fn tick(&self, now: u64) {
         self.lock().roll(now);
     }
@@ -89,7 +89,7 @@ impl Counted {
         })
     }
 
-    /// Notes the beginning of a second, and returns what had been counted at the beginning of the window.
+    /// Notes the beginning of a second, and returns the counts at the beginning of the window.
     fn roll(&mut self, now: u64) -> SecondCounted {
         let second = now / SECOND;
         if self.seconds.back().is_none_or(|last| last.second < second) {
@@ -99,7 +99,7 @@ impl Counted {
                 requests: self.requests(),
                 retries: self.retries,
             });
-            // The first of a process saw nothing before it.
+            // At the first call of a process, nothing was counted before.
             if let [only] = self.seconds.make_contiguous() {
                 only.requests = 0;
                 only.retries = 0;
@@ -112,7 +112,7 @@ impl Counted {
         self.seconds[0]
     }
 
-    /// Adds up the counts of workers that have left.
+    /// Adds up the counts of former workers.
     fn forget_workers(&mut self) {
         let before = &mut self.before;
         self.workers.retain(|count| {

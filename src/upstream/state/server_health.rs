@@ -1,4 +1,4 @@
-//! What this process knows of one server's health: by requests, by probes, and since when it is back.
+//! The health of one server in this process: by requests, by probes, and the time of its return.
 
 use crate::upstream::rules::ejection::EjectionState;
 use crate::upstream::rules::probe_rule::{ProbeChange, ProbeCount, ProbeRule};
@@ -6,31 +6,31 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The least share of a server that is back, in thousandths of its own.
+/// The least share of a returning server, in thousandths of its own.
 const LEAST: u64 = 100;
 
 /// The health of one server. Times are microseconds of this process.
 #[derive(Debug, Default)]
 pub struct ServerHealth {
-    /// What requests have shown.
+    /// The results of requests.
     pub ejection: EjectionState,
-    /// What probes have shown. The prober alone locks it.
+    /// The results of probes. Only the prober locks it.
     probes: Mutex<ProbeCount>,
     is_down: AtomicBool,
-    /// The time of its last return; 0 where it has never been away.
+    /// The time of its last return; 0 if it has never been unavailable.
     returned: AtomicU64,
     /// Ejections that have not been counted yet.
     ejections: AtomicU64,
 }
 
-/// The state of a server in a word.
+/// The state of a server as a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HealthWord {
     /// It gets requests.
     Up,
-    /// It gets none, since it has failed probes.
+    /// It gets no requests, since it has failed probes.
     Down,
-    /// It gets none for a while, since it has failed requests.
+    /// It gets no requests for some time, since it has failed requests.
     Ejected,
 }
 
@@ -57,13 +57,13 @@ impl HealthWord {
 }
 
 impl ServerHealth {
-    /// May the server get requests, as far as its health goes?
+    /// Does its health allow the server to get requests?
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.word() == HealthWord::Up
     }
 
-    /// The state in a word.
+    /// The state as a word.
     #[must_use]
     pub fn word(&self) -> HealthWord {
         if self.is_down.load(Ordering::Relaxed) {
@@ -83,20 +83,20 @@ impl ServerHealth {
         change
     }
 
-    /// Probes are asked no more: what they have shown says nothing.
+    /// Notes that the server is no longer probed: earlier results are dropped.
     pub fn unprobed(&self) -> bool {
         *self.probes.lock().unwrap_or_else(PoisonError::into_inner) = ProbeCount::default();
         self.is_down.swap(false, Ordering::Relaxed)
     }
 
-    /// Notes that the server was ejected: good probes count from here on.
+    /// Notes that the server was ejected: good probes are counted from zero.
     pub fn ejected(&self) {
         self.ejections.fetch_add(1, Ordering::Relaxed);
         let mut probes = self.probes.lock().unwrap_or_else(PoisonError::into_inner);
         probes.begin_again();
     }
 
-    /// Ejections since the last call, to be counted.
+    /// Returns the ejections since the last call, to be counted.
     pub fn take_ejections(&self) -> u64 {
         self.ejections.swap(0, Ordering::Relaxed)
     }
@@ -107,7 +107,7 @@ impl ServerHealth {
     }
 
     /// The part of its share that the server gets at `now`, in thousandths: it grows from a tenth to the whole within
-    /// `ramp` of its return. Nothing where it has its whole share.
+    /// `ramp` after its return. `None` if it has its whole share.
     #[must_use]
     pub fn ramped(&self, ramp: Duration, now: u64) -> Option<u64> {
         let returned = self.returned.load(Ordering::Relaxed);

@@ -1,7 +1,7 @@
-//! Requests that wait until something is free, in the order in which they came, whatever worker they belong to.
+//! Requests that wait for a free item, in the order of their arrival, over all workers.
 //!
-//! What is free goes from hand to hand: it is given to the first in line, and no newcomer can take it on the way. One
-//! client has half of the line at most, so that it leaves places to others.
+//! A free item is handed directly to the first waiter, so that no newcomer can take it in between. One client may have
+//! at most half of the line, so that it leaves places to others.
 
 use crate::client::Client;
 use std::collections::{HashMap, VecDeque};
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
-/// A line of waiters for a `T`, which gives itself back when it is dropped.
+/// A line of waiters for a `T`, which returns itself when dropped.
 #[derive(Debug)]
 pub struct ServerQueue<T> {
-    /// The waiters, those included that are about to stand in line. Read without the lock.
+    /// The number of waiters, including those that are about to join. Read without the lock.
     waiting: AtomicUsize,
     line: Mutex<Line<T>>,
     tickets: AtomicU64,
@@ -21,7 +21,7 @@ pub struct ServerQueue<T> {
 #[derive(Debug)]
 struct Waiter<T> {
     ticket: u64,
-    /// The client that has the place, where clients count.
+    /// The client that has the place, if clients are counted.
     of: Option<Client>,
     hand: oneshot::Sender<T>,
 }
@@ -75,7 +75,7 @@ impl<T> Line<T> {
     }
 }
 
-/// The places of a line of `most` that one client may have: half of them.
+/// The number of places in a line of `most` that one client may have: half of them.
 #[must_use]
 pub const fn share(most: usize) -> usize {
     most.div_ceil(2)
@@ -91,33 +91,33 @@ impl<T> Default for ServerQueue<T> {
     }
 }
 
-/// The end of an attempt to stand in line.
+/// The result of an attempt to join the line.
 #[derive(Debug)]
 pub enum Joined<T> {
-    /// Something became free at that very moment.
+    /// An item became free in between.
     Free(T),
     /// A place in the line.
     Waits(Place<T>),
-    /// The line is as long as it may be.
+    /// The line has its maximal length.
     Full,
-    /// One client has as much of the line as it may have.
+    /// One client has the most places that it may have.
     FullOfClient,
 }
 
 impl<T> ServerQueue<T> {
-    /// Is the line empty? A newcomer may then try by itself.
+    /// Is the line empty? If so, a newcomer may try by itself.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) == 0
     }
 
-    /// How many wait.
+    /// The number of waiters.
     pub fn len(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Stands in line, behind at most `most - 1` others, for a client where there is one. At the front `free` is asked
-    /// once more, since what became free in between has woken no waiter.
+    /// Joins the line, after at most `most - 1` others, for a client if there is one. At the front `free` is called
+    /// once more, since an item that became free in between has woken no waiter.
     pub fn join(
         self: &Arc<Self>,
         most: usize,
@@ -152,13 +152,13 @@ impl<T> ServerQueue<T> {
         })
     }
 
-    /// Gives what `free` finds to the waiters, the first first, until it finds no more.
+    /// Gives the items that `free` finds to the waiters in order, until it finds no more.
     pub fn serve(&self, mut free: impl FnMut() -> Option<T>) {
         if self.is_empty() {
             return;
         }
-        // A waiter that has left hands the thing back. It goes to the next one, or back when the lock is open: giving
-        // itself back may come here again.
+        // A waiter that has left returns the item. The item goes to the next waiter, or is dropped after the lock is
+        // released: its drop may call this function again.
         let mut left = None;
         let mut line = self.lock();
         while !line.waiters.is_empty() {
@@ -179,7 +179,7 @@ impl<T> ServerQueue<T> {
     }
 }
 
-/// A place in a line. Dropped, it is free for those behind.
+/// A place in a line. Dropped, it frees the place for later waiters.
 #[derive(Debug)]
 pub struct Place<T> {
     queue: Arc<ServerQueue<T>>,
@@ -188,7 +188,7 @@ pub struct Place<T> {
 }
 
 impl<T> Place<T> {
-    /// Waits for what becomes free. Nothing, where the line ends.
+    /// Waits for an item. `None` if the line ends.
     pub async fn turn(&mut self) -> Option<T> {
         (&mut self.taken).await.ok()
     }
@@ -200,7 +200,7 @@ impl<T> Drop for Place<T> {
         if line.remove(self.ticket).is_some() {
             self.queue.waiting.fetch_sub(1, Ordering::SeqCst);
         }
-        // What has been handed over and not been taken gives itself back, after the lock.
+        // An item that was handed over and not taken is dropped after the lock is released.
     }
 }
 
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU32;
 
-    /// One of several equal things.
+    /// One of several equal items.
     #[derive(Debug)]
     struct Thing(Arc<Shop>);
 
@@ -309,7 +309,7 @@ mod tests {
         places.extend([join(2), join(3)]);
         assert!(places.iter().all(|one| matches!(one, Joined::Waits(_))));
         assert!(matches!(join(4), Joined::Full) && matches!(join(1), Joined::Full));
-        // One leaves the line, and one is served.
+        // One waiter leaves the line, and one is served.
         drop(places.remove(0));
         drop(taken);
         places.extend([join(1), join(1)]);

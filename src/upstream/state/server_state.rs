@@ -1,4 +1,4 @@
-//! What all workers of this process know of one server of an upstream. It is kept over reloads.
+//! The state of one server of an upstream, shared by all workers of this process. It is kept over reloads.
 
 use super::connection_bound::ConnectionBound;
 use super::server_health::ServerHealth;
@@ -7,26 +7,26 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The state of one server; of one address, where the server is a name.
+/// The state of one server; of one address, if the server is a name.
 #[derive(Debug)]
 pub struct ServerState {
-    /// The server as it is shown: its place, and behind it the address of a name.
+    /// The server's name in outputs: its URL, followed by the address of a name.
     pub shown: Arc<str>,
-    /// How well it is.
+    /// Its health.
     pub health: ServerHealth,
     /// The connections to it.
     pub connections: Arc<ConnectionBound>,
-    /// Requests that are in flight to it, from all workers.
+    /// Requests in flight to it, from all workers.
     in_flight: InFlight,
 }
 
-/// A counter with a line of the processor's cache of its own.
+/// A counter on its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct InFlight(AtomicU32);
 
 impl ServerState {
-    /// The state of a server of which nothing is known. `address` is one of its name's.
+    /// The state of a new server. `address` is one of its name's.
     #[must_use]
     pub fn new(url: &ServerUrl, address: Option<SocketAddr>) -> Self {
         let shown = match address.filter(|_| url.name().is_some()) {
@@ -41,13 +41,13 @@ impl ServerState {
         }
     }
 
-    /// Requests that are in flight, where they are counted.
+    /// Requests in flight, if they are counted.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.in_flight.0.load(Ordering::Relaxed)
     }
 
-    /// Counts a request as in flight, unless there are `most` already.
+    /// Counts a request as in flight, unless there are already `most`.
     #[must_use]
     pub(in crate::upstream) fn enter(&self, most: Option<u32>) -> bool {
         let Some(most) = most else {
@@ -61,7 +61,7 @@ impl ServerState {
             .is_ok()
     }
 
-    /// Counts a request as over.
+    /// Removes a request from the count.
     pub(in crate::upstream) fn leave(&self) {
         self.in_flight.0.fetch_sub(1, Ordering::SeqCst);
     }

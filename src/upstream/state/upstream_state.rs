@@ -1,4 +1,4 @@
-//! What all workers of this process know of one upstream: its servers as they are now. It is kept over reloads.
+//! The state of one upstream, shared by all workers of this process: its present servers. It is kept over reloads.
 
 use super::retry_budget::RetryBudget;
 use super::server_queue::ServerQueue;
@@ -12,22 +12,22 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A weight of 1 as a share. It can be divided by all numbers up to 16 without a remainder.
+/// A weight of 1 as a share. It is divisible by all numbers up to 16.
 pub(in crate::upstream) const WHOLE: u32 = 720_720;
 
 /// The most addresses of one name.
 const MOST_ADDRESSES: usize = 256;
 
-/// One place that requests can go to: a server, or one address of a server that is a name.
+/// One destination of requests: a server, or one address of a server that is a name.
 #[derive(Debug, Clone)]
 pub struct Member {
     /// The server, as the file writes it.
     pub server: Server,
-    /// The address, where the server is reached by TCP.
+    /// The address, if the server is reached by TCP.
     pub address: Option<SocketAddr>,
-    /// Its weight in parts of [`WHOLE`]: that of the server, divided by the number of its addresses.
+    /// Its weight in parts of [`WHOLE`]: the server's weight, divided by the number of its addresses.
     pub share: u32,
-    /// What is known of it.
+    /// Its state.
     pub state: Arc<ServerState>,
 }
 
@@ -38,29 +38,29 @@ pub(in crate::upstream) type Addresses = HashMap<Arc<str>, Vec<IpAddr>>;
 #[derive(Debug)]
 pub struct UpstreamState {
     members: ArcSwap<Vec<Member>>,
-    /// Counts the changes of `members`, and of which of them are available.
+    /// Counts the changes of `members`, and of their availability.
     generation: AtomicU64,
-    /// The time at which the keeper has looked last, for what need not be exact.
+    /// The time of the keeper's last run, for uses that need no accuracy.
     pub(in crate::upstream) seen: AtomicU64,
-    /// Which clients have asked lately.
+    /// The clients of recent requests.
     pub(in crate::upstream) clients: RecentClients,
-    /// Requests that wait while all servers have as many as they take.
+    /// Requests that wait while all servers have the most requests that they may have.
     pub(in crate::upstream) queue: Arc<ServerQueue<RequestSlot>>,
     /// The budget of retries.
     pub(in crate::upstream) retries: RetryBudget,
-    /// Held while it is decided whether a server may be ejected.
+    /// Locked while an ejection is decided.
     pub(super) changing: Mutex<()>,
-    /// While no server is available, none is asked.
+    /// While no server is available, requests are refused.
     pub(in crate::upstream) refuses: AtomicBool,
-    /// No server is available, and the log says so.
+    /// No server is available, and this has been logged.
     pub(in crate::upstream) none_left: AtomicBool,
-    /// The time at which a share has grown last; 0 where none grows.
+    /// The time at which a share has last grown; 0 if none grows.
     pub(in crate::upstream) ramped: AtomicU64,
     /// Locked when the file or an address changes, never by a request.
     known: Mutex<KnownServers>,
 }
 
-/// What the members are made of.
+/// The data from which the members are computed.
 #[derive(Debug, Default)]
 struct KnownServers {
     servers: Vec<Server>,
@@ -88,31 +88,31 @@ impl UpstreamState {
         state
     }
 
-    /// The number of the change that made the members what they are.
+    /// The number of the last change of the members.
     #[must_use]
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Notes that other members are available than before.
+    /// Notes that the availability of members has changed.
     pub(in crate::upstream) fn changed(&self) {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// How many requests wait for a server to be free.
+    /// The number of requests that wait for a free server.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// The places that requests can go to, in the order of the file.
+    /// The destinations of requests, in the order of the file.
     #[must_use]
     pub fn members(&self) -> Arc<Vec<Member>> {
         self.members.load_full()
     }
 
-    /// Takes over the servers of a file. Names keep the addresses that they have, those without one get those of
+    /// Takes over the servers of a file. Names keep their addresses; a name without an address gets the addresses of
     /// `found`.
     pub fn install(&self, servers: &[Server], found: &Addresses) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -127,7 +127,7 @@ impl UpstreamState {
         self.rebuild(&known);
     }
 
-    /// Takes over the addresses of a name. Returns those that it had, where they are others. No address, or a name that
+    /// Takes over the addresses of a name. Returns the previous addresses if they differ. An empty list, or a name that
     /// no server has, changes nothing.
     pub fn resolved(&self, name: &str, addresses: &[IpAddr]) -> Option<Vec<IpAddr>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,14 +153,14 @@ impl UpstreamState {
         Some(before)
     }
 
-    /// Has a name of a server no address yet?
+    /// Is a name of a server without an address?
     #[must_use]
     pub fn lacks_address(&self, name: &str) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         !known.addresses.contains_key(name)
     }
 
-    /// Makes the members anew. Those that stay keep their state.
+    /// Computes the members anew. Members that stay keep their state.
     fn rebuild(&self, known: &KnownServers) {
         let before = self.members.load_full();
         let kept: HashMap<(&ServerUrl, Option<SocketAddr>), &Arc<ServerState>> = before
@@ -193,7 +193,7 @@ impl UpstreamState {
 }
 
 impl KnownServers {
-    /// The addresses of a server: one `None` where it has none and needs none.
+    /// The addresses of a server: one `None` if it has none and needs none.
     fn addresses_of(&self, url: &ServerUrl) -> Vec<Option<SocketAddr>> {
         let Some((host, port)) = url.host_and_port() else {
             return vec![None];
@@ -208,7 +208,7 @@ impl KnownServers {
     }
 }
 
-/// The place of a request at a server. Dropped, it goes to the first that waits.
+/// The slot of a request at a server. Dropped, it goes to the first waiter.
 #[derive(Debug)]
 pub struct RequestSlot {
     server: Arc<ServerState>,
@@ -216,7 +216,7 @@ pub struct RequestSlot {
 }
 
 impl RequestSlot {
-    /// A place at `member`, unless it has as many requests as it takes.
+    /// A slot at `member`, unless it has the most requests that it may have.
     #[must_use]
     pub fn take(upstream: &Arc<UpstreamState>, member: &Member) -> Option<Self> {
         let most = member.most_requests();
@@ -226,7 +226,7 @@ impl RequestSlot {
         })
     }
 
-    /// A place at any server of the upstream that may be asked, the one with the most free places first.
+    /// A slot at any usable server of the upstream, preferring the one with the most free slots.
     #[must_use]
     pub fn any(upstream: &Arc<UpstreamState>) -> Option<Self> {
         let members = upstream.members();
@@ -239,7 +239,7 @@ impl RequestSlot {
             .find_map(|member| Self::take(upstream, member))
     }
 
-    /// The server of the place.
+    /// The server of the slot.
     #[must_use]
     pub fn server(&self) -> &Arc<ServerState> {
         &self.server

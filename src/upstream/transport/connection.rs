@@ -1,4 +1,4 @@
-//! One connection to a server: a request goes out on it, the head of the answer comes back, then its body.
+//! One connection to a server: a request is sent on it, the head of the answer is received, then its body.
 
 use super::http1::{self, AnswerError, Http1, ReadBuffers, WholeRequest};
 use super::http2::Http2Exchange;
@@ -20,27 +20,27 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A connection to send one request on, and then another; over HTTP/2 a stream for one request.
+/// A connection for one request, and then another; over HTTP/2 a stream for one request.
 #[derive(Debug)]
 pub struct Connection<B: OutgoingBody> {
     carrier: Carrier<B>,
-    /// The connection has carried an exchange before: its server may be closing it at this very moment.
+    /// The connection has carried an exchange before, so that its server may be closing it right now.
     pub reused: bool,
-    /// The request that was sent last may be sent again although a server may have acted on it.
+    /// The last request may be sent again although a server may have acted on it.
     is_repeatable: bool,
-    /// The connection has answered HEAD without a length last: many servers close it then, maybe only after it was looked
-    /// whether they have.
+    /// The last answer on the connection was to HEAD and without a length: many servers then close the connection,
+    /// perhaps only after the check whether they have.
     is_doubtful: bool,
-    /// The time until which its server will surely keep it, as far as that is known.
+    /// The time until which its server will surely keep it, as far as known.
     rests_until: Instant,
     /// The time from which it takes no further request.
     retires: Option<Instant>,
 }
 
-/// The bytes and what they mean. Boxed, because it is large and changes hands.
+/// The protocol on the transport. Boxed, because it is large and moves.
 #[derive(Debug)]
 enum Carrier<B: OutgoingBody> {
-    /// HTTP/1.1; the second part counts the socket as long as it is open.
+    /// HTTP/1.1; the second part counts the socket while it is open.
     Http1(Box<Http1<B, ServerStream>>, OpenSocket),
     /// A stream of HTTP/2.
     Http2(Box<Http2Exchange<B>>),
@@ -52,14 +52,14 @@ pub struct UnsentRequest<B> {
     request: Unsent<B>,
     /// It may be sent again although a server may have acted on it.
     is_repeatable: bool,
-    /// A server has had a part of its body, which goes out anew.
+    /// A server has had a part of its body, which is sent again.
     pub is_begun: bool,
-    /// The failure after which it can be.
+    /// The failure after which it can be retried.
     pub cause: RetryCause,
 }
 
 impl<B> UnsentRequest<B> {
-    /// The request's fields, where it has not been written in HTTP/1.1.
+    /// The request's fields, if it has not been serialised for HTTP/1.1.
     pub fn fields_mut(&mut self) -> Option<&mut HeaderMap> {
         match &mut self.request {
             Unsent::Whole(request) => Some(&mut request.head.headers),
@@ -75,7 +75,7 @@ enum Unsent<B> {
 }
 
 impl<B> UnsentRequest<B> {
-    /// Names another host in the request: another server gets it.
+    /// Sets another host in the request, since another server gets it.
     #[cold]
     pub fn set_host(&mut self, host: &HeaderValue) {
         match &mut self.request {
@@ -104,7 +104,7 @@ impl<B: OutgoingBody> Connection<B> {
         }
     }
 
-    /// A stream of HTTP/2, on a connection that may be in use.
+    /// An HTTP/2 stream, on a connection that may have others.
     pub(in crate::upstream) fn on_stream(stream: OpenStream, now: Instant) -> Self {
         Self {
             reused: stream.is_reused,
@@ -116,7 +116,7 @@ impl<B: OutgoingBody> Connection<B> {
         }
     }
 
-    /// Of HTTP/2, it waits for no room for a request's body: no other connection is to be had.
+    /// Over HTTP/2, does not wait for room for a request's body, since no other connection is available.
     pub(in crate::upstream) fn sharing_window(mut self) -> Self {
         if let Carrier::Http2(exchange) = &mut self.carrier {
             exchange.shares_window();
@@ -124,13 +124,13 @@ impl<B: OutgoingBody> Connection<B> {
         self
     }
 
-    /// Sends one request, with the lines of `added` behind its fields, and waits for the head of the answer.
+    /// Sends one request, with the lines of `added` after its fields, and waits for the head of the answer.
     ///
-    /// A request that could not be sent a second time gets a further check on a connection that has rested: the system
-    /// is asked whether the server has closed it, since the runtime may not know yet.
+    /// Before a request that cannot be retried is sent on an idle connection, the system is queried whether the server
+    /// has closed the connection, since the runtime may not know yet.
     ///
     /// # Errors
-    /// When the connection ends before an answer, or the answer is malformed.
+    /// If the connection ends before an answer, or the answer is malformed.
     pub fn send(
         &mut self,
         request: Request<B>,
@@ -162,7 +162,7 @@ impl<B: OutgoingBody> Connection<B> {
     /// Sends a request that could not be sent on another connection.
     ///
     /// # Errors
-    /// As [`Self::send`].
+    /// Like [`Self::send`].
     pub fn send_again(
         &mut self,
         request: UnsentRequest<B>,
@@ -185,7 +185,7 @@ impl<B: OutgoingBody> Connection<B> {
                 };
                 let body = whole.as_ref().and_then(|whole| whole.body.as_ref());
                 exchange.needs_room(match body {
-                    // The part that was taken goes out again.
+                    // The taken part is sent again.
                     Some(_) if request_is_begun => ENOUGH,
                     body => body.map_or(0, room_of_body),
                 });
@@ -212,8 +212,8 @@ impl<B: OutgoingBody> Connection<B> {
         }
     }
 
-    /// The request that was not answered, where it can be sent once more: nothing of it was written; over HTTP/2, the
-    /// server has not processed it, and all of its body is at hand; or it may be repeated and no byte came back.
+    /// The unanswered request, if it can be sent once more: no byte of it was written; over HTTP/2, the server has not
+    /// processed it, and all of its body is available; or it may be repeated and no byte was received.
     #[must_use]
     pub fn into_unsent(self) -> Option<UnsentRequest<B>> {
         let is_repeatable = self.is_repeatable;
@@ -237,7 +237,7 @@ impl<B: OutgoingBody> Connection<B> {
         })
     }
 
-    /// The request as it was sent, where it may be sent once more although it has been answered.
+    /// The request as sent, if it may be sent once more although it has been answered.
     #[must_use]
     pub fn repeated(&self) -> Option<UnsentRequest<B>> {
         if !self.is_repeatable {
@@ -255,8 +255,7 @@ impl<B: OutgoingBody> Connection<B> {
         })
     }
 
-    /// Is the end of the connection, which is `error`, that of one that has rested and that its server has closed
-    /// meanwhile?
+    /// Was `error`, the end of the connection, caused by a server that had closed the idle connection meanwhile?
     #[must_use]
     pub fn is_stale(&self, error: &AnswerError) -> bool {
         match &self.carrier {
@@ -265,9 +264,9 @@ impl<B: OutgoingBody> Connection<B> {
         }
     }
 
-    /// Is the end of the exchange, which is `error`, nothing that the server has failed? A client may have held its body
-    /// back for longer than the server waits, or may have broken off so many requests that the server asks for calm. An
-    /// answer that is no HTTP is a failure in any case.
+    /// Was `error`, the end of the exchange, no failure of the server? A client may have delayed its body for longer
+    /// than the server waits, or may have aborted so many requests that the server sends `ENHANCE_YOUR_CALM`. An answer
+    /// that is not HTTP is a failure in any case.
     #[must_use]
     pub fn is_ended_by_client(&self, error: &AnswerError) -> bool {
         error.failure() != Failure::Protocol
@@ -277,14 +276,14 @@ impl<B: OutgoingBody> Connection<B> {
             }
     }
 
-    /// Is it a stream of HTTP/2?
+    /// Is it an HTTP/2 stream?
     #[must_use]
     pub fn is_http2(&self) -> bool {
         matches!(self.carrier, Carrier::Http2(_))
     }
 
-    /// Notes the head of an answer, which came at `at` and names the time that the connection will be kept. The server
-    /// may count from then on: it does not know when the last byte is read.
+    /// Notes the head of an answer, which arrived at `at` and states the idle time of the connection. The server may
+    /// count from then on, since it does not know when the last byte is read.
     pub fn answered(&mut self, at: Instant, head: &Response<()>) {
         self.rests_until = at + keep_alive::rest(head.headers());
         self.is_doubtful = match &self.carrier {
@@ -293,7 +292,7 @@ impl<B: OutgoingBody> Connection<B> {
         };
     }
 
-    /// May its server be closing it, for its last answer? It is for requests that can be repeated alone.
+    /// May its server be closing it, because of its last answer? If so, only repeatable requests may use it.
     pub(in crate::upstream) fn is_doubtful(&self) -> bool {
         self.is_doubtful
     }
@@ -306,7 +305,7 @@ impl<B: OutgoingBody> Connection<B> {
     /// The next part of the answer's body.
     ///
     /// # Errors
-    /// When the connection fails before the body's end.
+    /// If the connection fails before the body's end.
     pub fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
@@ -317,7 +316,7 @@ impl<B: OutgoingBody> Connection<B> {
         }
     }
 
-    /// The bytes that are left of the answer's body, where its length is known.
+    /// The bytes that are left of the answer's body, if the length is known.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         match &self.carrier {
@@ -344,7 +343,7 @@ impl<B: OutgoingBody> Connection<B> {
         }
     }
 
-    /// Bytes that have been written so far, where others wait to be.
+    /// The number of bytes written so far, if others are waiting.
     pub(in crate::upstream) fn stalled_at(&self) -> Option<u64> {
         match &self.carrier {
             Carrier::Http1(http1, _) => http1.has_unwritten().then(|| http1.written()),
@@ -352,10 +351,10 @@ impl<B: OutgoingBody> Connection<B> {
         }
     }
 
-    /// Goes on writing the request. Ready when there is nothing left to write.
+    /// Continues to write the request. Ready when there is nothing left to write.
     ///
     /// # Errors
-    /// When the request's body fails.
+    /// If the request's body fails.
     pub(in crate::upstream) fn poll_upload(
         &mut self,
         cx: &mut Context<'_>,
@@ -366,7 +365,7 @@ impl<B: OutgoingBody> Connection<B> {
         }
     }
 
-    /// Ready when the server ends a connection whose answer has been read, or sends more.
+    /// Ready when the server ends a connection whose answer has been read, or sends further bytes.
     pub(in crate::upstream) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<AnswerError> {
         match &mut self.carrier {
             Carrier::Http1(http1, _) => http1.poll_silence(cx),
@@ -374,7 +373,7 @@ impl<B: OutgoingBody> Connection<B> {
         }
     }
 
-    /// Lets the connection rest in a pool. False when it cannot be used again.
+    /// Prepares the connection for the pool. Returns false if it cannot be used again.
     pub(in crate::upstream) fn rest(&mut self) -> bool {
         match &mut self.carrier {
             Carrier::Http1(http1, _) => http1.is_free() && http1.rest(),
@@ -383,7 +382,7 @@ impl<B: OutgoingBody> Connection<B> {
         }
     }
 
-    /// Can a resting connection still be used?
+    /// Can an idle connection still be used?
     pub(in crate::upstream) fn is_usable(&mut self) -> bool {
         match &mut self.carrier {
             Carrier::Http1(http1, _) => http1.is_silent(),
@@ -391,7 +390,7 @@ impl<B: OutgoingBody> Connection<B> {
         }
     }
 
-    /// Has the server chosen HTTP/1.1 in the handshake of TLS?
+    /// Has the server chosen HTTP/1.1 in the TLS handshake?
     pub(in crate::upstream) fn has_chosen_http1(&self) -> bool {
         match &self.carrier {
             Carrier::Http1(http1, _) => http1.stream().has_chosen_http1(),
@@ -417,7 +416,7 @@ fn is_unframed(head: &Response<()>) -> bool {
         && !fields.contains_key(header::TRANSFER_ENCODING)
 }
 
-/// The room that the beginning of a request's body must find in the window of a connection of HTTP/2.
+/// The room that the beginning of a request's body needs in the window of an HTTP/2 connection.
 pub(in crate::upstream) fn room_of<B: Body>(request: &Request<B>) -> u32 {
     room_of_body(request.body())
 }

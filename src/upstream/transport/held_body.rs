@@ -1,31 +1,32 @@
-//! How long a client holds its body back: its next byte is awaited, or no more than a trickle comes.
+//! The time for which a client delays its body: its next byte is awaited, or only a trickle arrives.
 
 use std::cell::Cell;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The shortest time for which a client holds its body back that may have been too long for a server. A client that
-/// sends as fast as it can is awaited for shorter moments all the while.
+/// The shortest delay of a body that may have been too long for a server. A client that sends as fast as it can causes
+/// only shorter delays.
 const HELD_BACK: Duration = Duration::from_millis(200);
-/// So many bytes end such a time. Fewer of them are a trickle: else a byte now and then would hide that a body is held
-/// back.
+/// This number of bytes ends a delay. Fewer of them are a trickle: otherwise an occasional byte would hide that a body
+/// is delayed.
 const MORE_THAN_A_TRICKLE: u64 = 1024;
 
-/// The time for which the client's next bytes are awaited. What its server takes of it in between does not count.
+/// The time for which the client's next bytes are awaited. The time that its server takes for these bytes in between
+/// does not count.
 #[derive(Debug, Default)]
 pub(super) struct HeldBody {
-    /// Since when the next byte is awaited.
+    /// The time since which the next byte is awaited.
     awaited: Cell<Option<Instant>>,
-    /// The time before that, since more than a trickle came.
+    /// The waiting time before that, since more than a trickle arrived.
     before: Cell<Duration>,
-    /// The bytes that had come then.
+    /// The number of bytes at that time.
     at: Cell<u64>,
-    /// The longest of such times that are over.
+    /// The longest delay that has ended.
     longest: Cell<Duration>,
 }
 
 impl HeldBody {
-    /// The next byte is awaited from `now` on, behind so many bytes.
+    /// Notes that the next byte is awaited from `now` on, after this number of bytes.
     pub(in crate::upstream) fn begins(&self, bytes: u64, now: Instant) {
         self.ends(now);
         if bytes.saturating_sub(self.at.get()) >= MORE_THAN_A_TRICKLE {
@@ -35,7 +36,7 @@ impl HeldBody {
         self.awaited.set(Some(now));
     }
 
-    /// It has come by `now`.
+    /// Notes that it has arrived by `now`.
     pub(in crate::upstream) fn ends(&self, now: Instant) {
         if let Some(awaited) = self.awaited.take() {
             let waited = now.saturating_duration_since(awaited);
@@ -43,7 +44,7 @@ impl HeldBody {
         }
     }
 
-    /// Has the body been held back for long at `now`, and is it still?
+    /// Has the body been delayed for long at `now`, and does the delay last?
     pub(super) fn is_long(&self, now: Instant) -> bool {
         let awaited = self.awaited.get();
         awaited.is_some_and(|since| {
@@ -51,7 +52,7 @@ impl HeldBody {
         })
     }
 
-    /// Has it been held back for long at any time, and for longer than `other`?
+    /// Has it been delayed for long at any time, and for longer than `other`?
     pub(super) fn outlasts(&self, other: Duration) -> bool {
         let longest = self.longest.get().max(self.before.get());
         longest >= HELD_BACK && longest > other
@@ -79,7 +80,7 @@ mod tests {
     fn a_trickle_holds_the_body_back() {
         let (held, start) = (HeldBody::default(), Instant::now());
         for byte in 0..5_u32 {
-            // The server takes each byte in 10 ms, which are not the client's.
+            // The server takes 10 ms for each byte, which do not count for the client.
             held.begins(u64::from(byte), start + MILLI * 60 * byte);
             held.ends(start + MILLI * (60 * byte + 50));
         }

@@ -1,22 +1,21 @@
-//! The time that a connection may rest before the next request goes out on it, and the age from which it gets none. A
-//! rest is always shorter than the server's own: a request that is sent at the moment of closing is lost, and only an
-//! idempotent one can be sent again.
+//! The idle time of a connection before its next request, and the age from which it gets none. Our idle time is always
+//! shorter than the server's: a request that is sent at the moment of closing is lost, and only an idempotent one can
+//! be sent again.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The rest where the server names no time. The shortest time that common servers keep a connection is 2 s.
+/// The idle time if the server states none. The shortest time that common servers keep a connection is 2 s.
 const DEFAULT: Duration = Duration::from_millis(1500);
-/// The longest rest, however long the server would keep the connection.
+/// The longest idle time, for any time of the server.
 const LONGEST: Duration = Duration::from_secs(4);
-/// The time by which the rest ends earlier than the server's: for the way there and back, and for delays on either
-/// side.
+/// The time by which our idle time ends earlier than the server's: for the round trip, and for delays on either side.
 const EARLIER: Duration = Duration::from_secs(1);
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
-/// The time that a connection may rest after an answer with these fields.
+/// The idle time of a connection after an answer with these fields.
 pub(in crate::upstream) fn rest(fields: &HeaderMap) -> Duration {
     match fields.get(KEEP_ALIVE).and_then(timeout) {
         None => DEFAULT,
@@ -24,8 +23,8 @@ pub(in crate::upstream) fn rest(fields: &HeaderMap) -> Duration {
     }
 }
 
-/// The time from which a connection that is opened at `now` gets no further request: after `age`, a fifth sooner at
-/// most. Connections that were opened together do not end together.
+/// The time from which a connection that is opened at `now` gets no further request: after `age`, up to a fifth sooner.
+/// Connections that were opened together do not end together.
 pub(super) fn retires(now: Instant, age: Duration) -> Instant {
     now + age.mul_f64(1.0 - fastrand::f64() / 5.0)
 }
@@ -39,7 +38,7 @@ fn timeout(value: &HeaderValue) -> Option<Duration> {
         let is_timeout = name.trim().eq_ignore_ascii_case("timeout");
         is_timeout.then(|| value.trim().trim_matches('"'))
     })?;
-    // A number with more digits than fit is a very long time.
+    // A number with more digits than fit means a very long time.
     let is_number = !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| Duration::from_secs(seconds.parse().unwrap_or(u64::MAX)))
 }

@@ -1,4 +1,4 @@
-//! What the HTTP/2 library says of a server's frames, and what that means to those who run the server.
+//! The HTTP/2 library's words about a server's frames, and their meaning for operators of the server.
 
 use crate::telemetry::h2_words;
 use h2::Reason;
@@ -6,10 +6,10 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-/// The reports of the library that a connection keeps: streams that it has broken ask for theirs soon.
+/// The most reports of the library that a connection keeps: broken streams read theirs soon.
 const MOST: usize = 16;
 
-/// What the library says, in part, and what is wrong with the server's bytes. The first that fits holds.
+/// Parts of the library's words, and the fault of the server's bytes. The first match counts.
 const MEANINGS: [(&str, &str); 20] = [
     (
         "Hpack(InvalidUtf8)",
@@ -66,13 +66,13 @@ const LENGTHS: &str = "the lengths are no numbers, or differ";
 const SHORT_BODY: &str = "the body is shorter than its `content-length`";
 const LARGE_HEAD: &str = "a head is too large";
 
-/// What the library's words mean.
+/// The meaning of the library's words.
 fn meaning(words: &str) -> Option<&'static str> {
     let known = MEANINGS.iter().find(|(part, _)| words.contains(part));
     known.map(|(_, meaning)| *meaning)
 }
 
-/// What is wrong by the code alone, of which the library says nothing more.
+/// The fault by the code alone, if the library reports nothing more.
 pub(super) fn of_code(reason: Reason) -> Option<&'static str> {
     match reason {
         Reason::FRAME_SIZE_ERROR => {
@@ -88,7 +88,7 @@ pub(super) fn of_code(reason: Reason) -> Option<&'static str> {
 pub(in crate::upstream) struct HeardWords(Mutex<VecDeque<String>>);
 
 impl HeardWords {
-    /// Drives the connection by one step, and keeps what the library says meanwhile.
+    /// Polls the connection once, and keeps the library's words meanwhile.
     #[inline]
     pub(in crate::upstream) fn drive<T>(&self, step: impl FnOnce() -> T) -> T {
         let done = h2_words::listening(step);
@@ -110,7 +110,7 @@ impl HeardWords {
         }
     }
 
-    /// What is wrong by the last that was said of stream `id`, or of all streams.
+    /// The fault by the last report about stream `id`, or about all streams.
     pub(in crate::upstream) fn about(&self, id: Option<u32>) -> Option<Cow<'static, str>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = format!("StreamId({})", id?);

@@ -1,4 +1,4 @@
-//! One exchange with a server over a stream that is open: HTTP/1.1, HTTP/2, or a tunnel.
+//! One exchange with a server over an open stream: HTTP/1.1, HTTP/2, or a tunnel.
 //!
 //! In: a request and a stream. Out: the answer, or the cause for which there is none.
 //!

@@ -1,4 +1,4 @@
-//! The line for which an answer is refused, as the log shows it: escaped, and 128 bytes at most.
+//! The line for which an answer is refused, as shown in the log: escaped, and at most 128 bytes.
 
 use crate::telemetry::excerpt;
 use http::{HeaderName, HeaderValue};
@@ -7,32 +7,32 @@ use std::fmt;
 /// The most bytes that are shown.
 const MOST: usize = 128;
 
-/// A line of an answer, or its beginning: printable ASCII, everything else as `\xNN`.
+/// A line of an answer, or its beginning: printable ASCII unchanged, everything else as `\xNN`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OffendingLine(Box<str>);
 
-/// What tells the line of a head that is to blame.
+/// The rule that finds the offending line of a head.
 pub(super) enum Blame {
-    /// It is the first that is `true` here as the end of a head's beginning.
+    /// The first line for which this is `true` when the head is cut after it.
     Unreadable(fn(&[u8]) -> bool),
-    /// It is the first line.
+    /// The first line.
     First,
-    /// It is the first whose name or value is not valid.
+    /// The first line with an invalid name or value.
     Field,
-    /// It is the last of this name.
+    /// The last line with this name.
     Named(&'static str),
-    /// It is the longest.
+    /// The longest line.
     Longest,
 }
 
 impl OffendingLine {
-    /// The line as it is shown.
+    /// The line in its shown form.
     #[must_use]
     pub fn of(line: &[u8]) -> Self {
         Self(excerpt(line, MOST).into())
     }
 
-    /// The line of a `head` that is to blame.
+    /// The offending line of a `head`.
     #[cold]
     pub(super) fn of_head(blame: &Blame, head: &[u8]) -> Self {
         let found = match blame {
@@ -78,8 +78,8 @@ fn is_field(line: &[u8]) -> bool {
             && HeaderValue::from_bytes(value.trim_ascii()).is_ok())
 }
 
-/// The first line that the parser does not take. The head is cut behind more and more of its lines: what is malformed
-/// stays so, however much follows, so that half of the lines can be left out each time.
+/// The first line that the parser refuses. The head is cut after a varying number of lines: a malformed beginning stays
+/// malformed with any continuation, so that a binary search is possible.
 fn unreadable(head: &[u8], is_malformed: fn(&[u8]) -> bool) -> &[u8] {
     let ends: Vec<usize> = memchr::memchr_iter(b'\n', head).map(|at| at + 1).collect();
     let good = ends.partition_point(|end| !is_malformed(&head[..*end]));

@@ -1,6 +1,6 @@
-//! Since when a server owes something to a request with a body: bytes of the body are at hand that it does not take, or
-//! the body has ended and no answer has come. While the client's next byte is awaited the server owes nothing, and a
-//! client that lets it wait for long holds its body back.
+//! The time for which a server owes something to a request with a body: bytes of the body are available that it does
+//! not take, or the body has ended and no answer has arrived. While the client's next byte is awaited the server owes
+//! nothing, and a client with long pauses delays its body.
 
 use super::held_body::HeldBody;
 use crate::clock;
@@ -9,15 +9,15 @@ use std::fmt;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The most that a server that is slow to take a body gets beyond its time.
+/// The most time that a server that is slow to take a body gets beyond its own.
 const MOST_GRACE: Duration = Duration::from_secs(1);
 
-/// What a body on its way waits for.
+/// The event that a body in transfer waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::upstream) enum UploadWait {
-    /// The client's next byte: all that has come is written.
+    /// The client's next byte: everything received is written.
     Client,
-    /// The server: bytes are at hand that it does not take.
+    /// The server: bytes are available that it does not take.
     Room,
     /// The answer: the body has ended, or the server takes no more of it.
     #[default]
@@ -27,15 +27,15 @@ pub(in crate::upstream) enum UploadWait {
 /// The time that a server owes, noted where the body is sent.
 #[derive(Debug, Default)]
 pub struct OwedTime {
-    /// Since when the server owes something; nothing while the client is waited for.
+    /// The time since which the server owes something; `None` during a wait for the client.
     since: Cell<Option<Instant>>,
-    /// How long the client has held its body back.
+    /// The time for which the client has delayed its body.
     held: HeldBody,
-    /// The most bytes that a server has taken. Those that are sent once more do not count: all attempts share one time.
+    /// The most bytes that a server has taken. Bytes that are sent again do not count: all attempts share one time.
     most: Cell<u64>,
-    /// What the body waits for, as far as the exchange knows.
+    /// The event that the body waits for, as known to the exchange.
     wait: Cell<UploadWait>,
-    /// Bytes were handed to a connection of HTTP/2 and may wait there for their socket.
+    /// Bytes were handed to an HTTP/2 connection and may wait there for the socket.
     is_kept: Cell<bool>,
     /// Bytes have waited for the server.
     has_waited: Cell<bool>,
@@ -48,7 +48,7 @@ pub trait UploadState: fmt::Debug {
 }
 
 impl OwedTime {
-    /// The server owes something from `now` on.
+    /// A state in which the server owes something from `now` on.
     #[must_use]
     pub fn from(now: Instant) -> Self {
         Self {
@@ -57,32 +57,32 @@ impl OwedTime {
         }
     }
 
-    /// Since when the server owes something; nothing while the client's next byte is awaited.
+    /// The time since which the server owes something; `None` while the client's next byte is awaited.
     #[must_use]
     pub fn since(&self) -> Option<Instant> {
         self.since.get()
     }
 
-    /// Does the client hold its body back? What its server fails to do then may be the client's doing.
+    /// Does the client delay its body? The client may then be the cause of a failure of its server.
     #[must_use]
     pub fn is_held_back(&self) -> bool {
         self.since.get().is_none() && self.held.is_long(clock::now())
     }
 
-    /// Has the client held its body back for longer than the server has had the end of it by now? A time that the
-    /// server keeps for the whole request is then over by the client's doing.
+    /// Has the client delayed its body for longer than the server has had the end of it by now? If so, the client is
+    /// the cause when a server's time for the whole request is over.
     #[must_use]
     pub fn was_held_back(&self) -> bool {
         let since = self.since.get();
         since.is_some_and(|since| self.held.outlasts(clock::now() - since))
     }
 
-    /// The request goes out once more: what another server has let wait is nothing that the next one is slow with.
+    /// Notes that the request is sent once more: the delay of one server does not count for the next.
     pub(super) fn sets_out_again(&self) {
         self.has_waited.set(false);
     }
 
-    /// Nothing is owed: the client's next byte is awaited.
+    /// Notes that nothing is owed, since the client's next byte is awaited.
     fn await_client(&self) {
         self.since.set(None);
         self.held.begins(self.most.get(), clock::now());
@@ -93,8 +93,8 @@ impl OwedTime {
         self.held.ends(since);
     }
 
-    /// The time that the server has beyond `allowed`. A server's system tells in steps what was read, of hundreds of
-    /// kilobytes at times, and takes as much before it is read: a slow server seems to take nothing for longer than it
+    /// The time that the server has beyond `allowed`. A server's system acknowledges reads in steps, of hundreds of
+    /// kilobytes at times, and buffers as much before the read: a slow server seems to take nothing for longer than it
     /// does.
     #[must_use]
     pub fn grace(&self, allowed: Duration) -> Duration {
@@ -106,7 +106,7 @@ impl OwedTime {
         grace.min(MOST_GRACE)
     }
 
-    /// The server has taken so many bytes of the request by now, and the body waits for `wait`.
+    /// Notes that the server has taken this number of bytes of the request by now, and that the body waits for `wait`.
     pub(in crate::upstream) fn note(&self, taken: u64, wait: UploadWait) {
         self.wait.set(wait);
         if wait == UploadWait::Room {
@@ -125,23 +125,24 @@ impl OwedTime {
         }
     }
 
-    /// Are so many bytes more than any server has taken before?
+    /// Is this number of bytes more than any server has taken before?
     pub(super) fn is_more(&self, taken: u64) -> bool {
         taken > self.most.get()
     }
 
-    /// Bytes are handed to a connection of HTTP/2, whose socket may not take them at once. True where none were before.
+    /// Notes that bytes are handed to an HTTP/2 connection, whose socket may not take them at once. Returns true if
+    /// there were none before.
     pub(in crate::upstream) fn keep(&self) -> bool {
         !self.is_kept.replace(true)
     }
 
-    /// The socket has taken some of the bytes that its connection keeps, at `now`.
+    /// Notes that the socket has taken some of its connection's bytes, at `now`.
     pub(in crate::upstream) fn moved(&self, now: Instant) {
         self.has_waited.set(true);
         self.owe(now);
     }
 
-    /// The socket has taken, at `now`, all bytes that its connection kept.
+    /// Notes that the socket has taken, at `now`, all bytes of its connection.
     pub(super) fn gone_out(&self, now: Instant) {
         self.is_kept.set(false);
         if self.wait.get() == UploadWait::Client {
@@ -164,7 +165,7 @@ mod tests {
         assert_eq!(owed.since(), Some(start));
         owed.note(100, UploadWait::Client);
         assert_eq!(owed.since(), None);
-        // The last bytes have come, and the server takes none of them.
+        // The last bytes have arrived, and the server takes none of them.
         owed.note(100, UploadWait::Room);
         let began = owed.since().unwrap();
         assert!(began >= start);

@@ -1,5 +1,5 @@
-//! Why a stream of HTTP/2 has failed, in words: by which frame of its server, with which code, and what the library says of
-//! bytes that it does not take.
+//! The reason why an HTTP/2 stream has failed, in words: the server's frame, its code, and the library's words about
+//! bytes that it refuses.
 
 use super::library_words::{self, HeardWords};
 use super::offending_line::OffendingLine;
@@ -12,11 +12,11 @@ use std::fmt;
 pub(in crate::upstream) enum AnswerPart {
     /// The head was awaited.
     Head,
-    /// The body, or the trailers behind it.
+    /// The body, or the trailers after it.
     Body,
 }
 
-/// How a stream has ended.
+/// The end of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum StreamEnd {
     /// The server has reset it.
@@ -31,9 +31,9 @@ pub(in crate::upstream) enum StreamEnd {
     CutBody,
     /// The answer's head is malformed.
     Head,
-    /// Its body is.
+    /// The answer's body is malformed.
     Body,
-    /// Frames of the connection are.
+    /// Frames of the connection are malformed.
     Frames,
     /// Something else.
     Other,
@@ -46,9 +46,9 @@ pub struct StreamFault {
     part: AnswerPart,
     /// The server has not answered a ping.
     is_silent: bool,
-    /// What is malformed.
+    /// The malformed item, in words.
     said: Option<Cow<'static, str>>,
-    /// The end that the server has announced.
+    /// The GOAWAY that the server has sent.
     goaway: Option<GoAway>,
 }
 
@@ -60,7 +60,7 @@ pub(in crate::upstream) struct GoAway {
 }
 
 impl GoAway {
-    /// The server's, where `error` is one.
+    /// The server's GOAWAY, if `error` is one.
     #[cold]
     pub(in crate::upstream) fn of(error: &h2::Error) -> Option<Self> {
         let is_one = error.is_remote() && error.is_go_away();
@@ -83,7 +83,7 @@ impl StreamFault {
         }
     }
 
-    /// The same, on a connection that has ended behind this GOAWAY: streams below its last one learn of the end alone.
+    /// The same, on a connection that has ended after this GOAWAY: streams below its last one learn only of the end.
     pub(in crate::upstream) fn behind(mut self, goaway: Option<GoAway>) -> Self {
         if self.error.is_io() {
             self.goaway = goaway;
@@ -91,13 +91,13 @@ impl StreamFault {
         self
     }
 
-    /// The same, on a connection that was given up since its server did not answer a ping.
+    /// The same, on a connection that was abandoned since its server did not answer a ping.
     pub(super) fn of_silent(mut self, is_silent: bool) -> Self {
         self.is_silent = is_silent;
         self
     }
 
-    /// The same, with what is malformed as `heard` has it of stream `id`.
+    /// The same, with the malformed item that `heard` has for stream `id`.
     pub(in crate::upstream) fn told_by(mut self, heard: &HeardWords, id: Option<u32>) -> Self {
         if self.is_malformed() {
             let by_code = || self.error.reason().and_then(library_words::of_code);
@@ -106,12 +106,12 @@ impl StreamFault {
         self
     }
 
-    /// Is the stream alone over?
+    /// Is only the stream over?
     pub(super) fn is_reset(&self) -> bool {
         self.error.is_reset()
     }
 
-    /// Has the server sent what is no HTTP/2?
+    /// Has the server sent bytes that are not HTTP/2?
     pub(in crate::upstream) fn is_malformed(&self) -> bool {
         self.error.is_library()
     }
@@ -121,7 +121,7 @@ impl StreamFault {
         self.goaway.as_ref().map(|goaway| &goaway.debug_data)
     }
 
-    /// How the stream has ended.
+    /// The end of the stream.
     pub(in crate::upstream) fn end(&self) -> StreamEnd {
         let error = &self.error;
         match self.part {
@@ -184,9 +184,9 @@ impl fmt::Display for StreamFault {
 }
 
 impl StreamFault {
-    /// The failure of the socket, where it did not just end.
+    /// The failure of the socket, unless it simply ended.
     fn write_io(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // In these words the library tells of an end.
+        // The library reports an end in these words.
         match self.error.get_io() {
             Some(error) if !error.to_string().contains("because of a broken pipe") => {
                 write!(f, ": {error}")
@@ -195,7 +195,7 @@ impl StreamFault {
         }
     }
 
-    /// What to write in the file, where the server's code tells it.
+    /// Advice for the file, if the server's code allows one.
     fn write_advice(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reason = match &self.goaway {
             Some(goaway) => goaway.reason,
@@ -221,7 +221,8 @@ fn code(reason: Option<Reason>) -> String {
     }
 }
 
-/// The debug data in the library's words of a GOAWAY, which end with `(b"...")`. It has no other access to them.
+/// The debug data in the library's words of a GOAWAY, which end with `(b"...")`. The library offers no other access to
+/// them.
 fn debug_data(words: &str) -> Vec<u8> {
     let quoted = words
         .split_once(" (b\"")

@@ -1,4 +1,4 @@
-//! A request for another protocol: its connection is hyper's, which hands out the bytes beneath once the server agrees.
+//! A request for another protocol: its connection is hyper's, which hands out the raw bytes once the server agrees.
 
 use super::connection::Connection;
 use super::head_bound::{MOST_ANSWER_FIELDS, MOST_ANSWER_HEAD};
@@ -24,15 +24,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 #[derive(Debug)]
 struct TunnelStream {
     stream: ServerStream,
-    /// Counts the socket as long as it is open.
+    /// Counts the socket while it is open.
     socket: OpenSocket,
-    /// What comes from the server, until its answer is known.
+    /// The server's bytes, until its answer is known.
     beginning: Option<Arc<Beginning>>,
     /// The interim answers before the answer.
     interim: InterimWatch,
 }
 
-/// The bytes with which a server answers, as long as its answer is not known. They tell why it is none.
+/// The bytes of a server's answer, until its meaning is known. They show why the answer is invalid.
 #[derive(Debug)]
 struct Beginning(Mutex<Option<Vec<u8>>>);
 
@@ -41,7 +41,7 @@ impl Beginning {
         Self(Mutex::new(Some(Vec::new())))
     }
 
-    /// Notes what has come, as far as a head may be long.
+    /// Notes received bytes, up to the bound on a head.
     fn note(&self, bytes: &[u8]) {
         if let Some(before) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             let room = MOST_ANSWER_HEAD
@@ -51,7 +51,7 @@ impl Beginning {
         }
     }
 
-    /// Takes what has come. Nothing is noted afterwards.
+    /// Takes the received bytes. Nothing is noted afterwards.
     fn take(&self) -> Vec<u8> {
         let mut bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         bytes.take().unwrap_or_default()
@@ -63,14 +63,14 @@ impl Beginning {
 pub struct UnopenedTunnel {
     /// The failure.
     pub error: AnswerError,
-    /// A byte of an answer had come.
+    /// A byte of an answer had arrived.
     pub is_heard: bool,
 }
 
-/// Sends `request` on a fresh connection, which a task of its own moves on from here on. It is not used again.
+/// Sends `request` on a fresh connection, which a separate task drives from then on. The connection is not used again.
 ///
 /// # Errors
-/// When the connection ends before an answer, or the answer is malformed.
+/// If the connection ends before an answer, or the answer is malformed.
 pub async fn open<B: OutgoingBody>(
     connection: Connection<B>,
     request: Request<B>,
@@ -87,7 +87,7 @@ pub async fn open<B: OutgoingBody>(
     })
 }
 
-/// The failure of a request for a tunnel, as far as it is known without the server's bytes.
+/// The failure of a request for a tunnel, as known without the server's bytes.
 enum SendFailure {
     Known(AnswerError),
     Hyper(hyper::Error),
@@ -133,13 +133,13 @@ async fn send<B: OutgoingBody>(
 /// The server's side of an open tunnel.
 #[derive(Debug)]
 pub struct ServerSide {
-    /// What has come of it with the answer.
+    /// The server's bytes that arrived with the answer.
     read_ahead: Bytes,
     stream: TunnelStream,
 }
 
 impl ServerSide {
-    /// The server's side behind an answer of [`open`], once the server's connection is handed over.
+    /// The server's side after an answer of [`open`], once the server's connection is handed over.
     #[must_use]
     pub fn of(upgraded: Upgraded) -> Option<Self> {
         let parts = upgraded.downcast::<TokioIo<TunnelStream>>().ok()?;
@@ -151,14 +151,14 @@ impl ServerSide {
         })
     }
 
-    /// A second descriptor of its socket, which notices how the server leaves; nothing where no descriptor is left.
+    /// A second descriptor of its socket, which detects how the server leaves; `None` if no descriptor is left.
     #[must_use]
     pub fn second_descriptor(&self) -> Option<SecondDescriptor> {
         let spare = self.stream.socket.take_spare()?;
         self.stream.stream.duplicate(spare).ok()
     }
 
-    /// Has the connection end in a reset when it is closed.
+    /// Makes the connection end in a reset when it is closed.
     pub fn end_in_reset(&self) {
         self.stream.stream.end_in_reset();
     }

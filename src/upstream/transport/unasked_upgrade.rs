@@ -1,22 +1,22 @@
-//! A server that has switched to another protocol than the one that it was asked for (RFC 9110, section 15.2.2).
+//! A server that has switched to a protocol other than the requested one (RFC 9110, section 15.2.2).
 
 use super::offending_line::OffendingLine;
 use http::{HeaderMap, header};
 use std::fmt;
 
-/// The switch of a server (status 101) that is none to the WebSocket that was asked for.
+/// The switch of a server (status 101) to something other than the requested WebSocket.
 #[derive(Debug)]
 pub struct UnaskedUpgrade {
-    /// A WebSocket was asked for.
+    /// A WebSocket was requested.
     is_asked: bool,
     /// The protocol that the server names.
     line: Option<OffendingLine>,
-    /// It names the WebSocket alone.
+    /// The line names only the WebSocket.
     is_websocket: bool,
 }
 
 impl UnaskedUpgrade {
-    /// The switch that the `fields` of an answer say.
+    /// The switch in the `fields` of an answer.
     #[cold]
     #[must_use]
     pub fn of(is_asked: bool, fields: &HeaderMap) -> Self {

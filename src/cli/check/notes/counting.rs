@@ -1,17 +1,17 @@
-//! The notes on how limits count: queues that never fill, counters that a restart forgets, failures that use up a limit of
-//! a few requests a day.
+//! The notes on counting: queues that never fill, counters that a restart loses, failures that use up a limit of a few
+//! requests a day.
 
 use crate::config::{Code, Compiled, describe};
 use crate::limit::{Limit, Scope};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// A limit whose quota comes back in this time or later loses much where its counters are forgotten.
+/// A limit whose quota returns in this time or later loses much if its counters are lost.
 const DAY: u64 = 86_400_000_000;
-/// A limit on which a request counts for this time or longer lets a few a day through.
+/// A limit on which a request counts for this time or longer admits a few a day.
 const LONG_FOR_ONE: u64 = 3_600_000_000;
 
-/// All of them.
+/// All these notes.
 pub(super) fn all(compiled: &Compiled) -> Vec<String> {
     let mut notes = queues_never_full(compiled);
     notes.extend(forgotten(compiled));
@@ -19,7 +19,7 @@ pub(super) fn all(compiled: &Compiled) -> Vec<String> {
     notes
 }
 
-/// A limit and its tiers, as people call them where the limit has this name.
+/// A limit and its tiers, each with its name for people, derived from the limit's.
 fn with_tiers(name: String, limit: &Arc<Limit>) -> impl Iterator<Item = (String, &Arc<Limit>)> {
     let tiers: Vec<_> = limit
         .tiers
@@ -51,7 +51,7 @@ fn queues_never_full(compiled: &Compiled) -> Vec<String> {
     queues.collect()
 }
 
-/// Limits over a day and more, whose counters do not live as long where they are kept.
+/// Limits over a day and more, whose store does not keep counters that long.
 fn forgotten(compiled: &Compiled) -> Vec<String> {
     let asks = compiled.asks_redis();
     let is_shared = |limit: &Limit| asks && limit.scope == Scope::Cluster;
@@ -61,7 +61,7 @@ fn forgotten(compiled: &Compiled) -> Vec<String> {
         let all = compiled.outline.limits.iter();
         for (name, limit) in all.flat_map(|limit| with_tiers(limit.name.to_string(), limit)) {
             let is_long = limit.rule.holds().is_none() && limit.refill >= DAY;
-            // A limit has a name for all its rates.
+            // All rates of a limit share one name.
             if is_long && is_shared(limit) == shared && seen.insert(name.clone()) {
                 names.push(name);
             }

@@ -9,11 +9,11 @@ use http::Method;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// A request that is made up for a route is held against all routes, so that a file of very many is not looked at whole: so
-/// many times are a request and a route held against each other.
+/// A made-up request for each route is compared with all routes, so that a very large file is not examined completely:
+/// this is the bound on comparisons of a request with a route.
 const MOST_LOOKS: usize = 2_000_000;
 
-/// A note for each such route, and one where not all were looked at.
+/// A note for each such route, and one if not all were examined.
 pub(super) fn all(compiled: &Compiled) -> Vec<String> {
     let snapshot = &compiled.snapshot;
     let groups = snapshot.route_groups.iter();
@@ -54,12 +54,12 @@ fn asks_for_token(rule: &Rule, by_token: &HashSet<&str>) -> bool {
     })
 }
 
-/// Does one of the groups go by a token?
+/// Does one of the groups depend on a token?
 fn goes_by_token(names: &[Arc<str>], by_token: &HashSet<&str>) -> bool {
     names.iter().any(|name| by_token.contains(&**name))
 }
 
-/// The methods of a route; of one that takes any, those that other routes may name.
+/// The methods of a route; for a route that takes any, the methods that other routes may name.
 fn methods(rule: &Rule) -> Vec<Method> {
     if rule.methods.is_empty() {
         let usual = [Method::GET, Method::POST, Method::PUT, Method::PATCH];
@@ -69,7 +69,7 @@ fn methods(rule: &Rule) -> Vec<Method> {
     }
 }
 
-/// The note on requests of this method to the route of `rule`, if their tokens are verified whatever limits say.
+/// The note on requests of this method to the route of `rule`, if their tokens are verified regardless of limits.
 fn note(
     rule: &Rule,
     method: Method,

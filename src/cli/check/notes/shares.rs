@@ -1,4 +1,4 @@
-//! The bounds that all clients share, as far as a file sets them, and what one client has of each at most.
+//! The bounds that all clients share, as the file sets them, and the most that one client may use of each.
 
 use crate::config::Compiled;
 use crate::config::describe::upstream::most_at_once;
@@ -13,14 +13,14 @@ use std::sync::Arc;
 
 /// A bound that clients share.
 struct SharedBound {
-    /// What is bounded, with the number.
+    /// The bounded quantity, with the number.
     all: String,
-    /// What one client has of it, or why it has no part of its own.
+    /// The most that one client may use, or the reason why clients have no bound of their own.
     share: String,
 }
 
-/// Notes on servers whose places one client may have all of, and the list of the bounds where there are such servers, or
-/// where the file bounds a client's connections.
+/// Notes on servers all of whose places one client may use, and the list of the bounds if there are such servers, or if
+/// the file bounds a client's connections.
 pub(super) fn all(compiled: &Compiled) -> Vec<String> {
     let parts = places(compiled);
     let outlines = compiled.outline.upstreams.iter();
@@ -47,27 +47,27 @@ pub(in crate::cli::check) fn as_json(compiled: &Compiled) -> Value {
         .collect()
 }
 
-/// The places at the servers of an upstream, and what one client may have of them.
+/// The places at the servers of an upstream, and the number that one client may use.
 struct Places<'a> {
     all: u64,
-    /// The limits that leave some to others, each once.
+    /// The limits that leave some places to others, each once.
     bounding: Vec<&'a Limit>,
-    /// The first route on which no limit leaves any to others.
+    /// The first route on which no limit leaves any places to others.
     open: Option<OpenRoute<'a>>,
-    /// What each route leaves a client.
+    /// The share that each route leaves a client.
     shares: Vec<RouteShare<'a>>,
 }
 
-/// A route by which one client may have all places.
+/// A route by which one client may use all places.
 struct OpenRoute<'a> {
     route: &'a str,
-    /// Of its limits by client, the one that lets a client have the fewest.
+    /// The limit by client that allows one client the fewest.
     closest: Option<&'a Limit>,
-    /// A `concurrency` limit that would bound clients if it held for all requests.
+    /// A `concurrency` limit that would bound clients if it applied to all requests.
     exempting: Option<&'a str>,
 }
 
-/// Of each upstream whose servers have a bound, what one client may have of the places there.
+/// For each upstream whose servers have a bound, the places there that one client may use.
 fn places(compiled: &Compiled) -> HashMap<&str, Places<'_>> {
     let outlines = compiled.outline.upstreams.iter();
     let bounded = outlines.filter_map(|one| Some((&*one.upstream.name, most_at_once(one)?)));
@@ -117,7 +117,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The note on a route by which one client may have all places.
+    /// The note on a route by which one client may use all places.
     fn note(&self, one: &UpstreamOutline) -> Option<String> {
         let Some(open) = &self.open else {
             return Some(format!(
@@ -141,7 +141,7 @@ impl<'a> Places<'a> {
         ))
     }
 
-    /// The routes whose limits together leave a client all places, though none does by itself.
+    /// The routes whose limits together let a client use all places, though no single route does.
     fn together(&self) -> Option<String> {
         let others = self.shares.len().checked_sub(1).filter(|many| *many > 0)?;
         let others = match others {
@@ -152,7 +152,7 @@ impl<'a> Places<'a> {
         is_all.then(|| format!("{} with {others}", self.shares[0].route))
     }
 
-    /// What one client may have.
+    /// The places that one client may use.
     fn share(&self) -> String {
         if let Some(routes) = self.together() {
             return format!("all of them, by route {routes}");
@@ -182,12 +182,12 @@ impl<'a> Places<'a> {
     }
 }
 
-/// What one client may have in flight on a route, by the limits that bound each client.
+/// The requests in flight that one client may have on a route, by the limits that bound each client.
 struct RouteShare<'a> {
     route: &'a str,
-    /// By those that count each route by itself; no bound where there is none.
+    /// The bound by limits that count each route separately; the highest number if there are no such limits.
     alone: u64,
-    /// By those that count over routes.
+    /// By the limits that count over several routes.
     over_routes: Vec<&'a Arc<Limit>>,
 }
 
@@ -207,8 +207,8 @@ impl<'a> RouteShare<'a> {
     }
 }
 
-/// The most that one client may have in flight on all these routes together. A limit that counts over routes counts once,
-/// where that is less than what its routes have alone.
+/// The most that one client may have in flight on all these routes together. A limit that counts over routes counts
+/// once, if it allows less than the routes' own limits.
 fn most_of_all(shares: &[RouteShare<'_>]) -> u64 {
     let mut limited: HashMap<&str, (&Limit, Vec<usize>)> = HashMap::new();
     for (at, share) in shares.iter().enumerate() {
@@ -233,10 +233,10 @@ fn most_of_all(shares: &[RouteShare<'_>]) -> u64 {
     alone.into_iter().fold(all, u64::saturating_add)
 }
 
-/// So many limits are named with what they leave.
+/// The most limits that are named with their shares.
 const MOST_NAMED: usize = 3;
 
-/// What one client may have by a limit: `5 (in-flight)`.
+/// The share of one client under a limit: `5 (in-flight)`.
 fn left_by(limit: &Limit) -> String {
     let (name, most) = (&limit.name, most_of(limit));
     if limit.by.parts.iter().any(KeyPart::is_route) {
@@ -246,7 +246,7 @@ fn left_by(limit: &Limit) -> String {
     }
 }
 
-/// That a limit leaves none of so many places to other clients, with the number that does.
+/// The sentence that a limit leaves none of this number of places to other clients, with a number that does.
 fn too_many(limit: &Limit, places: u64) -> String {
     let (name, most) = (&limit.name, most_of(limit));
     let in_tiers = if limit.tiers.is_empty() {
@@ -263,13 +263,13 @@ fn too_many(limit: &Limit, places: u64) -> String {
     }
 }
 
-/// Does the limit bound what any client has in flight, but for requests that it exempts? A client has one key, which is not
-/// of its own making.
+/// Does the limit bound the requests in flight of every client, except those that it exempts? A client has one key,
+/// which it cannot choose.
 fn bounds_each_client(limit: &Limit) -> bool {
     let by = &limit.by;
     let is_known = by.unknown.is_some();
     let is_of_one_client = |part: &KeyPart| part.is_of_one_client(is_known);
-    // A part that a client chooses gives it as many keys as it chooses; those of the name of a route are few.
+    // A part that a client chooses gives the client any number of keys; routes' names are few.
     let mut others = by.parts.iter().filter(|part| !part.is_route());
     limit.mode.decides()
         && limit.rule.holds().is_some()
@@ -278,7 +278,7 @@ fn bounds_each_client(limit: &Limit) -> bool {
         && !(by.missing == MissingKey::Skip && by.can_be_absent())
 }
 
-/// The most that a client may have in flight by the limit, in whatever tier.
+/// The most requests in flight that a client may have under the limit, in any tier.
 fn most_of(limit: &Limit) -> u64 {
     let tiers = limit.tiers.iter().map(|tier| tier.limit.quota);
     tiers.fold(limit.quota, u64::max)

@@ -64,7 +64,7 @@ fn a_warning_that_is_meant_is_listed_and_passed_wherever_it_is_ignored() {
 fn what_is_not_there_to_be_ignored_is_told() {
     let with = |place: &str, line: &str| PATIENT.replace(place, &format!("{place}{line}\n"));
     for (text, code, said) in [
-        // The finding is not one of this table.
+        // The finding is not about this table.
         (
             with("[upstreams.u]\n", "ignore_warnings = [\"waits-longer\"]"),
             "ignores-nothing",
@@ -152,7 +152,7 @@ fn an_included_file_ignores_what_is_its_own_and_a_printed_file_what_the_first_di
     );
     let same = ask(&CheckTask::Diff(file.clone()));
     assert!(same.out.contains("would change nothing"), "{}", same.out);
-    // At the top of the file, the mark would be about files of others.
+    // At the top of a file, the key would apply to other people's files.
     write(
         "limits.toml",
         &format!("ignore_warnings = [\"waits-longer\"]\n{limit}"),

@@ -1,5 +1,5 @@
-//! `[acme.NAME]`: authorities that certificates are ordered from. Their files and secrets are read by
-//! [`crate::config::settings::authorities`].
+//! `[acme.NAME]`: authorities from which certificates are ordered. [`crate::config::settings::authorities`] reads their
+//! files and secrets.
 
 use super::store::{SecretSource, secret};
 use crate::acme::ChallengeKind;
@@ -66,7 +66,7 @@ table! {
     key: SecretSource = custom(ValueShape::Secret, secret), Required, "{ file = \"/run/secrets/eab\" }";
 }
 
-/// The word for storage in the store.
+/// The word for storage in the counter store.
 pub(in crate::config) const IN_STORE: &str = "store";
 
 words! { ChallengeKind: TlsAlpn01 "tls-alpn-01", Http01 "http-01" }

@@ -1,4 +1,5 @@
-//! `[groups.NAME]`. The members are read by [`crate::config::settings::groups`], where the part of a request to look up is known.
+//! `[groups.NAME]`. [`crate::config::settings::groups`] reads the members, since it knows the part of a request that is
+//! looked up.
 
 use crate::config::document::{
     Fields, Items, Section as _, Setting, ValueShape, any, custom, table, texts_as,
@@ -44,7 +45,7 @@ pub(in crate::config::document) fn read(mut fields: Fields<'_>) -> GroupTable {
     group
 }
 
-/// One part of a request, of which there can be members.
+/// One part of a request by which a group can have members.
 fn by(key: &'static str, fields: &mut Fields<'_>) -> Setting<KeyPart> {
     let by = fields.text(key, part);
     by.and_then(|by, span| {

@@ -1,4 +1,4 @@
-//! `[jwt]`. The table names files of keys; [`crate::config::settings::jwt`] fetches the keys.
+//! `[jwt]`. The table names files of keys; [`crate::config::settings::jwt`] reads the keys.
 
 use crate::config::document::{
     Fields, Items, List, Section as _, Setting, ValueShape, Zero, any, custom, flag, table, text,
@@ -77,7 +77,7 @@ words! {
     PS256 "PS256", PS384 "PS384", PS512 "PS512", ES256 "ES256", ES384 "ES384", EdDSA "EdDSA"
 }
 
-/// A file, a table of a file and the id of its keys, or a list of these.
+/// A file, a table with a file and the id of its keys, or a list of these.
 fn key_files(key: &'static str, fields: &mut Fields<'_>) -> List<KeyFile> {
     fields.items(key, |fields, item| match item.get_ref() {
         DeValue::String(text) => Some(KeyFile {

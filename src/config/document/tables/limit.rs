@@ -37,7 +37,7 @@ use tier::{LIMIT_TIER, tiers};
 use toml::Spanned;
 use toml::de::DeValue;
 
-/// How many requests may be in flight.
+/// The number of requests that may be in flight.
 fn slots() -> impl Form<u32> {
     number(1, 10_000)
 }
@@ -313,7 +313,7 @@ table! {
     of: Sameness = word(), Value("\"request\""), "\"path\"";
 }
 
-/// Causes for which a charge goes back.
+/// The outcomes of a request after which its charge is refunded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum RefundCause {
     Errors,
@@ -327,7 +327,7 @@ pub(in crate::config) enum Anchor {
     Clock,
 }
 
-/// How a limit counts.
+/// The counting algorithm of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum Algorithm {
     TokenBucket,
@@ -338,7 +338,7 @@ pub(in crate::config) enum Algorithm {
     Concurrency,
 }
 
-/// What happens beyond a limit.
+/// The treatment of requests above a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum Over {
     Refuse,
@@ -360,7 +360,7 @@ words! { Mode: Enforce "enforce", Shadow "shadow" }
 words! { Sameness: Request "request", Path "path" }
 words! { LeaseSetting: Auto "auto", Off "off" }
 
-/// A cause for which a charge goes back.
+/// An outcome after which the charge is refunded.
 fn refund_cause(text: &str) -> Result<RefundCause, ValueError> {
     RefundCause::of(text).ok_or_else(|| {
         let wrong = ValueError::choice("refund", text, RefundCause::WORDS);
@@ -374,7 +374,7 @@ fn refund_cause(text: &str) -> Result<RefundCause, ValueError> {
             _ if text.starts_with("grpc") => Some(
                 "write `\"5xx\"`: of calls of gRPC it gives back those that end with 2, 4, 13, 14 or 15 (docs/grpc.md); `\"cancel\"` is a request that was given up before it was forwarded",
             ),
-            // A word that is nearly one of them has its mistake already.
+            // A nearly correct word has its own message already.
             _ if wrong.shown_help().is_some() => None,
             _ => Some(
                 "`\"5xx\"` is any answer of the upstream from 500 on, `\"cancel\"` a request that was given up before it was forwarded; other answers give nothing back",
@@ -386,7 +386,7 @@ fn refund_cause(text: &str) -> Result<RefundCause, ValueError> {
 
 pub(in crate::config::document) fn read(mut fields: Fields<'_>) -> Limit {
     let limit = Limit::read(&mut fields);
-    // Without an algorithm, or with an unknown one, the limit is a bucket that lacks its rate.
+    // Without an algorithm, or with an unknown algorithm, the limit counts as a token bucket that lacks its rate.
     match limit.algorithm() {
         Algorithm::Concurrency => fields.require("max"),
         _ => fields.require("rate"),
@@ -395,7 +395,7 @@ pub(in crate::config::document) fn read(mut fields: Fields<'_>) -> Limit {
 }
 
 impl Limit {
-    /// Does the limit hold requests back?
+    /// Does the limit delay requests?
     pub(in crate::config) fn delays(&self) -> bool {
         self.algorithm() == Algorithm::LeakyBucket && self.over.or(Over::Delay) == Over::Delay
     }
@@ -418,7 +418,7 @@ impl Limit {
         })
     }
 
-    /// The limit with the numbers of a tier, under a name of its own.
+    /// The limit with the numbers of a tier, under a separate name.
     pub(in crate::config) fn with_tier(&self, tier: &Tier) -> Self {
         let name = format!("{}.tiers.{}", self.name.value, tier.name.value);
         Self {

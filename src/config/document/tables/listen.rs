@@ -1,4 +1,4 @@
-//! `listen` of `[server]`: an entry is an address, or a table with more about the listener.
+//! `listen` of `[server]`: an entry is an address, or a table with an address and further settings.
 
 use crate::client::Nat64;
 use crate::config::document::{
@@ -62,13 +62,13 @@ table! {
 pub(in crate::config) enum ListenerTls {
     /// Every `[tls.NAME]`.
     All,
-    /// Those of these names.
+    /// The identities with these names.
     Named(Items<String>),
-    /// One of the listener's own.
+    /// An identity of this listener alone.
     Own(OwnIdentity),
 }
 
-/// Where a listener sends its requests on to.
+/// The destination to which a listener redirects its requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum RedirectTo {
     Https,
@@ -76,7 +76,7 @@ pub(in crate::config) enum RedirectTo {
 
 words! { RedirectTo: Https "https" }
 
-/// The peers that send a header, as written.
+/// The peers that send a PROXY protocol header, as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::config) enum ProxyProtocol {
     /// No peer.
@@ -115,7 +115,7 @@ fn proxy_protocol(key: &'static str, fields: &mut Fields<'_>) -> Setting<ProxyPr
 }
 
 impl ListenEntry {
-    /// The entry of an address alone.
+    /// The entry for a plain address.
     fn plain(address: At<ListenAddress>) -> Self {
         Self {
             address: Setting::Valid(address),
@@ -123,7 +123,7 @@ impl ListenEntry {
         }
     }
 
-    /// The peers that send a header, where any does. Their addresses count as `nat64` translates them.
+    /// The peers that send a header, if any peer does. Their addresses are compared after the translation by `nat64`.
     pub(in crate::config) fn proxies(&self, nat64: &Nat64) -> Option<ProxyPeers> {
         match self.proxy_protocol.get()? {
             ProxyProtocol::Off => None,
@@ -137,7 +137,7 @@ impl ListenEntry {
         }
     }
 
-    /// Do clients on other machines come in by it: by themselves, or through proxies that name them?
+    /// Do clients on other machines use this listener, either directly or through proxies that name the clients?
     pub(in crate::config) fn serves_others(&self) -> bool {
         let is_proxied = self.proxy_protocol.get();
         let is_proxied = is_proxied.is_some_and(|peers| !matches!(peers, ProxyProtocol::Off));
@@ -145,7 +145,7 @@ impl ListenEntry {
         address.is_some_and(|at| is_proxied || at.value.is_for_others())
     }
 
-    /// The address, which a good entry has.
+    /// The address of an entry without mistakes.
     pub(in crate::config) fn listens_on(&self) -> Option<&At<ListenAddress>> {
         self.address.at()
     }

@@ -154,24 +154,24 @@ table! {
         Route(|route| route.idle.map_or_else(|| show("the server's"), show_time));
 }
 
-/// The time that a server may owe where none is written.
+/// The default time within which a server must answer.
 const OWED: Duration = Duration::from_secs(30);
 
-/// Are two spellings of a path that differ in case two paths?
+/// Whether two spellings of a path that differ only in case are different paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum PathCase {
     Sensitive,
     Insensitive,
 }
 
-/// The scheme in which requests came to the first proxy.
+/// The scheme of requests at the first proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum Scheme {
     Http,
     Https,
 }
 
-/// Must clients of a route show a certificate?
+/// Whether clients of a route must show a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum ClientCert {
     Required,
@@ -191,7 +191,7 @@ pub(in crate::config::document) fn read(mut fields: Fields<'_>) -> Route {
 }
 
 impl Route {
-    /// The longest time that its servers may owe.
+    /// The longest time within which its servers must answer.
     pub(in crate::config) fn answer_timeout(&self) -> AnswerTimeout {
         match self.timeout.get() {
             None => AnswerTimeout::Unwritten(OWED),

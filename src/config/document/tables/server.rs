@@ -115,18 +115,18 @@ table! {
 }
 
 impl ServerTable {
-    /// The networks whose addresses stand for the IPv4 addresses inside them.
+    /// The networks whose addresses contain translated IPv4 addresses.
     pub(in crate::config) fn translators(&self) -> Nat64 {
         let networks = self.nat64.entries().iter();
         Nat64::of(networks.map(|at| at.value.addr()))
     }
 
-    /// Does the file name the time for which connections are kept, or the one of silence in its place?
+    /// Does the file set the keep-alive time of connections, or the idle time from which it is derived?
     pub(in crate::config) fn names_keep_alive(&self) -> bool {
         !self.keep_alive.is_absent() || !self.idle.is_absent()
     }
 
-    /// The time for which connections are kept: as `keep_alive` says, else as `idle` does.
+    /// The time for which idle connections are kept: `keep_alive`, or else `idle`.
     pub(in crate::config) fn kept_alive(&self) -> Duration {
         let written = self.keep_alive.get().or(self.idle.get());
         written.copied().unwrap_or(KeepAlive::USUAL)
@@ -205,7 +205,7 @@ fn shown_share(most: Option<usize>) -> String {
     })
 }
 
-/// The form of error bodies. A template's text is compared and not shown.
+/// The form of error bodies. The text of a template is compared but not shown.
 pub(in crate::config::document) fn error_body(body: Option<&ErrorBody>) -> Option<ShownValue> {
     let Some(body) = body else {
         return show("as in [response]");

@@ -1,5 +1,5 @@
-//! `[store]` and the tables inside it. The tables may name the places of secrets; [`crate::config::settings::store`] fetches the
-//! secrets.
+//! `[store]` and the tables inside it. The tables may name the places of secrets; [`crate::config::settings::store`]
+//! reads the secrets.
 
 use crate::config::document::{
     Fields, Setting, ValueShape, Words as _, any, as_written, count, custom, flag, inner_table,
@@ -90,16 +90,16 @@ table! {
 
 words! { OnDown: Local "local", Open "open", Closed "closed" }
 
-/// A secret that stands in the file, or the place where it is.
+/// A secret that is written in the file, or the secret's place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::config) enum SecretSource {
-    /// In the file itself.
+    /// The secret is in this file.
     Literal(Secret),
-    /// In another file or a variable.
+    /// The secret is in another file or in a variable.
     Elsewhere(SecretLocation),
 }
 
-/// Reads a secret, or the place of one.
+/// Reads a secret, or the place of a secret.
 pub(in crate::config::document) fn secret(
     key: &'static str,
     fields: &mut Fields<'_>,

@@ -1,4 +1,5 @@
-//! `[tls.NAME]`: the identities that listeners show to clients. Their files are read by [`crate::config::settings::identities`].
+//! `[tls.NAME]`: the identities that listeners show to clients. [`crate::config::settings::identities`] reads their
+//! files.
 
 use crate::config::document::{
     Emptiness, Fields, Form, Items, Section as _, Setting, ValueShape, any, as_written, custom,

@@ -147,7 +147,7 @@ table! {
 
 words! { Protocol: Auto "auto", Http1 "1.1", Http2 "2" }
 
-/// The text of a server, such a table, or a list of them. An empty list is a mistake.
+/// The text of a server, a table of a server, or a list of these. An empty list is a mistake.
 fn servers() -> impl Form<Items<ServerEntry>> {
     custom(ValueShape::Servers(&SERVER), |key, fields| {
         let list = fields.items(key, |fields, item| match item.get_ref() {
@@ -173,7 +173,7 @@ fn servers() -> impl Form<Items<ServerEntry>> {
 }
 
 impl ServerEntry {
-    /// The server, which a good entry has.
+    /// The server of an entry without mistakes.
     pub(in crate::config) fn compiled(&self) -> Option<Server> {
         Some(Server {
             url: self.url.get()?.clone(),

@@ -1,5 +1,5 @@
-//! `include`: other files with limits, groups, upstreams and routes. Their texts stand behind the file's own in the
-//! source; their tables go into its tree.
+//! `include`: other files with limits, groups, upstreams and routes. Their texts are appended to the main file's text
+//! in the source; their tables are merged into its tree.
 
 mod entry;
 
@@ -22,14 +22,14 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-/// The most files that are taken in, and the most bytes of all together.
+/// The most files that can be included, and the most bytes of all files together.
 const MOST_FILES: usize = 1_000;
 const MOST_TOGETHER: usize = 16 * 1024 * 1024;
 
 /// A key and its value.
 pub(in crate::config::document) type TopEntry<'a> = (Spanned<DeString<'a>>, Spanned<DeValue<'a>>);
 
-/// Reads the files that `source` includes, and puts their texts behind its own.
+/// Reads the files that `source` includes, and appends their texts to the main file's text.
 pub(in crate::config) fn gather(source: &mut Source, files: &mut Files, found: &mut Findings) {
     if !source.file().contains(INCLUDE.name) {
         return;
@@ -61,7 +61,7 @@ pub(in crate::config) fn gather(source: &mut Source, files: &mut Files, found: &
     }
 }
 
-/// The entries as they are written, as far as they can be read; mistakes are reported when the tree is read as a whole.
+/// The entries that can be read; mistakes are reported when the whole tree is read.
 fn entries(source: &Source) -> Vec<IncludeEntry> {
     let (root, _) = DeTable::parse_recoverable(source.file());
     let mut only = DeTable::new();
@@ -76,7 +76,7 @@ fn entries(source: &Source) -> Vec<IncludeEntry> {
     }
 }
 
-/// The form in which an entry names a file.
+/// The way in which an entry names a file: by its path or by a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FoundBy {
     Pattern,
@@ -89,7 +89,7 @@ struct IncludeReader<'g> {
     found: &'g mut Findings,
     /// The path of the main file.
     main: PathBuf,
-    /// The paths of the files that have been taken in, the main file among them, and the grant of each.
+    /// The paths of the files that have been included, with the main file, and the grant of each file.
     seen: HashMap<PathBuf, Option<Arc<Grant>>>,
     bytes: usize,
 }
@@ -124,8 +124,8 @@ impl IncludeReader<'_> {
         }
     }
 
-    /// Reports a link to a file whose name the link's pattern does not describe: messages about the text could show a
-    /// file of any kind.
+    /// Reports a link whose target has a name that the pattern does not match: messages that show the text could reveal
+    /// a file of any kind.
     fn disguised(&mut self, path: &Path, entry: &At<String>) {
         let (path, pattern) = (path.display(), &entry.value);
         let message = format!("`{path}` leads to a file that `{pattern}` does not describe");
@@ -135,7 +135,7 @@ impl IncludeReader<'_> {
     fn file(&mut self, entry: &At<String>, grant: &Arc<Grant>) {
         let path = self.source.beside(entry.span.start, &entry.value);
         if path.is_dir() {
-            // A file may come to stand there.
+            // A file may later replace the folder.
             let _ = self.files.read(&path, MOST_BYTES);
             let folder = entry.value.trim_end_matches('/');
             self.found
@@ -147,7 +147,7 @@ impl IncludeReader<'_> {
         self.take(&path, entry, grant, FoundBy::Path);
     }
 
-    /// Takes one file in. Two patterns may find the same file; a path that is written twice is a mistake.
+    /// Includes one file. Two patterns may find the same file; writing one path twice is a mistake.
     fn take(&mut self, path: &Path, entry: &At<String>, grant: &Arc<Grant>, by: FoundBy) {
         let name = path.display().to_string();
         let place = real(path);
@@ -205,7 +205,7 @@ impl IncludeReader<'_> {
     }
 }
 
-/// Does the last step of `pattern` describe the name of the file that a path leads to?
+/// Does the last step of `pattern` match the name of the link's target file?
 fn is_described(path: &Path, pattern: &str) -> bool {
     let place = real(path);
     let name = place.file_name().and_then(|name| name.to_str());
@@ -213,7 +213,7 @@ fn is_described(path: &Path, pattern: &str) -> bool {
     name.is_some_and(|name| glob::matches(last, name))
 }
 
-/// Two entries with different grants for one file are an error: the order of entries does not decide.
+/// Two entries that give one file different grants are an error: the order of entries does not decide.
 fn two_entries(name: &str, second: &Span, first: &Span, found: &mut Findings) {
     let message = format!(
         "two entries of `{}` include `{name}`, with different permissions",
@@ -228,7 +228,8 @@ fn two_entries(name: &str, second: &Span, first: &Span, found: &mut Findings) {
         );
 }
 
-/// Puts the tables of the included files into the tree of the file, and returns the keys that are in no known table.
+/// Merges the tables of the included files into the tree of the file, and returns the keys that belong to no known
+/// table.
 pub(in crate::config::document) fn merge<'s>(
     source: &'s Source,
     root: &mut DeTable<'s>,
@@ -263,7 +264,7 @@ pub(in crate::config::document) fn merge<'s>(
     strays
 }
 
-/// Puts one table of an included file into the tree.
+/// Merges one table of an included file into the tree.
 fn join<'s>(
     vocabulary: &'static vocabulary::Table,
     root: &mut DeTable<'s>,
@@ -281,7 +282,7 @@ fn join<'s>(
         document.lost.insert((name, None));
         return unknown_table::note_other_type(vocabulary, name, &value, &span, found);
     };
-    // A mistake there has been reported, and these names are defined nowhere.
+    // The main file's mistake has been reported, and the names of the included table are defined nowhere.
     let DeValue::Table(there) = there.get_mut() else {
         return;
     };
@@ -319,7 +320,7 @@ fn only_in_main(source: &Source, name: &str, span: &Span, found: &mut Findings) 
         ));
 }
 
-/// Takes `include` itself out of the tree, and reports its mistakes.
+/// Removes `include` from the tree, and reports its mistakes.
 pub(in crate::config::document) fn read(
     source: &Source,
     root: &mut DeTable<'_>,

@@ -1,7 +1,7 @@
-//! What is done to the text before its tables are read: other files and values of flags come in, variables and secrets
-//! take their places.
+//! The steps on the text before its tables are read: other files are included, flags replace values, and variables and
+//! secrets are filled in.
 //!
-//! In: the text of the file. Out: the tree of its tables, in which every value is the one that holds.
+//! In: the text of the file. Out: the tree of its tables with the final values.
 //!
 //! ```text
 //! syntax                 errors of TOML

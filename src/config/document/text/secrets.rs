@@ -1,5 +1,5 @@
-//! Secrets in files and variables, fetched before the tree is read. The secret takes the place of the table with `file`
-//! or `env`, and messages show only the table's place.
+//! Secrets in files and variables, fetched before the tree is read. The secret replaces the table with `file` or `env`,
+//! and messages show only the table's place.
 
 use crate::config::input::{Reference, SideFiles};
 use crate::config::report::{Code, Details as _};
@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Fetches the values of fields that routes set and add; the store's password is fetched with the other settings that are
-/// read at the start. Returns what was fetched.
+/// Reads the secrets of fields that routes set and add; the store's password is read later, with the other settings
+/// that are read at start. Returns the secrets that were read.
 pub(in crate::config::document) fn fetch(
     root: &mut DeTable<'_>,
     beside: &mut SideFiles<'_>,
@@ -44,7 +44,7 @@ fn inner<'t, 'a>(table: &'t mut DeTable<'a>, name: &str) -> Option<&'t mut DeTab
     }
 }
 
-/// A client or server that this value authenticates can be imitated by every reader of the file.
+/// Every reader of the file could use this value to impersonate the client or server that it authenticates.
 fn warn_of_literal(name: &str, value: &Spanned<DeValue<'_>>, beside: &mut SideFiles<'_>) {
     let text = value.get_ref().as_str().unwrap_or_default();
     if text.is_empty() || !redaction::is_secret(name) {
@@ -62,7 +62,7 @@ fn warn_of_literal(name: &str, value: &Spanned<DeValue<'_>>, beside: &mut SideFi
         .help(format!("write `{name} = {file}` or `{name} = {env}`"));
 }
 
-/// The value of the field `name`, where a file or a variable gives it.
+/// The value of the field `name`, if a file or a variable gives it.
 fn line(
     name: &str,
     value: &mut Spanned<DeValue<'_>>,
@@ -86,7 +86,7 @@ fn line(
             None
         }
     };
-    // Any text may stand for a value that could not be fetched, since the file is refused.
+    // A placeholder replaces a value that could not be read, since the file is refused anyway.
     let text = fetched.clone().unwrap_or_else(|| "-".to_owned());
     *value.get_mut() = DeValue::String(Cow::Owned(text));
     fetched

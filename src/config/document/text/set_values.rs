@@ -1,4 +1,5 @@
-//! The file with values replaced by `--set`. A mistake in a replaced value is shown as the option was given.
+//! The file with values replaced by `--set`. A message about a mistake in a replaced value shows the option as it was
+//! given.
 
 use crate::config::document::table_named;
 use crate::config::input::{Source, Span};
@@ -8,14 +9,14 @@ use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The documents of a source's sets, which live as long as the tree that is read from them.
+/// The documents of a source's `--set` options, which must live as long as the tree that borrows from them.
 pub(in crate::config::document) fn documents(source: &Source) -> Vec<String> {
     let sets = source.sets();
     sets.map(|(start, set)| set.document(start)).collect()
 }
 
-/// Puts the sets of `source` into the table that was read from its file. A table that only the sets name, under nearly
-/// the name of a table in the file, is a slip.
+/// Applies the `--set` options of `source` to the tree of its file. A table that only the options name, with a name
+/// similar to a table of the file, is probably a mistake.
 pub(in crate::config::document) fn apply<'a>(
     source: &'a Source,
     documents: &'a [String],
@@ -41,7 +42,7 @@ pub(in crate::config::document) fn apply<'a>(
     }
 }
 
-/// The value as TOML, else as the text itself, so that a shell's quotes need no further quotes inside.
+/// The value as TOML, or else as plain text, so that quotes of the shell need no inner quotes.
 fn value<'a>(text: &'a str, document: &'a str) -> DeValue<'a> {
     let parsed = DeTable::parse(document).ok().map(Spanned::into_inner);
     let only = parsed.filter(|table| table.len() == 1);
@@ -55,7 +56,7 @@ fn put<'a>(table: &mut DeTable<'a>, parts: &[(&'a str, Span)], value: Spanned<De
     };
     let key = || Spanned::new(span.clone(), Cow::Borrowed(*name));
     if rest.is_empty() {
-        // The old value's place goes with it.
+        // The old key is removed together with its place.
         table.remove(*name);
         table.insert(key(), value);
         return;

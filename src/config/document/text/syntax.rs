@@ -6,8 +6,8 @@ use crate::config::report::{Code, Details as _, Findings};
 use crate::config::value::quoted;
 use toml::de::{DeTable, Error};
 
-/// Notes the errors of the parser: the first of neighbouring errors, and duplicates with both places. Returns the
-/// stretches of the file that could not be read.
+/// Notes the errors of the parser: only the first of neighbouring errors, and duplicates with both places. Returns the
+/// parts of the file that could not be read.
 pub(in crate::config::document) fn report(
     text: &str,
     root: &DeTable<'_>,
@@ -20,7 +20,7 @@ pub(in crate::config::document) fn report(
         .collect();
     errors.sort_by_key(|(span, _)| span.start);
     let mut torn = Vec::new();
-    // The end of the stretch in which errors are taken for echoes of the error before.
+    // Errors before this byte count as consequences of the previous error.
     let mut quiet = 0;
     for (span, message) in errors {
         if span.start < quiet {
@@ -40,8 +40,8 @@ pub(in crate::config::document) fn report(
     torn
 }
 
-/// The stretch that a mistake can confuse: the line, where the value of a key begins and ends on it, else the text up
-/// to the next table.
+/// The part of the text that a mistake can affect: the line, if a key's value begins and ends on the line, else the
+/// text up to the next table.
 fn end_of_tear(text: &str, span: &Span) -> usize {
     let (start, line) = line_at(text, span.start);
     let spans_lines = |value: &str| {
@@ -61,7 +61,7 @@ fn end_of_tear(text: &str, span: &Span) -> usize {
 /// The line that holds the byte `at`, and the line's start.
 fn line_at(text: &str, at: usize) -> (usize, &str) {
     let at = text.floor_char_boundary(at);
-    // The place of an error may be the break itself.
+    // The place of an error may be the line break itself.
     let start = text[..at].rfind('\n').map_or(0, |before| before + 1);
     (start, text[start..].lines().next().unwrap_or_default())
 }
@@ -150,8 +150,7 @@ fn written_otherwise(line: &str) -> Option<&'static str> {
     (bare && !known).then_some(UNQUOTED)
 }
 
-/// Notes a key or table that is written twice, and returns the end of the stretch in which the parser repeats the
-/// error.
+/// Notes a key or table that is written twice, and returns the end of the part in which the parser repeats the error.
 fn duplicate(text: &str, root: &DeTable<'_>, span: &Span, found: &mut Findings) -> usize {
     let name = text.get(span.clone()).unwrap_or_default();
     let (start, line) = line_at(text, span.start);
@@ -196,7 +195,7 @@ fn earlier_header(text: &str, before: usize, line: &str) -> Option<Span> {
     })
 }
 
-/// The nearest key of that name above. The parsed file keeps the first of two keys.
+/// The nearest earlier key with this name. The parsed file keeps the first of two keys.
 fn earlier_key(table: &DeTable<'_>, name: &str, before: usize) -> Option<Span> {
     let keys = table.iter().flat_map(|(key, value)| {
         let inner = value.get_ref().as_table();

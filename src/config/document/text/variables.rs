@@ -1,5 +1,5 @@
-//! `${VAR}` in the texts of the file, never in keys. Variables are filled in from the environment once the file has
-//! been parsed, and every mistake in the result is reported with the values of the variables.
+//! `${VAR}` in the texts of the file, never in keys. Variables are filled in from the environment after the file has
+//! been parsed; messages about the resulting values show the values of the variables.
 
 mod bare_values;
 mod masking;
@@ -22,15 +22,16 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-/// The texts that had variables in them.
+/// The texts that contained variables.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Variables {
     filled: Vec<FilledText>,
     /// Texts with a variable that could not be filled in, which has been noted.
     failed: Vec<Span>,
-    /// Variables that are secret because one place of their use holds a secret.
+    /// Variables that are secret because a secret is expected at one place of their use.
     named: HashSet<String>,
-    /// The starts of texts that are no secrets by the names of their variables: paths, numbers, `true` and `false`.
+    /// The starts of texts that do not count as secret because of a variable's name: paths, numbers, `true` and
+    /// `false`.
     no_secrets: HashSet<usize>,
 }
 
@@ -38,10 +39,10 @@ pub(in crate::config) struct Variables {
 #[derive(Debug)]
 struct FilledText {
     span: Span,
-    /// The text as it is written.
+    /// The text as written.
     template: String,
     used: Vec<VariableUse>,
-    /// Does the text, or a part of it, stand in the place of a secret?
+    /// Is the text, or a part of it, at the place of a secret?
     starred: bool,
 }
 
@@ -63,7 +64,7 @@ struct Slip {
     help: String,
 }
 
-/// Asks the environment.
+/// A lookup in the environment.
 type Environment<'e> = &'e dyn Fn(&str) -> Result<String, VarError>;
 
 /// Fills in the variables of all texts in `root`.
@@ -96,7 +97,7 @@ fn fill_from(
     variables
 }
 
-/// Shows each text below `table` to `look`, with the keys that lead to it.
+/// Calls `look` with each text below `table` and with the keys that lead to the text.
 fn each_text<'t>(
     table: &'t mut DeTable<'_>,
     trail: &mut Vec<&'t str>,
@@ -135,8 +136,8 @@ impl Variables {
         span: &Span,
         found: &mut Findings,
     ) {
-        // A variable that an included file may not read is not looked up: the report does not show whether the variable
-        // is set.
+        // A variable that an included file must not read is not looked up: the report does not reveal whether the
+        // variable is set.
         let refused = RefCell::new(Vec::new());
         let guarded = |name: &str| match unasked(source, span, name) {
             None => environment(name),
@@ -172,13 +173,13 @@ impl Variables {
         }
     }
 
-    /// Has the text at this place a variable that could not be filled in?
+    /// Does the text at this place contain a variable that could not be filled in?
     pub(in crate::config::document) fn has_failed(&self, span: &Span) -> bool {
         self.failed.contains(span)
     }
 
-    /// Drops mistakes that are only the echo of a variable that could not be filled in, and adds the values of
-    /// variables to the rest. A value that looks like a secret is not shown.
+    /// Drops mistakes that only follow from a variable that could not be filled in, and adds the values of variables to
+    /// the other mistakes. A value that looks like a secret is not shown.
     pub(in crate::config) fn tell(&self, source: &Source, secrets: &Secrets, found: &mut Findings) {
         let own = |diagnostic: &Diagnostic| {
             let code = diagnostic.code;
@@ -208,7 +209,7 @@ impl Variables {
     }
 }
 
-/// The texts that the mistake stands in, or is about.
+/// The texts that contain the mistake, or that the mistake is about.
 fn about<T: Copy + Ord>(texts: &Spans<T>, diagnostic: &Diagnostic) -> Vec<T> {
     let met = diagnostic.labels().flat_map(|label| {
         let at = &label.span;
@@ -234,7 +235,8 @@ impl FilledText {
                 primary.text = diagnostic.code.about().trim_end_matches('.').to_owned();
             }
         }
-        // What the whole text happens to be is no advice: the next start may have another value.
+        // Advice that repeats the value of the whole text is dropped: at the next start the variable may have another
+        // value.
         let is_bare = |help: &String| help.ends_with(WITHOUT_QUOTES);
         if let Some(help) = diagnostic.help.as_mut().filter(|help| is_bare(help)) {
             let one = self.used.first().map(|used| used.name.as_str());
@@ -262,7 +264,7 @@ impl FilledText {
         }
     }
 
-    /// Does the secret come from variables alone, with no part of it written in the file?
+    /// Does the secret come only from variables, with no part of it written in the file?
     fn is_all_of_the_secret(&self, source: &Source) -> bool {
         let written = source.written(&self.span);
         let part = match written.split_once("://") {
@@ -284,14 +286,14 @@ impl FilledText {
 }
 
 impl VariableUse {
-    /// The variable as the file has it, without a default.
+    /// The variable as the file writes it, without its default.
     fn spelled(&self) -> String {
         format!("`${{{}}}`", self.name)
     }
 }
 
 impl Slip {
-    /// The place of the variable: the variable itself, where the text has no escapes, else the whole text.
+    /// The diagnostic at the variable itself, or at the whole text if the text has escapes.
     fn diagnostic(self, source: &Source, text: &str, span: &Span) -> Diagnostic {
         let written = source.written(span);
         let place = match written.find(text) {
@@ -307,7 +309,7 @@ impl Slip {
     }
 }
 
-/// `text` with its variables filled in and `$$` as `$`; a `$` before anything else stays.
+/// `text` with its variables filled in and `$$` as `$`; a `$` before any other character stays.
 fn expand(
     environment: Environment<'_>,
     text: &str,

@@ -1,5 +1,5 @@
-//! The fence of an included file: it may read files of its own folder, and those that patterns allow. A path is judged by its
-//! end behind all links, and again when the file is open.
+//! The fence of an included file: the file can read files in its own folder, and files that patterns allow. A path is
+//! checked by its target after all links are resolved, and the open file is checked again.
 
 use super::glob;
 use std::collections::BTreeSet;
@@ -9,14 +9,14 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// The files that one file of a configuration may read.
+/// The files that one file of a configuration can read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fence {
-    /// The file's own folder; none where the main file stands in this folder or below it.
+    /// The folder of the file; `None` if the main file is in this folder or below it.
     own: Option<PathBuf>,
-    /// The folders of all files of the configuration: a file below one of them belongs to that one alone.
+    /// The folders of all files of the configuration: a file below one of these folders belongs to that folder alone.
     taken: Arc<BTreeSet<PathBuf>>,
-    /// Files outside its own folder that the file may read.
+    /// Files outside its own folder that the file can read.
     allowed: Vec<AllowedPaths>,
 }
 
@@ -28,8 +28,8 @@ pub struct AllowedPaths {
 }
 
 impl Fence {
-    /// The fence of a file in `folder`. The files of the configuration stand in `taken`, the main file in `main`; all
-    /// are paths without links.
+    /// The fence of a file in `folder`. `taken` has the folders of the configuration's files, and `main` has the folder
+    /// of the main file; all paths are without links.
     #[must_use]
     pub fn around(
         folder: PathBuf,
@@ -44,13 +44,13 @@ impl Fence {
         }
     }
 
-    /// Does `path` lead to a file within reach?
+    /// Is the target of `path` within the fence?
     #[must_use]
     pub fn holds(&self, path: &Path) -> bool {
         self.place(path).is_some()
     }
 
-    /// Opens the file at `path`, if the fence holds it, also where a link is swapped meanwhile.
+    /// Opens the file at `path` if the fence contains it, even if a link is swapped in the meantime.
     pub(super) fn open(&self, path: &Path) -> io::Result<File> {
         let outside = || io::Error::other("it is not this file's to read");
         let place = self.place(path).ok_or_else(outside)?;
@@ -64,13 +64,13 @@ impl Fence {
         }
     }
 
-    /// Is `place`, a path without links, within reach? No link counts by its own name.
+    /// Is `place`, a path without links, within the fence? The name of a link does not count.
     #[must_use]
     pub fn holds_place(&self, place: &Path) -> bool {
         self.is_own(place) || self.allowed.iter().any(|one| one.describes(place))
     }
 
-    /// The end of `path` behind all links, if the fence holds it.
+    /// The target of `path` after all links, if the fence contains the target.
     fn place(&self, path: &Path) -> Option<PathBuf> {
         let place = real(path);
         let is_allowed = || {
@@ -80,7 +80,7 @@ impl Fence {
         (self.is_own(&place) || is_allowed()).then_some(place)
     }
 
-    /// Does `place` lie in the file's own folder?
+    /// Is `place` in the folder of the file?
     fn is_own(&self, place: &Path) -> bool {
         let mut above = place.ancestors().skip(1);
         let nearest = above.find(|at| self.taken.contains(*at));
@@ -92,7 +92,7 @@ impl AllowedPaths {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// When it is no pattern, in words.
+    /// If the path is not a valid pattern: the reason in words.
     pub fn read(pattern: &Path) -> Result<Self, &'static str> {
         glob::check(&pattern.to_string_lossy())?;
         let mut root = PathBuf::new();
@@ -122,8 +122,8 @@ impl AllowedPaths {
         }
     }
 
-    /// Does the pattern allow `place`, to which `path` leads? A link counts by its own name as well, as long as it
-    /// stays in the folder that the pattern names: an orchestrator keeps its secrets behind such links and swaps them.
+    /// Does the pattern allow `place`, the target of `path`? The name of a link counts as well if the target stays in
+    /// the folder that the pattern names: an orchestrator keeps its secrets behind such links and swaps the links.
     fn leads_to(&self, path: &Path, place: &Path) -> bool {
         let by_name = || {
             let named = named(path);
@@ -141,12 +141,13 @@ impl AllowedPaths {
     }
 }
 
-/// The path without links but for its last step.
+/// The path with all links resolved except in its last step.
 fn named(path: &Path) -> Option<PathBuf> {
     Some(real(path.parent()?).join(path.file_name()?))
 }
 
-/// The path as an operator would allow it: by its own name, unless a link leads out of its folder.
+/// The path in the form in which an operator would allow it: the path's own name, unless a link leads out of its
+/// folder.
 #[must_use]
 pub fn to_allow(path: &Path) -> PathBuf {
     let place = real(path);
@@ -157,7 +158,7 @@ pub fn to_allow(path: &Path) -> PathBuf {
     named.unwrap_or(place)
 }
 
-/// The end of a path behind all links; where the path does not exist yet, as far as it does.
+/// The target of a path after all links; for a path that does not exist, links are resolved in the part that exists.
 #[must_use]
 pub fn real(path: &Path) -> PathBuf {
     let here = if path.as_os_str().is_empty() {
@@ -183,8 +184,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// Folders: the operator's with a secret, a team's in it, another team's in that, and secrets as an orchestrator keeps
-    /// them.
+    /// Folders: the operator's folder with a secret, a team's folder inside it, another team's folder inside that, and
+    /// secrets in the layout of an orchestrator.
     fn house() -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();

@@ -1,14 +1,14 @@
 //! Patterns of paths: `*`, `?` and `[a-z]` in any step, and a step `**` for any number of folders.
 //!
-//! As in a shell, names that begin with a dot are only found by patterns that begin with one: editors and orchestrators
-//! keep their own files under such names.
+//! As in a shell, only patterns that begin with a dot find names that begin with a dot: editors and orchestrators keep
+//! private files under such names.
 
 use glob::{MatchOptions, Pattern, PatternError};
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// The most entries of folders that one pattern looks at.
+/// The most folder entries that one pattern visits.
 const MOST_ENTRIES: usize = 100_000;
 
 /// The files of a pattern.
@@ -16,11 +16,11 @@ const MOST_ENTRIES: usize = 100_000;
 pub struct Matches {
     /// Regular files, sorted.
     pub files: Vec<PathBuf>,
-    /// Folders in which another file may come to match.
+    /// Folders in which a new file can match.
     pub folders: Vec<PathBuf>,
 }
 
-/// Has `text` a character that makes it a pattern?
+/// Does `text` contain a character that makes it a pattern?
 #[must_use]
 pub fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
@@ -29,7 +29,7 @@ pub fn is_pattern(text: &str) -> bool {
 /// Checks that `text` is a pattern of paths.
 ///
 /// # Errors
-/// The reason that it is none.
+/// If `text` is not a pattern: the reason.
 pub fn check(text: &str) -> Result<(), &'static str> {
     for step in text.split('/') {
         if step != "**" && step.contains("**") {
@@ -45,7 +45,7 @@ pub fn check(text: &str) -> Result<(), &'static str> {
 /// The files that `pattern` matches now.
 ///
 /// # Errors
-/// When a folder cannot be read, or there is too much in them.
+/// If a folder cannot be read, or the folders contain too many entries.
 pub fn find(pattern: &Path) -> io::Result<Matches> {
     let mut walk = Walk {
         matched: Matches::default(),
@@ -95,7 +95,7 @@ impl Walk {
         for name in self.names(folder)? {
             let next = folder.join(&name);
             if *step == "**" {
-                // A link is no folder on the way down, since it may lead back.
+                // A link to a folder is not followed, since the link may lead back.
                 let deeper = next.symlink_metadata().is_ok_and(|found| found.is_dir());
                 if deeper && !name.starts_with('.') {
                     self.down(&next, steps)?;
@@ -161,7 +161,7 @@ pub fn leads(steps: &[String], names: &[&str]) -> bool {
     }
 }
 
-/// Does the step of a pattern describe `name`?
+/// Does the step of a pattern match `name`?
 #[must_use]
 pub fn matches(step: &str, name: &str) -> bool {
     if step == "**" {

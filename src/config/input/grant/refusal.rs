@@ -9,7 +9,8 @@ use crate::config::value::quoted;
 use std::path::Path;
 
 impl Grant {
-    /// The error of the included file at `span`, which may not do `what`, with the entry to write `instead`.
+    /// The error of the included file at `span`, which must not do `what`, with the entry `instead` that would allow
+    /// it.
     pub(in crate::config) fn refusal(
         &self,
         source: &Source,
@@ -24,7 +25,7 @@ impl Grant {
             .help(self.help(source, instead))
     }
 
-    /// The help that shows the entry to write.
+    /// The help text that shows the entry to write.
     pub(in crate::config) fn help(&self, source: &Source, instead: &str) -> String {
         format!(
             "if it may, write in {}, in place of that entry: `{instead}`",
@@ -35,7 +36,7 @@ impl Grant {
 
 const OWN_FOLDER: &str = "an included file's own folder is the folder that it is in, without folders of other included files; the folder of the main file belongs to no included file";
 
-/// The error of an included file that names at `span` a file outside its reach.
+/// The error about a file outside the fence that the included file names at `span`.
 pub(in crate::config) fn unread(source: &Source, span: &Span, path: &str) -> Option<Diagnostic> {
     let (grant, fence) = (source.grant(span.start)?, source.fence(span.start)?);
     let whole = source.beside(span.start, path);
@@ -48,7 +49,7 @@ pub(in crate::config) fn unread(source: &Source, span: &Span, path: &str) -> Opt
     Some(refusal.at(span, "outside its own folder").note(OWN_FOLDER))
 }
 
-/// The error of an included file that names at `span` a socket outside its reach.
+/// The error about a socket outside the fence that the included file names at `span`.
 pub(in crate::config) fn unreached(
     source: &Source,
     span: &Span,
@@ -77,7 +78,7 @@ fn to_write(source: &Source, path: &Path) -> String {
     short.display().to_string()
 }
 
-/// The error of an included file that names at `span` a variable without a grant.
+/// The error about a variable without a grant that the included file names at `span`.
 pub(in crate::config) fn unasked(source: &Source, span: &Span, name: &str) -> Option<Diagnostic> {
     let grant = source.grant(span.start)?;
     if grant.reads_variable(name) {

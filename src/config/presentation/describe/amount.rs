@@ -1,4 +1,4 @@
-//! The requests that a limit admits, also at the edges of its windows: the numbers of docs/algorithms.md.
+//! The requests that a limit admits, including at the edges of its windows: the numbers of docs/algorithms.md.
 
 use crate::config::value::{show_rate, show_span};
 use crate::limit::clock_window::{Anchor, ClockWindow};
@@ -50,7 +50,7 @@ pub fn brief(limit: &Limit) -> String {
     }
 }
 
-/// The requests that `burst` and a steady refill admit.
+/// The number of requests that `burst` and a steady refill admit.
 fn refilled(rate: Rate, burst: u32) -> String {
     let first = u64::from(burst) + u64::from(rate.count.get());
     let time = stretch(rate.period.get());
@@ -72,8 +72,8 @@ fn queued(rate: Rate, rule: &LeakyBucket) -> String {
     )
 }
 
-/// A wait of so many microseconds for people to read: in whole milliseconds, from a minute on in whole seconds, rounded
-/// up.
+/// A wait of this many microseconds for people to read, rounded up: in whole milliseconds, or in whole seconds from one
+/// minute.
 #[must_use]
 pub fn rounded_up(micros: u64) -> String {
     let to = match micros {
@@ -84,7 +84,7 @@ pub fn rounded_up(micros: u64) -> String {
     show_span(micros.div_ceil(to).saturating_mul(to))
 }
 
-/// The requests of a stretch of time that lies across two windows.
+/// The number of requests in a stretch of time that spans two windows.
 fn doubled(limit: u32) -> u64 {
     2 * u64::from(limit)
 }

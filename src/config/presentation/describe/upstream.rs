@@ -73,7 +73,7 @@ pub fn queue(rules: &UpstreamRules) -> String {
     format!("{}, {}", rules.queue.max, time_text(rules.queue.wait))
 }
 
-/// The host that servers are asked for, as the file writes it.
+/// The `Host` of requests to servers, as the file writes it.
 #[must_use]
 pub fn server_host(host: Option<&ServerHost>) -> String {
     match host {
@@ -83,7 +83,7 @@ pub fn server_host(host: Option<&ServerHost>) -> String {
     }
 }
 
-/// TLS to the servers, for a comparison: files that have changed are a change.
+/// TLS of connections to the servers, for a comparison: changed files count as a change.
 #[must_use]
 pub fn tls(tls: Option<&ServerTls>) -> Option<ShownValue> {
     let Some(tls) = tls else {
@@ -148,7 +148,7 @@ pub fn upstream(one: &UpstreamOutline) -> String {
     clauses.join("; ")
 }
 
-/// Is there one server, with no rule about it that is not the default?
+/// Is there one server, with only default rules?
 #[must_use]
 pub fn is_plain(one: &UpstreamOutline) -> bool {
     let usual = UpstreamRules {
@@ -162,8 +162,8 @@ pub fn is_plain(one: &UpstreamOutline) -> bool {
         && bounds(one).is_none()
 }
 
-/// The bounds of servers, and the wait for one: `at most 100 in flight each, then 100 wait up to 1s (50 of
-/// one client)`.
+/// The bounds of servers, and the wait for a server: `at most 100 in flight each, then 100 wait up to 1s (50 of one
+/// client)`.
 fn bounds(one: &UpstreamOutline) -> Option<String> {
     let servers = one.upstream.servers.iter();
     let bounds: Vec<Option<u32>> = servers
@@ -198,7 +198,7 @@ fn bounds(one: &UpstreamOutline) -> Option<String> {
     })
 }
 
-/// The requests that all servers together take at once, where each has a bound.
+/// The number of requests that all servers together take at once, if each server has a bound.
 #[must_use]
 pub fn most_at_once(one: &UpstreamOutline) -> Option<u64> {
     let servers = one.upstream.servers.iter();
@@ -206,7 +206,7 @@ pub fn most_at_once(one: &UpstreamOutline) -> Option<u64> {
     Some(each?.into_iter().map(u64::from).sum())
 }
 
-/// When a server gets no more requests.
+/// The conditions under which a server gets no more requests.
 fn leaves(one: &UpstreamOutline) -> Option<String> {
     let rules = &one.upstream.rules;
     let probes = rules.health.as_ref().map(|probes| {

@@ -1,4 +1,4 @@
-//! How many members have come to groups and have left them. No member is named.
+//! The numbers of members that groups have gained and lost. The report names no member.
 
 use super::{Change, Collection, Outline, differences, to};
 use crate::config::document::GROUPS;

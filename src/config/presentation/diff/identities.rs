@@ -1,4 +1,4 @@
-//! The changes of identities, and of what listeners offer.
+//! The changes of identities, and of the identities that listeners offer.
 
 use super::{Change, Collection, Outline, differences, to};
 use crate::config::document::TLS;

@@ -9,11 +9,11 @@ use crate::limit::{Limit, Mode};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// A limit of another kind, or with another key, counts elsewhere in the store. Where the limit had that kind and key
-/// before, and not long ago, its counters are still there.
+/// A limit of another kind, or with another key, uses other counters in the store. If the limit recently had the same
+/// kind and key, those counters still exist.
 const AFRESH: &str = "counters start afresh, or go on where this limit counted so before";
 
-/// Counters of one kind under one key go on.
+/// Counters of one kind under one key continue.
 const KEPT: &str = "counters kept";
 /// The reports on a limit that is gone and on one that has come. Counters are kept by the name of a limit.
 const GONE: &str = "removed; its counters go on if the limit comes back while they still exist";
@@ -30,7 +30,7 @@ pub(super) fn limits(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
     limits.compare(changes, limit);
 }
 
-/// Each limit with all its rates, which stand side by side, and with the rates of its candidate behind them.
+/// Each limit with all its rates, which are adjacent, followed by the rates of its candidate.
 fn by_name(outline: &Outline) -> Vec<LimitOutline<'_>> {
     let limits = outline.limits.chunk_by(|a, b| a.name == b.name);
     limits
@@ -63,9 +63,9 @@ fn limit(old: &LimitOutline<'_>, new: &LimitOutline<'_>) -> Option<String> {
     super::joined(&parts)
 }
 
-/// The effect on the counters: counters of the same kind go on.
+/// The effect on the counters: counters of the same kind continue.
 fn counters(old: &[Arc<Limit>], new: &[Arc<Limit>]) -> &'static str {
-    // The kinds of a limit's rates differ by their windows alone.
+    // The kinds of a limit's rates differ only in their windows.
     let mut there: HashMap<_, Vec<&Limit>> = HashMap::new();
     for limit in old {
         there.entry(limit.kind).or_default().push(limit);
@@ -87,7 +87,7 @@ fn counters(old: &[Arc<Limit>], new: &[Arc<Limit>]) -> &'static str {
     }
 }
 
-/// Requests that count on other counters than before, while the limit's own counters are kept.
+/// Requests that use other counters than before, while the limit's own counters are kept.
 fn elsewhere(old: &Limit, new: &Limit) -> Vec<String> {
     let groups = |limit: &Limit| -> Vec<String> {
         let tiers = limit.tiers.iter();

@@ -1,9 +1,9 @@
-//! The store's address, and the credentials of connections to it. A secret is compared and never shown.
+//! Compares the store's address, and the credentials of connections to the store. Secrets are compared and never shown.
 
 use super::Change;
 use crate::store::Backend;
 
-/// Another address needs a restart; new credentials for the same address are taken over.
+/// A new address needs a restart; new credentials for the same address take effect on a reload.
 pub(super) fn compare(running: &Backend, new: &Backend, changes: &mut Vec<Change>) {
     if let (Backend::Redis(a), Backend::Redis(b)) = (running, new)
         && a.is_same_place(b)
@@ -23,7 +23,7 @@ pub(super) fn compare(running: &Backend, new: &Backend, changes: &mut Vec<Change
     }
 }
 
-/// The keys whose change makes the store another one.
+/// The keys whose change means a different store.
 fn address(a: &Backend, b: &Backend) -> Vec<&'static str> {
     let (Backend::Redis(a), Backend::Redis(b)) = (a, b) else {
         return vec!["store.url"];

@@ -1,6 +1,7 @@
-//! What a new file takes away. A file that is written in two steps may be good without its second half, so such a file is
-//! looked at once more before it comes into force. What a lost key meant is not asked: nearly all of them restrict somebody,
-//! and a key that only widens waits for half a second as well.
+//! The settings that a new file removes. A file that is written in two steps may be valid before its second part is
+//! written, so a file that removes settings is read once more before it comes into force. The check does not consider
+//! the meaning of a removed key: nearly all keys restrict somebody, and a key that only permits more causes a wait of
+//! half a second as well.
 
 use crate::config::presentation::outline::{IdentityOutline, Outline};
 use crate::key::Group;
@@ -15,9 +16,9 @@ thread_local! {
     pub(crate) static COMPARED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The first thing that `new` takes away from `old`, in words: a key, a value, or an entry of a list, of a group's file of
-/// members, or of a revocation list. Other numbers take nothing away. Fewer authorities and fewer keys of tokens are not
-/// looked for: nobody is believed by them any more.
+/// The first setting of `old` that `new` lacks, in words: a key, a value, or an entry of a list, of a group's file of
+/// members, or of a revocation list. Changed numbers remove nothing. Fewer authorities and fewer keys of tokens are not
+/// considered: their removal only means less trust.
 #[must_use]
 pub fn taken_away(old: &Outline, new: &Outline) -> Option<String> {
     #[cfg(test)]
@@ -28,7 +29,7 @@ pub fn taken_away(old: &Outline, new: &Outline) -> Option<String> {
         .or_else(|| of_identities(&old.identities, &new.identities))
 }
 
-/// A member may have a stricter tier than others.
+/// A member may have a stricter tier than other clients.
 fn of_groups(old: &[Arc<Group>], new: &[Arc<Group>]) -> Option<String> {
     let after: HashMap<&str, &Arc<Group>> = new.iter().map(|one| (&*one.name, one)).collect();
     old.iter().find_map(|before| {

@@ -1,4 +1,4 @@
-//! The changes of a reload in words.
+//! Tests of the changes of a reload in words.
 
 use super::*;
 use crate::config::{load, parse};
@@ -311,6 +311,6 @@ fn an_order_with_another_authority_is_told() {
         told[0].to_string(),
         "tls.shop: certificate ordered from public (https://acme-v02.api.letsencrypt.org/directory) to ordered from public (https://acme-staging-v02.api.letsencrypt.org/directory, profile shortlived)"
     );
-    // An address for mail is nothing that a certificate depends on.
+    // No certificate depends on a mail address.
     assert!(diff(&old, &with("contact = \"ops@example.com\"\n"), &old.boot).is_empty());
 }

@@ -1,4 +1,4 @@
-//! The file as it is understood means the same, and shows no secret.
+//! The printed file means the same as the original, and shows no secret.
 
 use super::*;
 use crate::config::presentation::diff::diff;
@@ -36,7 +36,7 @@ fn it_means_the_same() {
          limits = [\"tiered\", \"tried\", \"queued\", \"tried-queue\"]\n",
     )
     .unwrap();
-    // Its certificates are on no machine but the one that it is for.
+    // The certificates exist only on the machine that the file is for.
     std::os::unix::fs::symlink(root.join("tests/config/tls"), folder.path().join("tls")).unwrap();
     fs::copy(
         root.join("deploy/https.toml"),
@@ -64,7 +64,7 @@ fn it_means_the_same() {
         });
         let mut changes = diff(&compiled.outline, &again.outline, &compiled.boot);
         changes.retain(|change| {
-            // Secrets are not in it.
+            // The printed file does not contain the secrets.
             !["store.password", "store.sentinel"].contains(&&*change.subject)
                 && !change.what.contains("_headers changed")
         });

@@ -3,18 +3,18 @@
 use std::fmt::Write as _;
 use toml::de::DeValue;
 
-/// A key, quoted where it must be.
+/// A key, with quotes if it needs them.
 pub(super) fn key(name: &str) -> String {
     let bare = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     if !name.is_empty() && name.bytes().all(bare) {
         name.to_owned()
     } else {
-        // No variables are read in keys.
+        // Keys contain no variables.
         quoted(name, "$")
     }
 }
 
-/// A text between double quotes. Variables have been filled in, so every `$` that is left is a `$` itself.
+/// A text between double quotes. Variables have been filled in, so every remaining `$` is literal.
 pub(super) fn text(text: &str) -> String {
     quoted(text, "$$")
 }

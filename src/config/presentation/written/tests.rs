@@ -1,4 +1,4 @@
-//! What is lost between two files, key by key of the schema.
+//! The losses between two files, for each key of the schema.
 
 use super::*;
 use crate::config::document::vocabulary::{Key, Table};
@@ -24,8 +24,8 @@ fn every_key() -> impl Iterator<Item = (String, &'static Key)> {
     top.into_iter().chain(TABLES.into_iter().flat_map(of_table))
 }
 
-/// The loss of each key of the schema is told, and of each part of what its example says.
-/// The attack: the second of two rates that differ in numbers alone is written later than the first.
+/// The loss of each key of the schema is reported, and so is the loss of each part of its example. The attack: of two
+/// rates that differ only in numbers, the second is written later than the first.
 #[test]
 fn one_of_two_tables_that_differ_in_numbers_is_lost() {
     let both = written("rate = [{ rate = \"100/s\", burst = 100 }, { rate = \"2/h\", burst = 2 }]");
@@ -60,7 +60,7 @@ fn no_key_is_lost_in_silence() {
     assert!(count > 200, "{count}");
 }
 
-/// Calls `told` with the table less each of its parts, at every depth.
+/// Calls `told` with the table without one of its parts, for each part at every depth.
 fn parts(whole: &Written, told: &mut dyn FnMut(&Written)) {
     let with = |name: &str, entry: Option<WrittenEntry>| {
         let others = whole.keys.iter().filter(|(other, _)| &***other != name);

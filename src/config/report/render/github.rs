@@ -32,7 +32,7 @@ fn command(source: &Source, diagnostic: &Diagnostic, out: &mut String) {
         let start = source.shown_position(at.span.start);
         let end = source.shown_end(&at.span);
         let _ = write!(out, ",line={},endLine={}", start.line, end.line);
-        // Columns of a stretch over several lines mean nothing there.
+        // Columns of a span over several lines have no meaning in GitHub.
         if start.line == end.line {
             let last = end.column.saturating_sub(1).max(start.column);
             let _ = write!(out, ",col={},endColumn={last}", start.column);
@@ -46,14 +46,14 @@ fn command(source: &Source, diagnostic: &Diagnostic, out: &mut String) {
     );
 }
 
-/// The text behind `::`, without line ends, which would end the command.
+/// The text after `::`, without line breaks, which would end the command.
 fn data(text: &str) -> String {
     text.replace('%', "%25")
         .replace('\r', "%0D")
         .replace('\n', "%0A")
 }
 
-/// The text behind `=`.
+/// The text after `=`.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }

@@ -93,7 +93,7 @@ fn location(source: &Source, label: &Label) -> Value {
     })
 }
 
-/// A relative path stays relative to the folder in which the check was run.
+/// A relative path stays relative to the working folder of the check.
 fn uri(path: &str) -> String {
     let mut uri = String::from(if path.starts_with('/') { "file://" } else { "" });
     for byte in path.bytes() {

@@ -1,4 +1,4 @@
-//! Groups of a file: their members, written and in files, and what is wrong with them.
+//! Groups of a file: their members in the list and in files, and their mistakes.
 
 use super::*;
 

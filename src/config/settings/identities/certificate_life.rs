@@ -1,5 +1,5 @@
-//! The time for which a certificate is valid, as far as it is a cause for a warning. A gateway serves it all the same: the
-//! client judges.
+//! Warnings about the validity time of a certificate. The gateway serves the certificate anyway: the client decides
+//! about trust.
 
 use super::written::{WrittenCertificate, WrittenIdentity};
 use crate::clock;
@@ -8,19 +8,19 @@ use crate::config::presentation::describe::show_instant;
 use crate::config::report::{Code, Details as _, Findings};
 use crate::tls::{CertificateFacts, ServerIdentity};
 
-/// A part of a certificate's life.
+/// A part of a certificate's validity time.
 #[derive(Debug, Clone, Copy)]
 struct PartOfLife {
     divisor: i64,
     words: &'static str,
 }
 
-/// A certificate of files ends soon when less is left.
+/// A certificate from files ends soon if less than this is left.
 const LEFT_OF_FILE: PartOfLife = PartOfLife {
     divisor: 3,
     words: "a third",
 };
-/// One that is ordered is renewed when a third is left: where less than this is, the renewal fails.
+/// An ordered certificate is renewed when a third is left: if less than this is left, the renewal fails.
 const LEFT_OF_ORDERED: PartOfLife = PartOfLife {
     divisor: 6,
     words: "a sixth",
@@ -28,7 +28,7 @@ const LEFT_OF_ORDERED: PartOfLife = PartOfLife {
 /// Seconds of a day.
 const DAY: i64 = 24 * 60 * 60;
 
-/// Notes a certificate that has ended, ends soon, or is not valid yet.
+/// Notes a certificate that has expired, expires soon, or is not valid yet.
 pub(super) fn note(written: &WrittenIdentity<'_>, identity: &ServerIdentity, found: &mut Findings) {
     let now = i64::try_from(clock::wall().micros() / 1_000_000).unwrap_or(i64::MAX);
     let facts = identity.facts();
@@ -93,7 +93,7 @@ fn unrenewed(
         .help("the log of the gateway says why its renewal fails; a gateway that does not run renews nothing");
 }
 
-/// Words about a certificate that has ended, or has less than this part of its life left.
+/// Words about a certificate that has expired, or that has less than this part of its validity time left.
 fn ending(facts: &CertificateFacts, now: i64, part: PartOfLife) -> Option<String> {
     let left = facts.not_after.saturating_sub(now);
     let life = facts.not_after.saturating_sub(facts.not_before);

@@ -1,10 +1,10 @@
-//! Certificates that stand behind an identity's own, and have not signed what is before them.
+//! Chain certificates that have not signed the certificate before them.
 
 use super::written::{WrittenCertificate, WrittenIdentity};
 use crate::config::report::{Code, Details as _, Findings};
 use crate::tls::ServerIdentity;
 
-/// Notes the first one that is out of place.
+/// Notes the first certificate that is out of place.
 pub(super) fn note(written: &WrittenIdentity<'_>, identity: &ServerIdentity, found: &mut Findings) {
     let (WrittenCertificate::Files { cert, .. }, Some(behind)) =
         (&written.certificate, identity.out_of_place())

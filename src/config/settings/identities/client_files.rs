@@ -1,5 +1,5 @@
-//! The files by which an identity judges its clients, read again without the configuration that names them: a gateway that
-//! leaves reads no configuration any more, and its open connections follow their lists all the same.
+//! The files by which an identity checks its clients can be read again without the configuration: a gateway that is
+//! shutting down reads no configuration, but its open connections still follow the current lists.
 
 use super::{Identities, LoadedIdentity};
 use crate::config::input::Files;
@@ -10,20 +10,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Two readings this far apart must agree.
+/// Two readings with this time between them must agree.
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// A file that an identity names.
 #[derive(Clone)]
 pub(super) struct NamedFile {
     pub(super) path: PathBuf,
-    /// The fence of the file that names it, where that may not read every file.
+    /// The fence of the file that names it, if that file must not read every file.
     pub(super) fence: Option<Fence>,
-    /// More bytes than this are refused.
+    /// Larger files are refused.
     pub(super) most: u64,
 }
 
-/// The files of one identity, in the order in which they are written.
+/// The files of one identity, in the order of the configuration file.
 #[derive(Clone, Default)]
 pub(super) struct ClientFiles {
     pub(super) authorities: Vec<NamedFile>,
@@ -53,7 +53,7 @@ impl ClientFiles {
         })
     }
 
-    /// What clients must show by the files as they are now; nothing where that is as `before`, or is being written.
+    /// The client checks of the current files; `None` if they equal `before`, or if a file is being written.
     fn changed(&self, before: &ClientParts) -> Result<Option<ClientParts>, String> {
         if self.again(before).as_ref() == Ok(before) {
             return Ok(None);
@@ -67,8 +67,8 @@ impl ClientFiles {
 }
 
 impl Identities {
-    /// The identities with the authorities and revocation lists of their clients as these are now; nothing where none has
-    /// changed. Identities whose files are broken stay as they are. The thread is one on which waiting is allowed.
+    /// The identities with the current authorities and revocation lists of their clients; `None` if no list has
+    /// changed. Identities with broken files do not change. The caller's thread must be allowed to block.
     #[must_use]
     pub fn with_lists_of_today(&self) -> Option<Self> {
         let all: Vec<_> = self.all.iter().map(LoadedIdentity::today).collect();

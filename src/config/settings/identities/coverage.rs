@@ -1,4 +1,4 @@
-//! Hosts without a certificate: those of an identity whose certificate lacks them, and those of routes.
+//! Hosts without a certificate: hosts of an identity that its certificate lacks, and hosts of routes.
 
 use super::written::WrittenIdentity;
 use crate::config::document::{Document, Route};
@@ -17,7 +17,7 @@ pub(super) fn of_hosts(
     found: &mut Findings,
 ) {
     if written.is_ordered() {
-        // Another one is ordered where it lacks a host.
+        // A new certificate is ordered if a host is missing.
         return;
     }
     let subject = &written.subject;
@@ -49,7 +49,7 @@ pub(super) fn of_hosts(
     }
 }
 
-/// Notes hosts of routes that no identity of a TLS listener is for.
+/// Notes hosts of routes that no identity of a TLS listener covers.
 pub(super) fn of_routes(document: &Document, offers: &[Option<Offer>], found: &mut Findings) {
     let mut offered = offers.iter().flatten().flat_map(Offer::identities);
     let all_read = !document.server.listen.is_bad() && document.lost.is_empty();
@@ -77,11 +77,11 @@ fn is_plain(route: &Route) -> bool {
     conditions.any(|at| at.value == Condition::Https(false))
 }
 
-/// The hosts that any of the offered identities is for.
+/// The hosts that the offered identities cover.
 #[derive(Default)]
 struct Covered<'a> {
     names: HashSet<&'a str>,
-    /// The ends of all names, with the dot in front.
+    /// The suffixes of all names, with the leading dot.
     ends: HashSet<&'a str>,
     addresses: HashSet<IpAddr>,
 }
@@ -104,7 +104,7 @@ impl<'a> Covered<'a> {
         covered
     }
 
-    /// Is an identity for this host, or for one of these hosts?
+    /// Does an identity cover this host, or one of these hosts?
     fn has(&self, host: &HostPattern) -> bool {
         match host {
             HostPattern::Exact(host) => match host.trim_matches(['[', ']']).parse() {

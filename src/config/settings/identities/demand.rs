@@ -1,5 +1,5 @@
-//! Routes that are reached past a demand for certificates: by an identity that asks for less than another one whose names
-//! are among the route's hosts.
+//! Routes that a client can reach without a demanded certificate: through an identity that requires less than the
+//! identity whose names are among the route's hosts.
 
 use super::LoadedIdentity;
 use super::written::WrittenIdentity;
@@ -12,21 +12,21 @@ use crate::tls::{Offer, ServedName, ServerIdentity};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// An identity, and a host of a route's that is the identity's.
+/// An identity, and a host of a route that belongs to the identity.
 #[derive(Clone)]
 struct HostOwner<'a> {
     identity: &'a ServerIdentity,
     host: String,
 }
 
-/// The identities by which a route is reached on one listener.
+/// The identities through which clients reach a route on one listener.
 #[derive(Default, Clone)]
 struct Reach<'a> {
-    /// One that demands certificates.
+    /// An identity that demands certificates.
     demanding: Option<HostOwner<'a>>,
-    /// One that does not.
+    /// An identity that does not demand certificates.
     lenient: Option<HostOwner<'a>>,
-    /// One asks for certificates, whether or not it demands them.
+    /// An identity requests certificates, optionally or as a demand.
     is_asked: bool,
 }
 
@@ -59,21 +59,21 @@ struct TlsListener<'a> {
     offer: &'a Offer,
     /// The first identity that demands no certificate.
     lenient: Option<&'a ServerIdentity>,
-    /// Do clients on other machines come in by it?
+    /// Do clients on other machines use the listener?
     is_open: bool,
-    /// What the names of identities below each end of a host lead to; below `""` all.
+    /// The identities with names below each suffix of a host; `""` stands for all names.
     below: HashMap<&'a str, Reach<'a>>,
 }
 
-/// Hosts, exact and by wildcards, of which all requests are one route's or another's that names them.
+/// Hosts, exact and by wildcards, all of whose requests go to one route or to another route that names the same host.
 #[derive(Default)]
 struct WholeRoutes<'a> {
     exact: HashSet<&'a str>,
     suffixes: HashSet<&'a str>,
 }
 
-/// Notes routes that are reached without a certificate that an identity demands, and those that no client can reach with
-/// the certificate that they ask for.
+/// Notes routes that clients can reach without a certificate that an identity demands, and routes that no client can
+/// reach with the required certificate.
 pub(super) fn of_routes(
     document: &Document,
     identities: &[(&WrittenIdentity<'_>, LoadedIdentity)],
@@ -110,7 +110,7 @@ pub(super) fn of_routes(
     }
 }
 
-/// The listeners with TLS, with what their identities' names lead to.
+/// The listeners with TLS, and the identities by their names.
 fn listeners<'a>(document: &'a Document, offers: &'a [Option<Offer>]) -> Vec<TlsListener<'a>> {
     let taken = WholeRoutes::of(document);
     let entries = document.server.listen.entries().iter();
@@ -149,7 +149,7 @@ impl<'a> TlsListener<'a> {
                     let reach = below.entry(end).or_default();
                     reach.add(identity, || name.to_string());
                     if taken.suffixes.contains(end) {
-                        // A route with a wildcard that is farther off never sees the host.
+                        // A route with a less specific wildcard never sees the host.
                         break;
                     }
                 }
@@ -165,7 +165,7 @@ impl<'a> TlsListener<'a> {
         }
     }
 
-    /// What each of a route's hosts is reached by, with the host's place; a route without hosts has its own.
+    /// The identities for each host of a route, with the host's place; a route without hosts has a separate result.
     fn reaches<'l>(&'l self, route: &'l Route) -> impl Iterator<Item = (&'l Span, Reach<'a>)> {
         let hosts = route.host.entries();
         let any = hosts.is_empty().then(|| (&route.name.span, self.of_any()));
@@ -191,14 +191,14 @@ impl<'a> TlsListener<'a> {
         reach
     }
 
-    /// What a route without hosts is reached by.
+    /// The identities for a route without hosts.
     fn of_any(&self) -> Reach<'a> {
         let mut reach = self.below.get("").cloned().unwrap_or_default();
         self.add(self.offer.choose(None), "any other host", &mut reach);
         reach
     }
 
-    /// Adds the identity of a host. A host without one is served on connections of them all.
+    /// Adds the identity of a host. A host without an identity is served on connections of all identities.
     fn add(&self, own: Option<&'a Arc<ServerIdentity>>, host: &str, to: &mut Reach<'a>) {
         match own {
             Some(own) => to.add(own, || host.to_owned()),
@@ -211,14 +211,14 @@ impl<'a> TlsListener<'a> {
     }
 }
 
-/// The ends of a name below which it is, the longest first, and behind them `""`.
+/// The suffixes of a name, the longest first, followed by `""`.
 fn ends(name: &ServedName) -> impl Iterator<Item = &str> {
     let text = name.rest().unwrap_or(name.as_str());
     let dots = text.bytes().enumerate().filter(|(_, byte)| *byte == b'.');
     dots.map(|(at, _)| &text[at..]).chain([""])
 }
 
-/// Does the route take every request for its hosts, but for the paths of other routes of the same hosts?
+/// Does the route take every request for its hosts, except for paths of other routes with the same hosts?
 fn takes_all(route: &Route) -> bool {
     let path = route.path.get();
     let is_any_path = path.is_none_or(|path| matches!(&*path.segments, [Segment::Rest(_)]));
@@ -228,7 +228,7 @@ fn takes_all(route: &Route) -> bool {
         && route.conditions().next().is_none()
 }
 
-/// The groups that go by clients' certificates.
+/// The groups that depend on clients' certificates.
 fn by_certificates(document: &Document) -> HashSet<&str> {
     let groups = document.groups.iter().filter(|group| {
         let by = group.by.get();
@@ -237,7 +237,7 @@ fn by_certificates(document: &Document) -> HashSet<&str> {
     groups.map(|group| group.name.value.as_str()).collect()
 }
 
-/// Does the route leave requests without a certificate to other routes, or all that come by TLS?
+/// Does the route itself leave requests without a certificate, or all TLS requests, to other routes?
 fn asks_itself(route: &Route, by_certificates: &HashSet<&str>) -> bool {
     let mut conditions = route.conditions();
     let groups = route.groups.entries();
@@ -246,7 +246,7 @@ fn asks_itself(route: &Route, by_certificates: &HashSet<&str>) -> bool {
         || (!groups.is_empty() && names.all(|name| by_certificates.contains(name)))
 }
 
-/// Notes a route that is reached by an identity that demands certificates and by one that does not.
+/// Notes a route that is reached through an identity that demands certificates and through one that does not.
 fn reached(
     route: &Route,
     listeners: &[TlsListener<'_>],

@@ -1,4 +1,4 @@
-//! Which identities each listener offers.
+//! The identities that each listener offers.
 
 use super::LoadedIdentity;
 use super::written::WrittenIdentity;
@@ -10,13 +10,13 @@ use crate::tls::{ClaimedTwice, Offer, ServerIdentity};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// An identity as written, and as loaded.
+/// An identity as written, and the same identity as loaded.
 type Both<'a, 'w> = (&'a WrittenIdentity<'w>, LoadedIdentity);
 
 /// The identities by their names.
 type NamedIdentities<'b, 'a, 'w> = HashMap<&'b str, &'b Both<'a, 'w>>;
 
-/// What each listener offers, in the order of the listeners.
+/// The offer of each listener, in the order of the listeners.
 pub(super) fn offers(
     document: &Document,
     identities: &[Both<'_, '_>],
@@ -85,7 +85,7 @@ fn offered(
     }
 }
 
-/// Notes a listener with several identities of which none is for clients that name no host.
+/// Notes a listener with several identities, none of which is for clients that send no server name.
 fn note_default(offer: &Offer, listener: &str, span: &Span, found: &mut Findings) {
     if offer.identities().len() < 2 || offer.default_identity().is_some() {
         return;

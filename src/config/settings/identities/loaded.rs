@@ -1,4 +1,4 @@
-//! An identity made of its files, or kept as it was before.
+//! An identity that was made from its files, or kept from before.
 
 use super::pem_files::{Fault, FaultyPart, PemFiles};
 use super::written::{WrittenCertificate, WrittenIdentity};
@@ -12,20 +12,20 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Two readings this far apart must agree before a changed file is taken over.
+/// Two readings with this time between them must agree before a changed file is used.
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// The loading of all identities of a file.
 #[derive(Clone, Copy)]
 pub(super) struct Loading<'b> {
-    /// The identities in force; nothing at the start and in a check.
+    /// The identities in force; `None` at start and in a check.
     pub(super) before: Option<&'b Identities>,
-    /// May files be absent? They are, where a file is only asked about: keys are seldom on another machine.
+    /// May files be absent? Files may be absent during a mere check: keys are seldom on other machines.
     pub(super) may_lack: bool,
 }
 
 impl Loading<'_> {
-    /// Each identity; nothing where it has a mistake, which has been noted.
+    /// Each identity; `None` if the identity has a mistake, which has been noted.
     pub(super) fn all(
         self,
         written: &[WrittenIdentity<'_>],
@@ -45,7 +45,7 @@ impl Loading<'_> {
         .collect()
     }
 
-    /// Reads changed files a second time. The thread is one on which waiting is allowed: a reload's own.
+    /// Reads changed files a second time. The caller's thread must be allowed to block, as a reload's thread is.
     fn settle(self, written: &[WrittenIdentity<'_>], read: &mut [PemFiles<'_>]) {
         let Some(before) = self.before else { return };
         let both = written.iter().zip(read);
@@ -92,7 +92,7 @@ impl Loading<'_> {
     }
 }
 
-/// An identity of these parts: the one that is in force, where it has the same.
+/// An identity of these parts: the identity in force, if it has the same parts.
 fn made(
     parts: IdentityParts,
     held: Option<&LoadedIdentity>,
@@ -114,9 +114,9 @@ fn made(
     })
 }
 
-/// What stays in force where files are broken. Of a broken pair it is the pair before, under the settings of now. Where
-/// the check of clients is broken everything stays as it was; where nothing was asked of clients before, nothing may
-/// stay.
+/// The parts that stay in force when files are broken. A broken pair is replaced by the previous pair, under the new
+/// settings. If the files of the client check are broken, everything stays as before; if no client check existed
+/// before, nothing can stay.
 fn parts_to_keep(
     faults: &[Fault],
     held: &LoadedIdentity,

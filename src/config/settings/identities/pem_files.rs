@@ -1,4 +1,4 @@
-//! The files of one identity: their contents, and what is wrong with them.
+//! The files of one identity: their contents and their faults.
 
 use super::client_files::{ClientFiles, NamedFile};
 use super::written::{WrittenCertificate, WrittenIdentity};
@@ -14,18 +14,18 @@ const MOST_BYTES: u64 = 4 * 1024 * 1024;
 /// The largest file of revocation lists.
 const MOST_LIST_BYTES: u64 = 64 * 1024 * 1024;
 
-/// What is wrong with a file.
+/// The fault of a file.
 pub(super) struct Fault {
     pub(super) part: FaultyPart,
     pub(super) diagnostic: Diagnostic,
 }
 
-/// The part of an identity that a fault is in.
+/// The part of an identity that has a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FaultyPart {
     /// The certificate and its key.
     Pair,
-    /// What clients must show.
+    /// The client check.
     Client,
 }
 
@@ -75,7 +75,7 @@ struct PemFile<'a> {
 pub(super) struct PemFiles<'a> {
     written: &'a WrittenIdentity<'a>,
     files: Vec<PemFile<'a>>,
-    /// The certificate and the key that were issued for it.
+    /// The issued certificate and its key.
     issued: Vec<u8>,
 }
 
@@ -114,10 +114,10 @@ impl<'a> PemFiles<'a> {
         }
     }
 
-    /// Reads the files again; those that have changed in between are not settled, and count as unreadable.
+    /// Reads the files again; files that have changed in between are not settled, and count as unreadable.
     pub(super) fn compare_again(&mut self) {
         for file in &mut self.files {
-            // The first reading is the one that a reload knows the file by, so that a change since then is noticed.
+            // A reload compares files with the first reading, so that it notices later changes.
             let again = file.named.read(&mut Files::default());
             if let (Ok(first), Ok(second)) = (&file.read, &again)
                 && first != second
@@ -129,7 +129,7 @@ impl<'a> PemFiles<'a> {
         }
     }
 
-    /// Can all files be read, and do they hold the same as `parts`?
+    /// Can all files be read, and do they have the same content as `parts`?
     pub(super) fn are_those_of(&self, parts: &IdentityParts) -> bool {
         let now = self.parts();
         self.files.iter().all(|file| file.read.is_ok())
@@ -138,7 +138,7 @@ impl<'a> PemFiles<'a> {
             && now.client == parts.client
     }
 
-    /// The files that clients are judged by.
+    /// The files by which clients are checked.
     pub(super) fn of_clients(&self) -> ClientFiles {
         let of = |role| {
             let files = self.files.iter().filter(move |file| file.role == role);
@@ -155,7 +155,7 @@ impl<'a> PemFiles<'a> {
         self.written.is_ordered()
     }
 
-    /// The parts of the identity, empty where a file cannot be read.
+    /// The parts of the identity; a part is empty if its file cannot be read.
     pub(super) fn parts(&self) -> IdentityParts {
         let of = |role| {
             let files = self.files.iter().filter(move |file| file.role == role);
@@ -192,7 +192,7 @@ impl<'a> PemFiles<'a> {
         })
     }
 
-    /// The faults of all files: those that cannot be read, and of the others those that `mistakes` are in.
+    /// The faults of all files: unreadable files, and the `mistakes` of the other files.
     pub(super) fn faults(&self, mistakes: Vec<IdentityMistake>) -> Vec<Fault> {
         let unread = self.files.iter().filter_map(|file| self.unread(file));
         let mistakes = mistakes.into_iter();
@@ -200,7 +200,7 @@ impl<'a> PemFiles<'a> {
         unread.chain(faulty).collect()
     }
 
-    /// The fault of the file that a mistake is in; nothing where the file could not be read.
+    /// The fault of the file that has a mistake; `None` if the file could not be read.
     fn fault(&self, mistake: IdentityMistake) -> Option<Fault> {
         let (role, at, why) = match mistake {
             IdentityMistake::KeyMismatch => return self.mismatch(),
@@ -242,11 +242,11 @@ impl<'a> PemFiles<'a> {
     }
 }
 
-/// The certificate that was issued for an identity, as it is kept; nothing where none is of use.
+/// The stored certificate that was issued for an identity; it is empty if no stored certificate is usable.
 fn issued(written: &WrittenIdentity<'_>) -> Vec<u8> {
     let kept = written.order().and_then(|order| {
         let kept = acme::read_bundle(&order.authority.storage, &order.name)?;
-        // One that lacks a host that is new serves the others until the next has come.
+        // A certificate that lacks a new host serves the other hosts until the next certificate arrives.
         kept.covers_any(&order.hosts).then_some(kept)
     });
     kept.map(|kept| kept.pem().into()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Revocation lists that refuse clients for what the lists are, and not for whom they name.
+//! Revocation lists that refuse clients because of the state of the lists, and not because of their entries.
 
 use super::written::WrittenIdentity;
 use crate::clock;
@@ -6,8 +6,8 @@ use crate::config::presentation::describe::show_instant;
 use crate::config::report::{Code, Details as _, Findings};
 use crate::tls::ServerIdentity;
 
-/// Notes lists that have ended or are signed by another key than their authority's, and authorities that have none although
-/// others have one.
+/// Notes lists that have expired or are signed by a key other than their authority's key, and authorities without a
+/// list if other authorities have one.
 pub(super) fn note(written: &WrittenIdentity<'_>, identity: &ServerIdentity, found: &mut Findings) {
     let (Some(table), Some(check)) = (written.client, identity.client()) else {
         return;

@@ -1,4 +1,5 @@
-//! Identities at the start and over reloads: pairs that are half-written, broken and mended, checks that never get weaker.
+//! Identities at start and over reloads: pairs that are half-written, broken and repaired, and checks that never get
+//! weaker.
 
 use super::Identities;
 use crate::config::report::Severity;
@@ -49,7 +50,7 @@ impl Folder {
         self.write("api.key", key);
     }
 
-    /// The file, with more keys of its identity.
+    /// Writes the file, with more keys of its identity.
     fn write_file(&self, keys: &str) {
         let text = format!(
             "[server]\nlisten = {{ address = \"127.0.0.1:0\", tls = true }}\n\
@@ -77,7 +78,7 @@ impl Folder {
     }
 }
 
-/// What is said of a route beside an identity that demands certificates, and of which kind it is.
+/// The diagnostic about a route beside an identity that demands certificates, and its severity.
 fn past_a_demand(listen: &str, partners: &str, routes: &str) -> Vec<(Severity, String)> {
     let folder = Folder::new("");
     folder.write(
@@ -106,14 +107,14 @@ fn a_route_past_a_demand_is_an_error_where_it_has_hosts() {
     let own = "{ address = \"127.0.0.1:0\", tls = true }";
     let exact = "\"par.test\"";
     for (partners, routes, said) in [
-        // All hosts below the wildcard are the identity's.
+        // All hosts below the wildcard belong to the identity.
         ("\"*.par.test\"", "r.host = \"*.par.test\"", None),
         ("\"*.par.test\"", "r.host = \"*.a.par.test\"", None),
         ("\"*.par.test\"", "r.host = \"a.b.par.test\"", None),
         (exact, "r.host = \"par.test\"", None),
         (exact, "r.host = \"api.test\"", None),
         (exact, "r.host = \"*.par.test\"", None),
-        // They are a part of the route's hosts.
+        // The identity's hosts are a part of the route's hosts.
         ("\"a.par.test\"", "r.host = \"*.par.test\"", Some(Error)),
         ("\"*.a.par.test\"", "r.host = \"*.par.test\"", Some(Error)),
         (exact, "r.host = [\"par.test\", \"api.test\"]", Some(Error)),
@@ -124,7 +125,7 @@ fn a_route_past_a_demand_is_an_error_where_it_has_hosts() {
         ),
         ("\"*.test\"", "r.host = \"*.test\"", Some(Error)),
         (exact, "r.path = \"/admin/{*rest}\"", Some(Warning)),
-        // The route says what it means.
+        // The route states its intention.
         (exact, "r.host = \"*.test\"\nr.client_cert = \"none\"", None),
         (
             exact,
@@ -134,7 +135,7 @@ fn a_route_past_a_demand_is_an_error_where_it_has_hosts() {
         (exact, "r.client_cert = \"none\"", None),
         (exact, "r.groups = \"known\"", None),
         (exact, "r.scheme = \"http\"", None),
-        // Another route takes the identity's hosts whole.
+        // Another route takes all hosts of the identity.
         (exact, "r.host = \"*.test\"\np.host = \"par.test\"", None),
         (exact, "r.path = \"/{*rest}\"\np.host = \"par.test\"", None),
         (
@@ -181,7 +182,7 @@ fn a_demand_of_one_listener_is_held_against_another() {
     let said = past_a_demand(&both("0.0.0.0:1"), "\"par.test\"", routes);
     let errors = said.iter().filter(|(kind, _)| *kind == Severity::Error);
     assert_eq!(errors.count(), 1, "{said:?}");
-    // Nobody else comes in over a loopback address, unless a proxy there names others.
+    // No other machine connects to a loopback address, unless a proxy there names other clients.
     let loopback = both("127.0.0.1:1");
     assert!(past_a_demand(&loopback, "\"par.test\"", routes).is_empty());
     for (proxies, count) in [("true", 1), ("[\"127.0.0.0/8\"]", 1), ("false", 0)] {
@@ -286,7 +287,7 @@ fn a_check_of_clients_never_gets_weaker() {
     let second = folder.reloaded(&first.identities);
     assert!(Arc::ptr_eq(api(&first), api(&second)));
     assert!(kept(&second).unwrap().contains("revocation lists"));
-    // Without `client` the check is taken away on purpose.
+    // Without `client` the check is removed on purpose.
     folder.write_file("");
     assert!(api(&folder.reloaded(&second.identities)).client().is_none());
 }
@@ -319,7 +320,7 @@ fn what_is_broken_at_the_start_is_an_error() {
     }
 }
 
-/// What lacks an identity that is written and cannot be read is no second mistake.
+/// A setting that depends on an unreadable identity is not reported as a second mistake.
 #[test]
 fn nothing_is_missed_that_an_unread_identity_gives() {
     let folder =

@@ -1,4 +1,4 @@
-//! An identity as it is written, be it a table of its own or a part of a listener.
+//! An identity as written, either a separate table or a part of a listener.
 
 use super::LoadedIdentity;
 use crate::acme::{Authority, OrderedIdentity};
@@ -12,7 +12,7 @@ use crate::config::value::quoted;
 use crate::tls::{Alpn, ServedName, TlsVersion};
 use std::sync::Arc;
 
-/// An identity as it is written, without a mistake in its form.
+/// An identity as written, without mistakes in its form.
 pub(super) struct WrittenIdentity<'a> {
     /// The name of its table, or the address of its listener.
     pub(super) name: String,
@@ -20,7 +20,7 @@ pub(super) struct WrittenIdentity<'a> {
     pub(super) subject: String,
     /// The place of its name.
     pub(super) place: &'a Span,
-    /// Is it one listener's own?
+    /// Does it belong to one listener?
     pub(super) is_of_listener: bool,
     pub(super) certificate: WrittenCertificate<'a>,
     pub(super) hosts: &'a [At<ServedName>],
@@ -32,14 +32,14 @@ pub(super) struct WrittenIdentity<'a> {
     pub(super) client_place: Option<&'a Span>,
 }
 
-/// Where a certificate comes from.
+/// The source of a certificate.
 pub(super) enum WrittenCertificate<'a> {
-    /// From two files.
+    /// Two files.
     Files {
         cert: &'a At<String>,
         key: &'a At<String>,
     },
-    /// From an authority that it is ordered from; none where that has a mistake.
+    /// An authority that issues the certificate; `None` if the authority has a mistake.
     Ordered {
         acme: &'a At<String>,
         authority: Option<Arc<Authority>>,
@@ -144,13 +144,14 @@ impl WrittenIdentity<'_> {
         matches!(self.certificate, WrittenCertificate::Ordered { .. })
     }
 
-    /// The hosts that are written; none where they are those of the certificate.
+    /// The hosts that are written; `None` if the hosts come from the certificate.
     pub(super) fn named_hosts(&self) -> Option<Vec<ServedName>> {
         let hosts = self.hosts.iter().map(|at| at.value.clone());
         (!self.hosts.is_empty()).then(|| hosts.collect())
     }
 
-    /// What is to be ordered for it; nothing where its certificate is a file, or what it says of the order has a mistake.
+    /// The order for its certificate; `None` if its certificate is a file, or if its settings for the order have a
+    /// mistake.
     pub(super) fn order(&self) -> Option<OrderedIdentity> {
         let WrittenCertificate::Ordered { authority, .. } = &self.certificate else {
             return None;

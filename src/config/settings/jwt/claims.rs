@@ -1,4 +1,4 @@
-//! Claims that limits and groups ask for, in a file without `[jwt]`.
+//! Claims that limits and groups use in a file without `[jwt]`.
 
 use crate::config::document::Document;
 use crate::config::report::{Code, Details as _, Findings};

@@ -1,5 +1,5 @@
-//! URLs of `jwks`: where issuers publish their keys, and the authorities that their servers are believed by. Nothing is read
-//! from there at load.
+//! URLs of `jwks`, at which issuers publish their keys, and the authorities by which their servers are verified.
+//! Nothing is read from these URLs while the file is loaded.
 
 use crate::config::document::Jwt as Written;
 use crate::config::input::{At, SideFiles};
@@ -20,11 +20,11 @@ use std::sync::Arc;
 pub struct PublishedKeys {
     /// The keys.
     pub set: Arc<KeySet>,
-    /// What the server must show.
+    /// The TLS settings by which the server is verified.
     pub tls: ClientTls,
 }
 
-/// Is the text a URL, and no path of a file?
+/// Is the text a URL and not the path of a file?
 pub(super) fn is_url(text: &str) -> bool {
     text.split_once("://").is_some_and(|(scheme, _)| {
         scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("http")
@@ -57,7 +57,7 @@ pub(super) fn read(
         };
         if let Some(why) = fault {
             let shown = if url.value.contains('@') {
-                // What stands before `@` is a secret.
+                // The text before `@` is a secret.
                 "an entry of `jwks`".into()
             } else {
                 quoted(&shown_url(&url.value))
@@ -80,7 +80,7 @@ pub(super) fn read(
     published
 }
 
-/// Why keys cannot be read from this URL.
+/// The reason why keys cannot be read from this URL.
 fn fault(text: &str) -> Option<&'static str> {
     let Ok(url) = text.parse::<Uri>() else {
         return Some("not a URL");

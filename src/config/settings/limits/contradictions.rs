@@ -1,4 +1,4 @@
-//! Keys of a limit that contradict each other, or have no effect beside each other.
+//! Keys of a limit that contradict each other, or that have no effect together.
 
 use crate::config::document::{
     Algorithm, Anchor, CostSource, Limit, Over, RefundCause, Words as _,
@@ -10,7 +10,7 @@ use crate::config::value::show_rate;
 use crate::key::{MissingKey, UnknownKey};
 use crate::limit::Scope;
 
-/// Notes keys that make no sense beside each other.
+/// Notes keys that make no sense together.
 pub(super) fn note(limit: &Limit, found: &mut Findings) {
     let mut check = Contradictions { limit, found };
     check.cost();
@@ -35,7 +35,7 @@ struct Contradictions<'a> {
 type WrittenKey<'a> = (&'static str, Option<&'a Span>);
 
 impl Contradictions<'_> {
-    /// Notes a setting and the reason that it cannot hold: "has a burst, but is a sliding window".
+    /// Notes a setting and the reason why the setting cannot apply: "has a burst, but is a sliding window".
     fn conflict(&mut self, does: &str) -> &mut Diagnostic {
         self.error(Code::Conflict, does)
     }
@@ -72,7 +72,7 @@ impl Contradictions<'_> {
         }
     }
 
-    /// `queue` and `max_wait` where no request waits.
+    /// `queue` and `max_wait` if no request waits.
     fn waiting(&mut self, refuses: Option<&At<Over>>) {
         let limit = self.limit;
         let keys: [WrittenKey<'_>; 2] = [
@@ -103,7 +103,7 @@ impl Contradictions<'_> {
         }
     }
 
-    /// `burst` beside a list of rates, or of a limit without bursts.
+    /// `burst` together with a list of rates, or on a limit without bursts.
     fn bursts(&mut self) {
         let limit = self.limit;
         let entries = limit.rate.entries();
@@ -127,7 +127,7 @@ impl Contradictions<'_> {
         }
     }
 
-    /// Keys that belong to one algorithm, on a limit of another.
+    /// Keys of one algorithm on a limit with another algorithm.
     fn foreign_keys(&mut self) {
         let limit = self.limit;
         let owned: [(Algorithm, WrittenKey<'_>); 7] = [
@@ -153,7 +153,7 @@ impl Contradictions<'_> {
         }
     }
 
-    /// Keys of the clock without `anchor = "clock"`.
+    /// Keys of clock windows without `anchor = "clock"`.
     fn clock(&mut self) {
         let limit = self.limit;
         let by_request = self.limit.algorithm() == Algorithm::FixedWindow
@@ -186,8 +186,8 @@ impl Contradictions<'_> {
         }
     }
 
-    /// `partial` beside a list of rates, or beside a cost that only the response states. Each rate of a list would
-    /// grant another number.
+    /// `partial` together with a list of rates, or together with a cost that only the response states. Each rate of a
+    /// list would grant a different number.
     fn partial(&mut self) {
         let limit = self.limit;
         let Some(partial) = limit.partial.at().filter(|partial| partial.value) else {
@@ -219,7 +219,7 @@ impl Contradictions<'_> {
         }
     }
 
-    /// `refund` of a slot, which every request frees, or of a place in a queue whose turn has come.
+    /// `refund` on a slot, which every request frees, or on a queue place whose turn has come.
     fn refunds(&mut self) {
         let limit = self.limit;
         let mut words = limit.refund.entries().iter();
@@ -239,7 +239,7 @@ impl Contradictions<'_> {
         }
     }
 
-    /// A cost that the response states, of a limit that cannot settle the cost; a `default` or an `estimate` above
+    /// A cost that the response states on a limit that cannot settle the cost; a `default` or an `estimate` above
     /// `max`.
     fn cost(&mut self) {
         let Some(cost) = self.limit.cost.at() else {
@@ -278,7 +278,7 @@ impl Contradictions<'_> {
         }
     }
 
-    /// `missing_status` of a limit that answers no request for a missing key.
+    /// `missing_status` on a limit that answers no request because of a missing key.
     fn needless_status(&mut self) {
         let limit = self.limit;
         let refuses_unknown = limit.unknown.get() == Some(&UnknownKey::Refuse);
@@ -294,7 +294,7 @@ impl Contradictions<'_> {
         }
     }
 
-    /// `on_down` and `with`, a place in the store, of a limit that never asks the store.
+    /// `on_down` and `with`, which concern the store, on a limit that never uses the store.
     fn of_each_gateway(&mut self) {
         let limit = self.limit;
         let Some(scope) = limit.scope.at().filter(|at| at.value == Scope::Gateway) else {
@@ -315,7 +315,7 @@ impl Contradictions<'_> {
     }
 }
 
-/// The reason that a limit cannot settle a cost that the response states.
+/// The reason why a limit cannot settle a cost that the response states.
 fn why_unsettled(limit: &Limit) -> Option<&'static str> {
     match limit.algorithm() {
         Algorithm::SlidingLog => Some("a log enters each unit by itself"),
@@ -327,7 +327,7 @@ fn why_unsettled(limit: &Limit) -> Option<&'static str> {
     }
 }
 
-/// The leaky bucket to write for a limit that delays.
+/// The leaky bucket that the advice suggests for a limit that delays.
 fn leaky_instead(limit: &Limit) -> String {
     let rate = limit.rate.entries().first();
     let rate = rate.map_or_else(

@@ -1,11 +1,11 @@
-//! The rates of one limit beside each other: no two over the same time, and none without effect.
+//! Compares the rates of one limit: no two rates have the same time, and every rate has an effect.
 
 use super::rules::RatedRule;
 use crate::config::document::Limit;
 use crate::config::report::{Code, Details as _, Findings};
 use crate::config::value::quoted;
 
-/// Notes what is wrong with a list of rates.
+/// Notes the mistakes in a list of rates.
 pub(super) fn compare(written: &Limit, rated: &[RatedRule], found: &mut Findings) {
     let name = &written.name.value;
     for (index, entry) in written.rate.entries().iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The rates of a limit → the rules that count by them.
+//! Compiles the rates of a limit into the rules that count.
 
 use crate::config::document::{Algorithm, Anchor, Limit, RateEntry};
 use crate::config::input::{At, Span};
@@ -33,7 +33,7 @@ struct RuleReader<'a> {
     found: &'a mut Findings,
 }
 
-/// The rules of all rates. None when the numbers of a rate contradict each other, which has been noted then.
+/// The rules of all rates. `None` if the numbers of a rate contradict each other, which has been noted.
 pub(super) fn all(limit: &Limit, found: &mut Findings) -> Option<Vec<RatedRule>> {
     let algorithm = limit.algorithm();
     if algorithm == Algorithm::Concurrency {
@@ -49,12 +49,12 @@ pub(super) fn all(limit: &Limit, found: &mut Findings) -> Option<Vec<RatedRule>>
             shown: show_quota(quota),
         })
     });
-    // Every mistake is noted, not only the first.
+    // Collecting the rules notes every mistake, not only the first.
     let rules: Vec<RatedRule> = rules.collect();
     (rules.len() == entries.len()).then_some(rules)
 }
 
-/// The rule of a limit on requests in flight; its rate is so many slots in the life of a slot.
+/// The rule of a limit on requests in flight; its rate is the number of slots per lifetime of a slot.
 fn concurrency(limit: &Limit) -> Option<RatedRule> {
     let max = NonZeroU32::new(*limit.max.get()?)?;
     let ttl = u64::try_from(limit.slot_ttl().as_micros()).ok()?;
@@ -91,7 +91,7 @@ impl RuleReader<'_> {
         }
     }
 
-    /// Notes numbers that cannot be computed with.
+    /// Notes numbers that are too large for exact computation.
     fn out_of_range(&mut self, what: impl Display) -> &mut Diagnostic {
         let name = &self.limit.name.value;
         self.found
@@ -157,7 +157,7 @@ impl RuleReader<'_> {
         Some(Rule::LeakyBucket(bucket))
     }
 
-    /// Can `units` be computed with exactly at this rate?
+    /// Can the limit compute exactly with `units` at this rate?
     fn fits(&mut self, units: u64, what: &str, place: &Span, rate: &At<Rate>) -> Option<()> {
         let most = rate.value.most_units();
         if units <= most {
@@ -192,7 +192,7 @@ impl RuleReader<'_> {
                 .help("leave `timezone` out");
             return None;
         }
-        // The shortest window of the calendar. A day may be an hour shorter where clocks change.
+        // The shortest window of the calendar. A day can be an hour shorter when clocks change.
         let shortest = match calendar {
             Some((Unit::Month, many)) => 28 * DAY * u64::from(many),
             _ => quota.rate.period.get(),
@@ -213,7 +213,7 @@ impl RuleReader<'_> {
         Some(Rule::ClockWindow(window))
     }
 
-    /// The offset, less than the `shortest` window.
+    /// The offset, which is less than the `shortest` window.
     fn offset(&mut self, shortest: u64, entry: &At<RateEntry>, is_regular: bool) -> Option<u64> {
         let Some(at) = self.limit.offset.at() else {
             return Some(0);
@@ -292,7 +292,7 @@ impl RuleReader<'_> {
     }
 }
 
-/// As many places as requests go on within the longest wait, rounded up.
+/// As many places as requests that leave the queue within the longest wait, rounded up.
 fn default_queue(rate: Rate, max_wait: u64) -> u64 {
     let places = (u128::from(rate.count.get()) * u128::from(max_wait))
         .div_ceil(u128::from(rate.period.get()));

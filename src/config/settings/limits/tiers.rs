@@ -1,4 +1,4 @@
-//! Tiers of a limit: the limit compiled with the numbers of a group; and the groups that know its keys.
+//! Compiles the tiers of a limit with the numbers of a group, and finds the groups that contain a limit's keys.
 
 use super::{Groups, KnownValues, Scene, untiered};
 use crate::config::document::{Limit, Setting, Tier as Written};
@@ -9,7 +9,8 @@ use crate::limit;
 use crate::limit::tier::Tier;
 use std::sync::Arc;
 
-/// Gives `limits`, compiled from `written`, their tiers. No limit is left when one of the tiers is wrong.
+/// Returns `limits`, which are compiled from `written`, with their tiers. Returns no limit if one of the tiers has a
+/// mistake.
 pub(super) fn add(
     limits: Vec<limit::Limit>,
     written: &Limit,
@@ -51,7 +52,7 @@ pub(super) fn add(
         .collect()
 }
 
-/// One tier, of as many rates as the limit.
+/// Compiles one tier, which has as many rates as the limit.
 fn compile(
     limits: &[limit::Limit],
     written: &Limit,
@@ -94,7 +95,7 @@ fn other_list(written: &Limit, tier: &Written, found: &mut Findings) {
         .help("write as many, in the same order");
 }
 
-/// The groups that know the values of each of `parts`, for a limit with `unknown`.
+/// The groups that contain values of each of `parts`, for a limit with `unknown`.
 pub(super) fn known(
     written: &Limit,
     parts: &[KeyPart],

@@ -1,5 +1,5 @@
-//! Upstreams of other files: an included file leads to them only as its entry of `include` allows, under no host but
-//! those of its own routes, and without the fields by which other files' routes name their clients.
+//! Upstreams of other files: an included file can use an upstream only if its entry of `include` allows it, only with
+//! hosts of its own routes, and without the fields by which other files' routes name their clients.
 
 use crate::config::document::{Document, Limit, Route, Upstream};
 use crate::config::input::grant::Grant;
@@ -16,7 +16,7 @@ use crate::route::{HostPattern, host_key};
 use http::{HeaderName, header};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Holds every route of an included file that leads to another file's upstream against its entry.
+/// Checks every route of an included file that leads to another file's upstream against its entry.
 pub(in crate::config::validate) fn check(file: WholeFile<'_>, found: &mut Findings) {
     let WholeFile { document, source } = file;
     for grant in source.grants() {
@@ -33,7 +33,7 @@ pub(in crate::config::validate) fn check(file: WholeFile<'_>, found: &mut Findin
     }
 }
 
-/// What bounds the routes of included files at upstreams of other files.
+/// The facts that restrict routes of included files at upstreams of other files.
 struct Bounds<'a> {
     document: &'a Document,
     writers: IdentityWriters<'a>,
@@ -75,14 +75,14 @@ impl<'a> Bounds<'a> {
     }
 }
 
-/// Every route leads to upstreams of its own file, or to those that are granted.
+/// Notes routes that lead to an upstream of another file without a grant.
 fn leads(document: &Document, source: &Source, found: &mut Findings) {
     let refused = |route| {
         let (at, upstream, grant) = led(document, route, source)?;
         (!grant.leads_to(&at.value)).then_some((route, at, upstream, grant))
     };
     let refused: Vec<_> = document.routes.iter().filter_map(refused).collect();
-    // The entry to write lets all of them pass at once.
+    // The suggested entry allows all these routes at once.
     let mut names: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
     let mut seen = HashSet::new();
     for (_, at, _, grant) in &refused {
@@ -121,7 +121,7 @@ fn led<'a>(
     (!is_own).then_some((at, upstream, grant))
 }
 
-/// An entry that grants `upstreams` that do not exist.
+/// Notes an entry that grants `upstreams` which do not exist.
 fn nothing_to_lead_to(grant: &Grant, document: &Document, found: &mut Findings) {
     let defined = document.upstreams.iter();
     let defined = defined.map(|one| one.name.value.as_str()).collect();
@@ -138,7 +138,7 @@ fn nothing_to_lead_to(grant: &Grant, document: &Document, found: &mut Findings) 
     }
 }
 
-/// A route asks another file's servers for the hosts of its own file's routes alone.
+/// A route can send another file's servers only the hosts of its own file's routes.
 fn host(route: &Route, file: usize, bounds: &Bounds<'_>, found: &mut Findings) {
     let Some(At { value, span }) = route.request_headers.at() else {
         return;
@@ -157,8 +157,8 @@ fn host(route: &Route, file: usize, bounds: &Bounds<'_>, found: &mut Findings) {
         .help("leave `host` out, or set one that a route of this file has");
 }
 
-/// A route writes no field by which other files' routes name their clients, and none by which gateways in front tell of the
-/// client's address, certificate or name, or of what it asked for.
+/// A route must not write a field by which other files' routes name their clients, or by which front gateways state the
+/// client's address, certificate or name, or the original request.
 fn fields(route: &Route, file: usize, bounds: &Bounds<'_>, found: &mut Findings) {
     if let Some(At { value, span }) = route.request_headers.at() {
         for (name, _) in value.set.iter().chain(&value.add) {
@@ -176,7 +176,7 @@ fn fields(route: &Route, file: usize, bounds: &Bounds<'_>, found: &mut Findings)
     }
 }
 
-/// The field is none that servers take for the word of a gateway.
+/// The field must not be one that servers accept as a statement of a gateway.
 fn claimed(route: &Route, field: &At<&HeaderName>, found: &mut Findings) {
     let Some(what) = claim_of(field.value) else {
         return;
@@ -193,7 +193,8 @@ fn claimed(route: &Route, field: &At<&HeaderName>, found: &mut Findings) {
         .help("leave it out: a route to an upstream of another file may not write such a field");
 }
 
-/// What servers read in a field, in whatever spelling they take for it, where only gateways have a right to write it.
+/// The meaning that servers read from a field, in any spelling that they accept, if only gateways are allowed to write
+/// the field.
 fn claim_of(name: &HeaderName) -> Option<&'static str> {
     let spelled = same_field(name);
     if let Some(field) = CLAIMED.iter().find(|one| is_read_as(one.name, &spelled)) {
@@ -213,7 +214,7 @@ fn claim_of(name: &HeaderName) -> Option<&'static str> {
     is_of_proxies(&name).then_some("what a client asked for")
 }
 
-/// May servers take a field, which is written as [`same_field`] has it, for one of the list? Some of the list have a `$`.
+/// Can servers treat a field, in the spelling of [`same_field`], as a listed field? Some listed fields contain a `$`.
 fn is_read_as(listed: &str, spelled: &str) -> bool {
     let alike = |listed: &str, spelled: &str| {
         let mut pairs = listed.bytes().zip(spelled.bytes());
@@ -247,7 +248,7 @@ fn told(
         .help("leave it out: a route to an upstream of another file may not write such a field");
 }
 
-/// No limit of the route counts by a field that is gone there.
+/// No limit of the route can count by a field that the gateway drops there.
 fn counted(route: &Route, file: usize, bounds: &Bounds<'_>, found: &mut Findings) {
     for name in bounds.document.limits_of(route) {
         let Some(limit) = bounds.limits.get(name.value.as_str()) else {

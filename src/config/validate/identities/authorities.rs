@@ -1,4 +1,4 @@
-//! Identities that are ordered, and the authorities that they are ordered from.
+//! Ordered identities, and the authorities from which their certificates are ordered.
 
 use crate::acme::ChallengeKind;
 use crate::config::document::{
@@ -8,7 +8,7 @@ use crate::config::report::{Code, Details as _, Findings};
 use crate::config::settings::authorities::has_listener;
 use crate::config::validate::names::{NameIndex, WholeFile};
 
-/// Holds ordered identities and authorities against each other.
+/// Compares ordered identities with authorities.
 pub(in crate::config::validate) fn check(file: WholeFile<'_>, found: &mut Findings) {
     let document = file.document;
     let names = document.authorities.iter().map(|table| &table.name);
@@ -47,7 +47,7 @@ pub(in crate::config::validate) fn check(file: WholeFile<'_>, found: &mut Findin
     }
 }
 
-/// Notes what is wrong with the account that an authority is to give.
+/// Notes the mistakes in the settings of an authority's account.
 fn account(table: &AcmeTable, found: &mut Findings) {
     if !table.agree() && !table.agree.is_bad() {
         let message = format!("the terms of {table} are not agreed to");
@@ -72,7 +72,7 @@ fn account(table: &AcmeTable, found: &mut Findings) {
     }
 }
 
-/// Notes what an identity with a certificate of its own lacks.
+/// Notes the missing keys of an identity with a certificate from files.
 fn pair(table: &TlsTable, found: &mut Findings) {
     for (key, setting) in [("cert", &table.cert), ("key", &table.key)] {
         if !setting.is_absent() {
@@ -85,7 +85,7 @@ fn pair(table: &TlsTable, found: &mut Findings) {
     }
 }
 
-/// Notes what storage in the store lacks, and a secret that is of no use.
+/// Notes missing settings of storage in the store, and a secret without use.
 fn storage(document: &Document, table: &AcmeTable, found: &mut Findings) {
     let Some(storage) = table.storage.at() else {
         return;
@@ -136,7 +136,7 @@ fn storage(document: &Document, table: &AcmeTable, found: &mut Findings) {
     }
 }
 
-/// Notes what does not go with an order.
+/// Notes settings that contradict an order.
 fn ordered(table: &TlsTable, found: &mut Findings) {
     let Some(acme) = table.acme.span() else {
         return;
@@ -168,7 +168,7 @@ fn ordered(table: &TlsTable, found: &mut Findings) {
     }
 }
 
-/// Notes an authority that looks where no listener is.
+/// Notes an authority that checks challenges at a port without a listener.
 fn reachable(document: &Document, table: &AcmeTable, found: &mut Findings) {
     let kinds = table.challenge();
     if kinds.iter().any(|kind| has_listener(document, kind.value)) {

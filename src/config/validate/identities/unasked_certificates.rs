@@ -1,11 +1,11 @@
-//! What goes by clients' certificates, in a file that asks no client for one.
+//! Settings that depend on clients' certificates, in a file that requests no client certificates.
 
 use crate::config::document::Document;
 use crate::config::input::Span;
 use crate::config::report::{Code, Details as _, Findings};
 use crate::key::KeyPart;
 
-/// Notes limits, groups and upstreams for which no request ever has a certificate.
+/// Notes limits, groups and upstreams that need a client certificate which no request ever has.
 pub(in crate::config::validate) fn note(document: &Document, found: &mut Findings) {
     let is_asked = document
         .identities

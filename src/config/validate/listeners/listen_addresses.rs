@@ -1,5 +1,5 @@
-//! Two sockets for one address, which the system gives to one of them alone; and upstreams that lead to a listener of the
-//! gateway itself.
+//! Two listeners for one address, which the system gives to only one of them; and upstreams that lead to a listener of
+//! the gateway itself.
 
 mod place;
 
@@ -9,7 +9,7 @@ use crate::config::report::{Code, Details as _, Findings};
 use crate::config::validate::quoted;
 use place::{EarlierListeners, ListeningPlace, Reached, is_same, overlap};
 
-/// Holds all listeners against each other, and upstreams against them.
+/// Compares all listeners with each other and with upstreams.
 pub(in crate::config::validate) fn check(
     document: &Document,
     source: &Source,
@@ -30,7 +30,7 @@ pub(in crate::config::validate) fn check(
             Some(at) => ListeningPlace::at(at, source),
             None => ListeningPlace::by_default(table.listen()),
         };
-        // Both sockets of one port are left alone by each other only within `[server]`.
+        // Only within `[server]` can the two sockets of one port coexist.
         let is_taken = |one: &&ListeningPlace| overlap(&one.address, &admin.address);
         if let Some(taken) = listeners.iter().find(is_taken) {
             taken_from_admin(taken, &admin, found);
@@ -105,7 +105,7 @@ fn taken_from_admin(taken: &ListeningPlace, admin: &ListeningPlace, found: &mut 
         .and_if(other, "taken here");
 }
 
-/// Warns of servers that are a listener of this gateway: a request would come back to it.
+/// Warns of servers that are a listener of this gateway: a request would come back to the gateway.
 fn leads_back(upstream: &Upstream, listeners: &Reached<'_>, found: &mut Findings) {
     let servers = upstream.servers.entries().iter();
     for At { value, span } in servers.filter_map(|entry| entry.value.url.at()) {

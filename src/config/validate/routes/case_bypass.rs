@@ -1,5 +1,5 @@
-//! Routes that a path in another case bypasses: `/LOGIN` goes to a more general route with laxer limits, and the upstream may
-//! take it for `/login`.
+//! Routes that a path in another case bypasses: `/LOGIN` matches a more general route with weaker limits, and the
+//! upstream may treat it as `/login`.
 
 use super::place;
 use crate::config::document::{Document, Route, Upstream};
@@ -9,14 +9,14 @@ use crate::config::value::quoted;
 use crate::route::{Rule, Segment, Table};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// A route that is bypassed, the path in another case, and the limits that do not hold there.
+/// A bypassed route, the path in another case, and the limits that do not apply to that path.
 struct CaseBypass<'a> {
     route: &'a Route,
     path: String,
     without: Vec<&'a str>,
 }
 
-/// Notes the general routes that take the other spellings, each once.
+/// Notes the general routes that take the other spellings, each route once.
 pub(in crate::config::validate) fn note(
     document: &Document,
     rules: &[Rule],
@@ -28,7 +28,7 @@ pub(in crate::config::validate) fn note(
         .map(|route| (route.name.value.as_str(), route))
         .collect();
     let deciding = deciding(document);
-    // Two upstreams may have one server.
+    // Two upstreams may share a server.
     let upstreams = document.upstreams.iter();
     let servers: HashMap<&str, Vec<String>> = upstreams
         .map(|upstream| (upstream.name.value.as_str(), servers(upstream)))
@@ -78,14 +78,14 @@ pub(in crate::config::validate) fn note(
     }
 }
 
-/// The names of the limits that decide about requests.
+/// The names of the limits that can refuse requests.
 fn deciding(document: &Document) -> HashSet<&str> {
     let limits = document.limits.iter();
     let limits = limits.filter(|limit| limit.mode().decides());
     limits.map(|limit| limit.name.value.as_str()).collect()
 }
 
-/// The servers of an upstream, in one order.
+/// The servers of an upstream, sorted.
 fn servers(upstream: &Upstream) -> Vec<String> {
     let servers = upstream.servers.entries().iter();
     let urls = servers.filter_map(|entry| entry.value.url.get());
@@ -119,7 +119,7 @@ fn warn(taken: &Route, first: &CaseBypass<'_>, others: &[CaseBypass<'_>], found:
     }
 }
 
-/// Paths of `rule` in another case: in its last segment, in its first, in all of them.
+/// Paths of `rule` in another case: in the last segment, in the first segment, or in all segments.
 fn other_spellings(rule: &Rule) -> Vec<String> {
     let segments = &rule.path.segments;
     let has_case = |segment: &Segment| match segment {

@@ -1,4 +1,5 @@
-//! `forward_identity` of routes: what it names is verified somewhere, and nothing else reads or writes the same fields.
+//! `forward_identity` of routes: the named facts are verified somewhere, and no other setting reads or writes the same
+//! fields.
 
 use crate::config::document::{Document, GroupTable, Limit, Route};
 use crate::config::input::{At, Span};
@@ -7,7 +8,7 @@ use crate::key::{IdentityField, IdentityPiece, KeyPart};
 use http::HeaderName;
 use std::collections::{HashMap, HashSet};
 
-/// Notes fields that tell nothing, and fields that the file uses for something else.
+/// Notes fields without content, and fields that the file uses for another purpose.
 pub(in crate::config::validate) fn check(document: &Document, found: &mut Findings) {
     let facts = Facts::of(document);
     for route in &document.routes {
@@ -26,14 +27,14 @@ pub(in crate::config::validate) fn check(document: &Document, found: &mut Findin
     }
 }
 
-/// What every field is held against.
+/// The facts with which every field is compared.
 struct Facts<'a> {
     limits: HashMap<&'a str, &'a Limit>,
-    /// Groups whose members prove that they are members.
+    /// Groups whose members prove their membership.
     proven: HashSet<&'a str>,
-    /// The groups that go by each field.
+    /// The groups that depend on each field.
     groups_by: HashMap<&'a HeaderName, Vec<&'a GroupTable>>,
-    /// The field with the token, where it is written.
+    /// The field with the token, if the file names it.
     token: Option<&'a At<HeaderName>>,
     has_tokens: bool,
     asks_for_certificates: bool,
@@ -67,7 +68,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The limits that hold on a route.
+    /// The limits that apply to a route.
     fn limits_of(
         &self,
         document: &'a Document,
@@ -78,7 +79,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// What a field tells has a source in the file.
+/// The content of a field must have a source in the file.
 fn sources(facts: &Facts<'_>, route: &Route, at: &At<IdentityField>, found: &mut Findings) {
     let has = |piece: fn(&IdentityPiece) -> bool| at.value.pieces().iter().any(piece);
     let name = &at.value.name;
@@ -104,7 +105,7 @@ fn sources(facts: &Facts<'_>, route: &Route, at: &At<IdentityField>, found: &mut
     }
 }
 
-/// The groups that a field tells of have members that prove it.
+/// The groups that a field names must have members that prove their membership.
 fn groups(
     facts: &Facts<'_>,
     route: &Route,
@@ -148,7 +149,7 @@ fn changes(route: &Route) -> HashSet<&HeaderName> {
     lines.chain(&changes.remove).collect()
 }
 
-/// No change of fields touches the field.
+/// No change of fields may change the field.
 fn changed(
     route: &Route,
     at: &At<IdentityField>,
@@ -169,7 +170,7 @@ fn changed(
     }
 }
 
-/// A limit, and the place where it names a field that it counts by.
+/// A limit, and the place where the limit names a field by which it counts.
 type LimitReader<'a> = (&'a Limit, &'a Span);
 
 /// The limits that count by each field.
@@ -188,7 +189,7 @@ fn limit_readers<'a>(limits: &[&'a Limit]) -> HashMap<&'a HeaderName, Vec<LimitR
     readers
 }
 
-/// Nothing else reads the field, which is gone from what clients send.
+/// No other setting may read the field, since the gateway removes it from client requests.
 fn read(
     facts: &Facts<'_>,
     route: &Route,

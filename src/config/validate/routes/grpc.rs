@@ -1,4 +1,4 @@
-//! Routes for calls of gRPC: their servers speak HTTP/2.
+//! Routes for gRPC calls: their servers must use HTTP/2.
 
 use crate::config::document::{Document, Route, Upstream};
 use crate::config::input::At;
@@ -7,7 +7,7 @@ use crate::intake::grpc_call::is_type;
 use crate::route::Condition;
 use crate::upstream::{Protocol, ServerUrl};
 
-/// Notes routes that ask for the content type of gRPC in front of servers of HTTP/1.1, which cannot answer a call.
+/// Notes routes that require the gRPC content type and lead to servers of HTTP/1.1, which cannot answer a call.
 pub(in crate::config::validate) fn note(document: &Document, found: &mut Findings) {
     for route in &document.routes {
         let upstream = document.upstream_of(route);
@@ -17,7 +17,7 @@ pub(in crate::config::validate) fn note(document: &Document, found: &mut Finding
     }
 }
 
-/// The condition of a route that only calls of gRPC meet.
+/// The condition of a route that only gRPC calls meet.
 fn asks_for_calls(route: &Route) -> Option<&At<Condition>> {
     let mut all = route.conditions();
     all.find(|at| match &at.value {

@@ -1,4 +1,5 @@
-//! Rewrites, redirects and responses of a route. A route has one end, and its path has every parameter that they name.
+//! Rewrites, redirects and responses of a route. A route has one destination, and its path has every parameter that a
+//! template names.
 
 use super::any_path;
 use crate::config::document::{Document, Route};
@@ -8,7 +9,7 @@ use crate::config::validate::names::has_instead;
 use crate::config::value::{literal_path, quoted};
 use crate::route::{PathPattern, Segment, Template};
 
-/// Notes routes with two ends or two rewrites, and parameters that the path does not have.
+/// Notes routes with two destinations or two rewrites, and parameters that the path does not have.
 pub(in crate::config::validate) fn check(document: &Document, found: &mut Findings) {
     for route in &document.routes {
         if let (Some(one), Some(other)) = (route.strip_prefix.span(), route.rewrite.span()) {
@@ -27,10 +28,10 @@ pub(in crate::config::validate) fn check(document: &Document, found: &mut Findin
     }
 }
 
-/// The template of the forwarded path, where that is not the matched one.
+/// The template of the forwarded path, if it differs from the matched path.
 ///
 /// # Errors
-/// The mistake in the template.
+/// If the template has a mistake: the mistake.
 pub(in crate::config) fn template(route: &Route) -> Result<Option<Template>, Box<Diagnostic>> {
     Ok(match stripped(route)? {
         Some(template) => Some(template),
@@ -71,7 +72,7 @@ fn rewritten(route: &Route) -> Result<Option<Template>, Box<Diagnostic>> {
 /// The destination of a redirect.
 ///
 /// # Errors
-/// The mistake in the template.
+/// If the template has a mistake: the mistake.
 pub(in crate::config) fn redirected(route: &Route) -> Result<Option<Template>, Box<Diagnostic>> {
     let Some(to) = route.redirect.get().and_then(|redirect| redirect.to.at()) else {
         return Ok(None);
@@ -81,7 +82,8 @@ pub(in crate::config) fn redirected(route: &Route) -> Result<Option<Template>, B
     made(route, "redirect.to", origin, &path).map(Some)
 }
 
-/// A request is forwarded or answered: a route has one of these ends, and keys for an upstream only with an `upstream`.
+/// A request is either forwarded or answered: a route has one destination, and keys for an upstream are valid only with
+/// an `upstream`.
 fn one_end(route: &Route, found: &mut Findings) {
     let ends = [
         ("upstream", route.upstream.span()),
@@ -120,7 +122,7 @@ fn one_end(route: &Route, found: &mut Findings) {
     }
 }
 
-/// The template that `key` has in `text`, behind `origin`.
+/// The template of `key`, made from `text` and put after `origin`.
 fn made(
     route: &Route,
     key: &str,
@@ -140,7 +142,7 @@ fn made(
     })
 }
 
-/// The help for a parameter that the path does not have: its spelling in the path, or all parameters.
+/// The help for a parameter that the path does not have: the spelling in the path, or all parameters.
 fn instead(path: &PathPattern, parameter: &str) -> String {
     let bare = parameter.trim_matches(['{', '*', '}']);
     let same = path.segments.iter().find_map(|segment| match segment {

@@ -1,4 +1,4 @@
-//! Fields that the file reads and the gateway drops before: limits that count nothing by them, groups without members,
+//! Fields that the file reads but the gateway drops earlier: limits that count nothing, groups without members, and
 //! routes that no request reaches.
 
 use crate::config::document::{CostSource, Document, GroupTable, Limit};
@@ -10,8 +10,8 @@ use crate::route::Condition;
 use http::HeaderName;
 use std::collections::{HashMap, HashSet};
 
-/// The key of the file that reads a request's method, and how it does. Where there is one, no field may ask the upstream for
-/// another method.
+/// The key of the file that reads a request's method, and a description of the use. If there is such a key, no field
+/// may override the method at the upstream.
 pub(in crate::config) fn looks_at_method(document: &Document) -> Option<(&Span, &'static str)> {
     let mut routes = document.routes.iter();
     let route = routes.find_map(|route| {
@@ -34,7 +34,7 @@ fn of_limit(limit: &Limit) -> Option<(&Span, &'static str)> {
     Some((&dedupe.span, "a limit tells repeats by their method too"))
 }
 
-/// The places where limits name a group, and what does not happen there when the group has no members.
+/// The places where limits name a group, and the effect that is missing if the group has no members.
 type GroupUsers<'a> = HashMap<&'a str, Vec<(&'a Span, &'static str)>>;
 
 fn group_users(document: &Document) -> GroupUsers<'_> {
@@ -57,7 +57,7 @@ fn group_users(document: &Document) -> GroupUsers<'_> {
 
 /// Notes every place that reads a dropped field.
 pub(in crate::config::validate) fn note(document: &Document, found: &mut Findings) {
-    // A `trust` that cannot be read may name a network.
+    // An unreadable `trust` may name a network.
     let trust = &document.server.trust;
     let trusted = trust.is_bad() || !trust.entries().is_empty();
     let looked_at = looks_at_method(document);
@@ -99,7 +99,7 @@ struct ReadField<'a> {
     span: &'a Span,
 }
 
-/// The field that a part of a key is.
+/// The field that is a part of a key.
 fn header_of(at: &At<Option<KeyPart>>) -> Option<ReadField<'_>> {
     Some(ReadField {
         name: at.value.as_ref()?.field()?,
@@ -116,7 +116,7 @@ impl<'a> ReadField<'a> {
     }
 }
 
-/// The fields that are dropped under this file.
+/// The fields that the gateway drops with this file.
 struct StrippedFields<'a, W> {
     why: W,
     looked_at: Option<(&'a Span, &'static str)>,
@@ -169,7 +169,7 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
         found.push(warning);
     }
 
-    /// The warning about a field, if it is dropped.
+    /// The warning about a field, if the gateway drops it.
     fn warning(
         &self,
         code: Code,

@@ -1,4 +1,4 @@
-//! Unreachable settings: limits that exempt every request of their routes, groups that no request can be in.
+//! Settings without effect: limits that exempt every request of their routes, and groups that no request can be in.
 
 use super::any_path;
 use crate::config::document::{Document, Exempt, Route};
@@ -17,7 +17,7 @@ pub(in crate::config::validate) fn note(document: &Document, found: &mut Finding
     unnamed_parameter(document, found);
 }
 
-/// A limit that exempts all methods or all paths of each route that names it.
+/// Notes a limit that exempts all methods or all paths of each route that names the limit.
 fn exempt(document: &Document, found: &mut Findings) {
     let exempting = document.limits.iter();
     let exempting = exempting.filter(|limit| limit.exempt.at().is_some());
@@ -34,7 +34,7 @@ fn exempt(document: &Document, found: &mut Findings) {
             }
         }
     }
-    // One of the defaults holds where no route matches, too.
+    // A default limit also applies where no route matches.
     for at in document.defaults.limits.entries() {
         users.remove(at.value.as_str());
     }
@@ -77,7 +77,7 @@ fn is_covered(route: &Route, exempt: &Exempt, spared: &HashSet<&Method>) -> bool
     by_method || by_path
 }
 
-/// The beginning that every path of the pattern has.
+/// The literal prefix of every path that the pattern matches.
 fn literal(path: Option<&PathPattern>) -> String {
     let mut begins = String::new();
     for segment in path.into_iter().flat_map(|path| &path.segments) {
@@ -90,7 +90,7 @@ fn literal(path: Option<&PathPattern>) -> String {
     begins
 }
 
-/// A group by a parameter that no path has.
+/// Notes a group by a parameter that no path has.
 fn unnamed_parameter(document: &Document, found: &mut Findings) {
     let mut paths = document.routes.iter().map(|route| &route.path);
     if paths.any(|path| path.is_bad()) {

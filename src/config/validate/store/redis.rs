@@ -1,4 +1,4 @@
-//! Settings of Redis in a file without one: leases, and `on_down`.
+//! Settings for a Redis in a file without one: leases, and `on_down`.
 
 use crate::config::document::{CounterStore, Document, Limit as Written};
 use crate::config::input::Span;
@@ -7,7 +7,7 @@ use crate::limit::{LeaseSetting, Limit, Scope};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Notes settings without effect. `compiled` are the document's limits.
+/// Notes settings without effect. `compiled` has the document's limits.
 pub(in crate::config::validate) fn note(
     document: &Document,
     compiled: &[Arc<Limit>],
@@ -43,7 +43,7 @@ fn never_away(on_down: Option<&Span>, owner: &str, found: &mut Findings) {
     }
 }
 
-/// Leases without a Redis to take them from. A limit that rules out leases by itself has been noted.
+/// Notes leases without a Redis that could grant them. A limit that rules out leases has been noted.
 fn unleased(written: &Written, limit: &Limit, found: &mut Findings) {
     let asked = written.lease.at();
     let asked = asked.filter(|at| at.value != LeaseSetting::Off);

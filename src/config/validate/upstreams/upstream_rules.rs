@@ -1,4 +1,4 @@
-//! Rules of upstreams that have no effect, or another than they seem to have; keys that a route does not have.
+//! Rules of upstreams that have no effect, or an unexpected effect; and hash keys that a route does not have.
 
 use crate::config::document::{Document, Route, ServerEntry, Upstream};
 use crate::config::input::{At, Span};
@@ -9,7 +9,7 @@ use crate::config::value::Balance;
 use crate::key::KeyPart;
 use crate::upstream::balance_rule::NoneLeft;
 
-/// Holds the rules of every upstream against its servers and routes.
+/// Checks the rules of every upstream against its servers and routes.
 pub(in crate::config::validate) fn check(document: &Document, found: &mut Findings) {
     for upstream in &document.upstreams {
         slow_probes(upstream, found);
@@ -55,14 +55,14 @@ fn needless_ejection(upstream: &Upstream, found: &mut Findings) {
     }
 }
 
-/// Has the upstream one server for certain? A name may have several addresses.
+/// Does the upstream certainly have one server? A name may have several addresses.
 fn is_alone(upstream: &Upstream) -> bool {
     let servers = upstream.servers.entries();
     let is_name = |at: &At<ServerEntry>| at.value.url.get().is_none_or(|url| url.name().is_some());
     !upstream.servers.is_bad() && servers.len() == 1 && !servers.iter().any(is_name)
 }
 
-/// An upstream without a server that ever counts as available.
+/// Notes an upstream without a server that can ever be available.
 fn without_weight(upstream: &Upstream, found: &mut Findings) {
     let servers = upstream.servers.entries();
     let drains = |at: &At<ServerEntry>| at.value.weight.get() == Some(&0);
@@ -99,7 +99,7 @@ fn queue_without_bound(upstream: &Upstream, found: &mut Findings) {
     }
 }
 
-/// A status after which requests are sent again, on routes whose methods are never safe to repeat.
+/// Notes a status after which requests are retried, on routes whose methods are never safe to repeat.
 fn unsafe_retries(document: &Document, upstream: &Upstream, found: &mut Findings) {
     let Some(retry) = upstream.retry.at() else {
         return;
@@ -133,7 +133,7 @@ fn unsafe_retries(document: &Document, upstream: &Upstream, found: &mut Findings
     }
 }
 
-/// The key that servers are chosen by needs what limits by the same key need.
+/// The hash key of an upstream needs the same settings as limits by the same key.
 fn hashed(document: &Document, upstream: &Upstream, balance: &At<Balance>, found: &mut Findings) {
     let key = balance.value.key.as_ref();
     if let Some(name) = key.and_then(KeyPart::parameter) {

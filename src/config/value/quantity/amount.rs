@@ -2,7 +2,8 @@
 
 use super::{byte_rate, time};
 
-/// Is the text a number, with a unit of time or bytes, as a percentage, or over a time: `5`, `10MiB/s`, `2%`, `100/5min`?
+/// Is the text a number, alone or with a unit of time or bytes, as a percentage, or over a time: `5`, `10MiB/s`, `2%`,
+/// `100/5min`?
 pub(in crate::config) fn is_amount(text: &str) -> bool {
     let Some(unit) = behind_number(text) else {
         return false;
@@ -18,7 +19,7 @@ pub(in crate::config) fn is_amount(text: &str) -> bool {
     }
 }
 
-/// The text behind a number and blanks; nothing where it begins otherwise.
+/// The text after a number and blanks; `None` if the text does not begin with a number.
 fn behind_number(text: &str) -> Option<&str> {
     let rest = text.trim_start_matches(|one: char| one.is_ascii_digit() || one == '_');
     if rest.len() == text.len() {

@@ -16,7 +16,7 @@ const UNITS: [(&str, u64); 7] = [
 /// The largest rate.
 const MOST: u64 = 1 << 30;
 
-/// Reads `NUNIT/s`, or a lone 0.
+/// Reads `NUNIT/s`, or a plain 0.
 pub(in crate::config) fn byte_rate(text: &str) -> Result<u64, ValueError> {
     with_valid_offers(text, read)
 }
@@ -71,7 +71,8 @@ pub(in crate::config::value) fn is_unit(spelling: &str) -> bool {
     known(spelling).is_some()
 }
 
-/// The unit that a spelling stands for. Capitals tell bits from bytes, so only the usual capitals are taken.
+/// The unit that a spelling stands for. Upper and lower case distinguish bits from bytes, so only the usual spellings
+/// are accepted.
 fn known(spelling: &str) -> Option<(&'static str, u64)> {
     let usual = match spelling {
         "byte" | "bytes" => "B",

@@ -10,14 +10,14 @@ use std::time::Duration;
 /// Microseconds in a second.
 pub(in crate::config) const MICROS: u64 = 1_000_000;
 
-/// The units to offer for a number without one.
+/// The units that messages offer for a number without a unit.
 const UNITLESS: [&str; 3] = ["s", "min", "h"];
 
 const UNITS: &str = "us, ms, s, min, h, d or w";
-/// The units of a rate: a window may be a month of the calendar.
+/// The units of a rate: a window can be a month of the calendar.
 const RATE_UNITS: &str = "us, ms, s, min, h, d, w or month";
 
-/// Days that stand for a month where a length is needed.
+/// The number of days that stand for a month if a length is needed.
 const MONTH: u64 = 30;
 
 /// A count and its time, as written.
@@ -25,7 +25,7 @@ const MONTH: u64 = 30;
 pub(in crate::config) struct Quota {
     /// The rate N per P. A month counts as thirty days in P.
     pub(in crate::config) rate: Rate,
-    /// The time in days or months, where it is written so: a calendar may count it.
+    /// The time in days or months, if the file writes it in these units: a calendar can count it.
     pub(in crate::config) calendar: Option<(Unit, u32)>,
 }
 
@@ -36,7 +36,7 @@ impl Quota {
     }
 }
 
-/// The units that have a fixed length, the longest first, under the name that messages give them.
+/// The units with a fixed length, the longest first, under their names in messages.
 const LENGTHS: [(&str, u64); 7] = [
     ("w", 604_800 * MICROS),
     ("d", 86_400 * MICROS),
@@ -47,7 +47,7 @@ const LENGTHS: [(&str, u64); 7] = [
     ("us", 1),
 ];
 
-/// The unit that a spelling stands for. A lone capital stands for none: `M` may be minutes or months.
+/// The unit that a spelling stands for. A single capital letter stands for no unit: `M` could be minutes or months.
 fn unit(spelling: &str) -> Option<&'static str> {
     let lower = spelling.to_lowercase();
     if spelling.chars().count() == 1 && spelling != lower {
@@ -71,7 +71,7 @@ pub(in crate::config::value) fn is_unit(spelling: &str) -> bool {
     unit(spelling).is_some()
 }
 
-/// The microseconds of a unit; none for a month.
+/// The microseconds of a unit; `None` for a month.
 fn unit_length(unit: &str) -> Option<u64> {
     LENGTHS
         .iter()
@@ -123,7 +123,7 @@ fn read_rate(text: &str) -> Result<Quota, ValueError> {
     })
 }
 
-/// The count in front of the `/`.
+/// The count before the `/`.
 fn rate_count(
     count: &str,
     time: &str,
@@ -140,7 +140,7 @@ fn rate_count(
     })
 }
 
-/// The time behind the `/`: how many of which unit.
+/// The time after the `/`: a number and a unit.
 fn rate_time(
     count: NonZeroU32,
     time: &str,
@@ -179,7 +179,7 @@ fn rate_time(
     Ok((number, unit))
 }
 
-/// `100` alone, or `100 per minute`.
+/// Advice for `100` alone, or `100 per minute`.
 fn without_time(text: &str, wrong: ValueError) -> ValueError {
     let lower = text.to_ascii_lowercase();
     let words: Vec<&str> = lower
@@ -244,7 +244,7 @@ fn unknown_unit(spelling: &str, wrong: ValueError) -> ValueError {
     }
 }
 
-/// Reads numbers with units, one after the other, that add up.
+/// Reads a sequence of numbers with units, and adds them up.
 pub(in crate::config) fn duration(text: &str) -> Result<Duration, ValueError> {
     with_valid_offers(text, read_duration)
 }
@@ -276,7 +276,7 @@ fn read_duration(text: &str) -> Result<Duration, ValueError> {
             return Err(wrong("whole numbers only").offer(micros.map(show_span)));
         }
         if spelling.is_empty() {
-            // A time of zero is seldom meant, and seldom taken.
+            // A time of zero is seldom intended, and seldom accepted.
             let units = ["s", "ms"]
                 .into_iter()
                 .filter(|_| number.contains(|c| c != '0'));
@@ -304,7 +304,7 @@ fn read_duration(text: &str) -> Result<Duration, ValueError> {
     Ok(Duration::from_micros(total))
 }
 
-/// The microseconds of `0.5s` or `1.5min`, where that is a whole number of them.
+/// The microseconds of `0.5s` or `1.5min`, if the result is a whole number.
 fn parts(text: &str) -> Option<u64> {
     let cut = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, spelling) = text.split_at(cut);
@@ -322,7 +322,7 @@ fn parts(text: &str) -> Option<u64> {
     (micros > 0).then_some(micros)
 }
 
-/// The digits that a text begins with, and what follows.
+/// The leading digits of a text, and the rest.
 pub(in crate::config::value) fn leading_digits(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit());
     text.split_at(end.unwrap_or(text.len()))

@@ -5,7 +5,7 @@ use crate::config::value::{Code, ValueError, quoted};
 use http::{HeaderName, HeaderValue, header};
 use std::sync::Arc;
 
-/// The name of a field that a route may ask for.
+/// The name of a field for a condition of a route.
 pub(in crate::config) fn condition_field(text: &str) -> Result<HeaderName, ValueError> {
     let wrong = |label: &str| {
         ValueError::new(
@@ -37,7 +37,7 @@ pub(in crate::config) fn condition_field(text: &str) -> Result<HeaderName, Value
     }
 }
 
-/// The value that a condition asks of a field.
+/// The value that a condition requires of a field.
 pub(in crate::config) fn condition_value(text: &str) -> Result<HeaderValue, ValueError> {
     let wrong = |label: &str| {
         ValueError::new(

@@ -7,12 +7,12 @@ use crate::key::is_secret;
 use crate::proxy::server::hop;
 use http::{HeaderName, HeaderValue, header};
 
-/// The messages whose fields are changed.
+/// The direction of the messages whose fields are changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum Direction {
-    /// Requests on their way to the upstream.
+    /// Requests to the upstream.
     Request,
-    /// Responses on their way to the client.
+    /// Responses to the client.
     Response,
 }
 
@@ -39,13 +39,13 @@ pub(in crate::config) fn editable_field(
     }
 }
 
-/// The reason about a field that no file needs to write.
+/// The reason for a field that no file needs to write.
 const OURS: &str = "Tollgate writes it itself";
-/// The reason about fields that state limits.
+/// The reason for fields that state limits.
 const OF_LIMITS: &str =
     "Tollgate writes it where limits are stated; a server's own values are passed on";
 
-/// The reason that no file changes this field.
+/// The reason why no file can change this field.
 fn why_not(direction: Direction, name: &HeaderName) -> Option<&'static str> {
     let text = name.as_str();
     let frames = [
@@ -71,13 +71,14 @@ fn why_not(direction: Direction, name: &HeaderName) -> Option<&'static str> {
     }
 }
 
-/// The reason that no file changes this field of requests.
+/// The reason why no file can change this field of requests.
 fn why_not_asked(name: &str) -> Option<&'static str> {
     match name {
         "forwarded" | "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host"
         | "x-real-ip" | "via" => Some(OURS),
         "max-forwards" => Some("Tollgate counts it down"),
-        // The prefix is written where a path loses one, and may be another; nothing writes the port.
+        // A file can set the prefix, although the gateway writes it when a path loses a prefix; the gateway does not
+        // write the port.
         "x-forwarded-prefix" | "x-forwarded-port" => None,
         _ if name.starts_with("x-forwarded-") => Some(
             "proxies in front write it: a field of a peer in `trust` is forwarded, any other is dropped",
@@ -86,7 +87,7 @@ fn why_not_asked(name: &str) -> Option<&'static str> {
     }
 }
 
-/// The reason that no file changes this field of responses.
+/// The reason why no file can change this field of responses.
 fn why_not_answered(name: &str) -> Option<&'static str> {
     match name {
         "retry-after" | "retry-after-ms" => Some(
@@ -98,7 +99,7 @@ fn why_not_answered(name: &str) -> Option<&'static str> {
     }
 }
 
-/// A value to set or to add.
+/// A value that is set or added.
 pub(in crate::config) fn field_value(
     direction: Direction,
     name: &str,
@@ -108,7 +109,7 @@ pub(in crate::config) fn field_value(
         return named_host(text);
     }
     let mut value = value(text)?;
-    // HPACK does not index a sensitive value, and no dump shows it.
+    // HPACK does not index a sensitive value, and no debug output shows it.
     value.set_sensitive(direction == Direction::Request || is_secret(name));
     Ok(value)
 }

@@ -1,4 +1,4 @@
-//! `forward_identity` of a route: names of fields, and templates of what is verified of a client.
+//! `forward_identity` of a route: names of fields, and templates of verified facts about a client.
 
 use super::field_change::{Direction, editable_field};
 use crate::config::value::{Code, ValueError, quoted};
@@ -35,7 +35,7 @@ pub(in crate::config) fn identity_field(text: &str) -> Result<HeaderName, ValueE
     Ok(name)
 }
 
-/// Reads the template of a value: texts, and what is verified in braces.
+/// Reads the template of a value: texts, and verified facts in braces.
 pub(in crate::config) fn identity_value(text: &str) -> Result<Vec<IdentityPiece>, ValueError> {
     let wrong = |label: &str| {
         ValueError::of(Code::BadField, text, "does not tell who a client is", label).help(KNOWN)
@@ -81,8 +81,8 @@ pub(in crate::config) fn identity_value(text: &str) -> Result<Vec<IdentityPiece>
     }
 }
 
-/// The template with `:` wherever nothing that is never a part of a value stands between two values; nothing where the
-/// template itself tells them apart.
+/// The template with `:` between two values if the text between them could be part of a value; `None` if the template
+/// already separates its values.
 fn told_apart(pieces: &[IdentityPiece]) -> Option<String> {
     let (mut clear, mut is_open, mut is_unclear) = (String::new(), false, false);
     for piece in pieces {

@@ -1,4 +1,4 @@
-//! The member of a JSON body that a cost is read from.
+//! The member of a JSON body from which a cost is read.
 
 use crate::config::value::{Code, ValueError, with_valid_offers};
 use std::sync::Arc;
@@ -8,11 +8,11 @@ const MOST_NAMES: usize = 8;
 /// The most bytes of all names together.
 const MOST_BYTES: usize = 256;
 
-/// The advice about any text that names no member.
+/// The advice about a text that names no member.
 const ONE_MEMBER: &str = "name one member of nested objects, as `\"usage.total_tokens\"` for `{\"usage\": {\"total_tokens\": 7}}`";
 
-/// Reads the names that lead to a member of nested objects: `usage.total_tokens`. What is written in another language for
-/// JSON, or as a sum, would never be found.
+/// Reads the names that lead to a member of nested objects: `usage.total_tokens`. A text in another JSON query
+/// language, or a sum, would never match a member.
 pub(in crate::config) fn json_member(text: &str) -> Result<Arc<[Box<str>]>, ValueError> {
     with_valid_offers(text, |text| {
         let names: Vec<&str> = text.split('.').collect();
@@ -30,7 +30,7 @@ pub(in crate::config) fn json_member(text: &str) -> Result<Arc<[Box<str>]>, Valu
     })
 }
 
-/// What is wrong with a text that no body can have a member for.
+/// The fault of a text that cannot name a member of any body.
 fn fault(text: &str, names: &[&str]) -> Option<&'static str> {
     let is_empty = |name: &&str| name.is_empty();
     let is_unspelled = |c: char| c.is_control() || matches!(c, '"' | '\\');
@@ -52,7 +52,7 @@ fn fault(text: &str, names: &[&str]) -> Option<&'static str> {
     }
 }
 
-/// The member that was probably meant, where it is one.
+/// The member that was probably meant, if the corrected text names a member.
 fn repaired(text: &str) -> Option<String> {
     let text = text.strip_prefix('$').unwrap_or(text);
     let names = text.split('.').map(str::trim);
@@ -60,7 +60,7 @@ fn repaired(text: &str) -> Option<String> {
     Some(names.join(".")).filter(|repaired| !repaired.is_empty() && !repaired.contains(' '))
 }
 
-/// Words about a name that is hardly one: a number, or what other languages for JSON give a meaning.
+/// Words about an unlikely name: a number, or a name with a special meaning in other JSON query languages.
 pub(in crate::config) fn odd_name(names: &[Box<str>]) -> Option<(&str, &'static str)> {
     let of_others = |c: char| c.is_whitespace() || "$*/|,#?(){}<>=;".contains(c);
     names.iter().find_map(|name| {

@@ -1,5 +1,4 @@
-//! One part of a key template, as the rows of the sources write it (`ip`, `header:NAME`, ...), or `ip/24,64`, or
-//! `everyone`.
+//! One part of a key template, in the forms of the sources (`ip`, `header:NAME`, ...), or `ip/24,64`, or `everyone`.
 
 use crate::config::report::nearest;
 use crate::config::value::{Code, ValueError, quoted, with_valid_offers};
@@ -10,7 +9,7 @@ pub(in crate::config::value) use crate::key::field_name;
 
 const EVERYONE: &str = "everyone";
 
-/// Reads one part; nothing for `everyone`, which is a key without parts.
+/// Reads one part; `None` for `everyone`, which is a key without parts.
 pub(in crate::config) fn part(text: &str) -> Result<Option<KeyPart>, ValueError> {
     with_valid_offers(text, read)
 }
@@ -53,7 +52,7 @@ fn read(text: &str) -> Result<Option<KeyPart>, ValueError> {
     }
 }
 
-/// The error of a part of an unknown kind.
+/// The error about a part of an unknown kind.
 fn unknown(
     text: &str,
     kind: &str,
@@ -76,7 +75,7 @@ fn unknown(
     }
 }
 
-/// The part whose name stands in `rest` behind a colon.
+/// The part whose name follows a colon in `rest`.
 fn named_part(
     row: &SourceRow,
     rest: &str,
@@ -96,14 +95,14 @@ fn named_part(
     }
 }
 
-/// Words beside a name that no field has.
+/// Words beside a name that no field can have.
 pub(in crate::config::value) const NO_NAME: &str = "a field name is letters, digits and `-`";
 
 /// Words beside a name with `*`.
 pub(in crate::config::value) const NO_PATTERN: &str =
     "names are compared literally: `*` is not a pattern";
 
-/// What is wrong with the name of a field.
+/// The fault of the name of a field.
 pub(in crate::config::value) fn name_fault(text: &str) -> &'static str {
     if text.contains('*') {
         NO_PATTERN
@@ -128,7 +127,7 @@ pub(in crate::config) fn field(text: &str) -> Result<HeaderName, ValueError> {
     })
 }
 
-/// The error of a field that no limit counts by.
+/// The error about a field by which no limit can count.
 fn refused_field(name: &HeaderName, wrong: impl Fn(&str) -> ValueError) -> Option<ValueError> {
     let error = match name.as_str() {
         "host" => wrong("HTTP/2 requests have no `host` field").offer(["host"]),

@@ -1,4 +1,4 @@
-//! Values about requests: what a route recognises, what a key is made of, what is written into fields.
+//! Values about requests: conditions of routes, parts of keys, and values of fields.
 //!
 //! ```text
 //! path          path patterns

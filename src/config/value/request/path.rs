@@ -1,4 +1,4 @@
-//! Path patterns, brought into the normal form that requests are matched in.
+//! Path patterns in the normal form in which requests are matched.
 
 use crate::config::value::servers::server::in_ascii;
 use crate::config::value::{Code, ValueError, quoted, with_valid_offers};
@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 /// Reads `/v1/orders/{id}` or `/files/{*rest}`.
 ///
-/// Literals are normalised as requests are: duplicate and trailing slashes go, unreserved escapes are decoded. A
-/// pattern that no normalised request can match (dot segments, `;parameters`, escaped separators) is refused.
+/// Literals are normalised like requests: duplicate and trailing slashes are removed, and unreserved escapes are
+/// decoded. A pattern that no normalised request can match (dot segments, `;parameters`, escaped separators) is
+/// refused.
 pub(in crate::config) fn path(text: &str) -> Result<PathPattern, ValueError> {
     with_valid_offers(text, read)
 }
 
-/// Reads the path of a route. What a query asks for has a place of its own.
+/// Reads the path of a route. Conditions on a query have a separate key.
 pub(in crate::config) fn route_path(text: &str) -> Result<PathPattern, ValueError> {
     path(text).map_err(|wrong| {
         let text = text.split('#').next().unwrap_or_default();
@@ -37,8 +38,8 @@ pub(in crate::config) fn route_path(text: &str) -> Result<PathPattern, ValueErro
     })
 }
 
-/// The conditions of `x=1&y`: `x = "1", y = true`. Nothing where a name stands twice, or a string of TOML would have to
-/// escape something.
+/// The conditions of `x=1&y`: `x = "1", y = true`. `None` if a name occurs twice, or if a TOML string would need
+/// escapes.
 fn in_table(query: &str) -> Option<String> {
     let mut names = Vec::new();
     let mut conditions = Vec::new();
@@ -64,7 +65,7 @@ fn in_table(query: &str) -> Option<String> {
     Some(conditions.join(", ")).filter(|table| !table.is_empty())
 }
 
-/// Reads `/static`, which stands for itself and all below it, into the form that requests are matched in.
+/// Reads `/static`, which stands for itself and all paths below it, in the form in which requests are matched.
 pub(in crate::config) fn top(text: &str) -> Result<Box<str>, ValueError> {
     let text = text.strip_suffix("/{*rest}").unwrap_or(text);
     let path = path(if text.is_empty() { "/" } else { text })?;
@@ -88,7 +89,7 @@ pub(in crate::config) fn top(text: &str) -> Result<Box<str>, ValueError> {
     })
 }
 
-/// Reads the path that another is rewritten into, and returns the text as it stands.
+/// Reads the path of a rewrite, and returns the text unchanged.
 pub(in crate::config) fn new_path(text: &str) -> Result<String, ValueError> {
     match path(text) {
         Ok(_) => Ok(text.to_owned()),
@@ -99,7 +100,7 @@ pub(in crate::config) fn new_path(text: &str) -> Result<String, ValueError> {
     }
 }
 
-/// Reads the target of a redirect: scheme and host, empty for the request's own, and a path.
+/// Reads the target of a redirect: scheme and host, which are empty for the request's own, and a path.
 pub(in crate::config) fn destination(text: &str) -> Result<(String, String), ValueError> {
     let wrong = |label: &str| {
         ValueError::of(Code::BadPath, text, "is not a redirect target", label).help(
@@ -218,7 +219,7 @@ fn name_of(segment: &Segment) -> Option<&Arc<str>> {
     }
 }
 
-/// The mistake in a segment, and the advice about it.
+/// The mistake in a segment, and the advice about the mistake.
 type SegmentError = (&'static str, Option<&'static str>);
 
 fn one(segment: &str) -> Result<Segment, SegmentError> {
@@ -276,14 +277,14 @@ fn parameter(segment: &str) -> Result<Segment, SegmentError> {
     })
 }
 
-/// Longest name of a parameter.
+/// The longest name of a parameter.
 const LONGEST_NAME: usize = 64;
 
 fn in_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_-".contains(c)
 }
 
-/// Is the whole segment one parameter, in any style? A segment that is a parameter in part gives no guess.
+/// Is the whole segment one parameter, in any style? A segment that is only partly a parameter gives no guess.
 fn is_parameter(segment: &str) -> bool {
     let braces = |c| segment.matches(c).count();
     let whole = |c| braces(c) <= usize::from(segment.starts_with(c) || segment.ends_with(c));
@@ -291,7 +292,7 @@ fn is_parameter(segment: &str) -> bool {
         || segment.ends_with('}') && !segment.contains('{') && whole('}')
 }
 
-/// The pattern that was probably meant: a guess, which [`with_valid_offers`] reads before it is shown.
+/// The pattern that was probably meant: a guess, which [`with_valid_offers`] checks before it is shown.
 fn repaired(text: &str) -> String {
     let after_host = |rest: &str| {
         rest.find('/')
@@ -325,7 +326,7 @@ fn repaired(text: &str) -> String {
     if out.is_empty() { "/".into() } else { out }
 }
 
-/// A literal segment in normal form, or the reason that no request can ever have it.
+/// A literal segment in normal form, or the reason why no request can have the segment.
 fn literal(segment: &str) -> Result<Arc<str>, &'static str> {
     if segment.contains(';') || segment.to_ascii_lowercase().contains("%3b") {
         return Err("`;` and what follows is dropped from requests before they are matched");

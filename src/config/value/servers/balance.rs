@@ -1,4 +1,4 @@
-//! Values of an upstream's rules: the way of choosing a server, percentages, statuses.
+//! Values of an upstream's rules: the way in which a server is chosen, percentages, statuses.
 
 use crate::config::report::{nearest, one_of};
 use crate::config::value::request::key::part;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 const WORDS: [&str; 4] = ["round-robin", "least-requests", "random", "hash:KEY"];
 
-/// The way of choosing a server, and the part of a request that it goes by.
+/// The way in which a server is chosen, and the part of a request that decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::config) struct Balance {
     pub(in crate::config) rule: BalanceRule,
@@ -86,7 +86,7 @@ pub(in crate::config) fn share(text: &str, within: RangeInclusive<u32>) -> Resul
     })
 }
 
-/// Reads a status, or a range of them: `204`, `200-399`.
+/// Reads a status, or a range of statuses: `204`, `200-399`.
 pub(in crate::config) fn statuses(text: &str) -> Result<RangeInclusive<u16>, ValueError> {
     with_valid_offers(text, |text| {
         let (first, last) = text.split_once('-').unwrap_or((text, text));

@@ -1,6 +1,6 @@
 //! Servers of an upstream.
 //!
-//! The address may hold a password, so messages never repeat it.
+//! The address may contain a password, so messages never repeat it.
 
 use crate::config::report::nearest;
 use crate::config::value::net::ascii_form;
@@ -16,13 +16,13 @@ pub(in crate::config) fn server(text: &str) -> Result<ServerUrl, ValueError> {
     with_valid_offers(text, read_server)
 }
 
-/// Reads the host that servers are asked for: `client`, `upstream`, or a host with or without a port.
+/// Reads the `Host` for servers: `client`, `upstream`, or a host with or without a port.
 pub(in crate::config) fn server_host(text: &str) -> Result<Option<ServerHost>, ValueError> {
     match text {
         "client" => Ok(None),
         "upstream" => Ok(Some(ServerHost::Own)),
         _ => {
-            // A word that is nearly one of the two would be a host that no server knows.
+            // A word that is similar to one of the two would be a host that no server knows.
             if let Some(word) = nearest(text, ["client", "upstream"]) {
                 return Err(
                     ValueError::of(Code::BadHost, text, "is nearly a word of `host`", "").help(
@@ -35,7 +35,7 @@ pub(in crate::config) fn server_host(text: &str) -> Result<Option<ServerHost>, V
     }
 }
 
-/// Reads a host as requests name it, with or without a port.
+/// Reads a host in the form of requests, with or without a port.
 pub(in crate::config::value) fn named_host(text: &str) -> Result<HeaderValue, ValueError> {
     let host = HeaderValue::from_str(text).ok();
     host.filter(|_| is_host(text.as_bytes())).ok_or_else(|| {
@@ -127,7 +127,7 @@ pub(in crate::config::value) fn in_ascii(text: &str) -> Option<String> {
     ascii_form(host).map(|host| format!("{host}{port}"))
 }
 
-/// The longest path of a socket that the system takes.
+/// The longest path of a socket that the system accepts.
 const MOST_PATH: usize = 107;
 
 /// Reads the path of a socket, `/run/app.sock` or `///run/app.sock`.

@@ -1,4 +1,4 @@
-//! A look that tells nearly all other fields from those of the list at the cost of a few instructions.
+//! A filter that rejects nearly all fields outside of the list at the cost of a few instructions.
 
 use super::CLAIMED;
 
@@ -8,13 +8,13 @@ pub(super) fn may_be_listed(name: &[u8]) -> bool {
     ENDS.may_have(end_of(name)) || BEGINNINGS.may_have(beginning_of(name))
 }
 
-/// A Bloom filter of one hash function. What it does not have is not in the list; of the fields that are not, it has a few.
+/// A Bloom filter of one hash function. It has no false negatives; of the fields outside of the list, it accepts a few.
 struct Filter([u64; Self::BITS / 64]);
 
 impl Filter {
     const BITS: usize = 4096;
 
-    /// Adds all whole names of the list, or all beginnings.
+    /// Adds all whole names of the list, or all prefixes.
     const fn of(are_beginnings: bool) -> Self {
         let mut bits = [0; Self::BITS / 64];
         let mut at = 0;
@@ -41,16 +41,16 @@ impl Filter {
         self.0[place / 64] >> (place % 64) & 1 == 1
     }
 
-    /// Multiplicative hashing: 2³² divided by the golden ratio spreads the letters over the upper bits, which count.
+    /// Multiplicative hashing: 2³² divided by the golden ratio spreads the letters over the upper bits, which are used.
     #[inline]
     const fn place(letters: u32) -> usize {
         (letters.wrapping_mul(0x9E37_79B9) >> (u32::BITS - Self::BITS.ilog2())) as usize
     }
 }
 
-/// Of whole names.
+/// The filter of whole names.
 static ENDS: Filter = Filter::of(false);
-/// Of the beginnings of names.
+/// The filter of prefixes.
 static BEGINNINGS: Filter = Filter::of(true);
 
 /// The last four letters of a name, and its length: many names end alike, as in `-ip`.
@@ -62,7 +62,7 @@ const fn end_of(name: &[u8]) -> u32 {
     }
 }
 
-/// Four letters of a beginning of at least six, behind the `x-` that many have.
+/// Four letters of a prefix of at least six, after the common `x-`.
 #[inline]
 const fn beginning_of(name: &[u8]) -> u32 {
     match name {
@@ -77,7 +77,7 @@ const fn beginning_of(name: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// Fields of usual requests, of which none is looked up in the list.
+    /// Fields of ordinary requests, none of which is looked up in the list.
     #[test]
     fn usual_fields_are_not_looked_up() {
         for name in [

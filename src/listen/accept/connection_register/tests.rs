@@ -1,9 +1,9 @@
-//! The order in which connections give way, and that the rings stay whole.
+//! The order in which connections are evicted, and the consistency of the rings.
 
 use super::*;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// A time long after connections have begun to wait.
+/// A time long after the connections' waits have begun.
 const LATER: Duration = Duration::from_secs(60);
 
 /// A register, and the instant from which its times are counted.

@@ -1,4 +1,4 @@
-//! Places of connections, each of which is free again once its connection has ended.
+//! Places of connections, each of which is freed after the end of its connection.
 
 use super::Peer;
 use std::cell::RefCell;
@@ -41,7 +41,7 @@ impl PeerPlaces {
         }
     }
 
-    /// The peer at a place, unless that is free; nothing behind the last place.
+    /// The peer at a place, or an inner `None` if the place is free; an outer `None` after the last place.
     pub(super) fn at(&self, at: usize) -> Option<Option<Rc<Peer>>> {
         let places = self.0.borrow();
         let place = places.peers.get(at)?;

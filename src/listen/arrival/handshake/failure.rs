@@ -9,32 +9,33 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(in crate::listen) struct FailedHandshake {
     pub(in crate::listen) cause: HandshakeFailure,
-    /// The identity that was chosen, as far as it came to that.
+    /// The chosen identity, if the handshake got there.
     pub(in crate::listen) identity: Option<Arc<ServerIdentity>>,
-    /// The version that both sides had agreed on, as far as it came to that.
+    /// The version that both sides had agreed on, if the handshake got there.
     pub(in crate::listen) version: Option<TlsVersion>,
 }
 
 /// Causes for which a handshake fails.
 #[derive(Debug)]
 pub(in crate::listen) enum HandshakeFailure {
-    /// The client does not speak TLS.
+    /// The client does not use TLS.
     PlainText,
-    /// A proxy begins with a header by which it names its client, where none is taken from it.
+    /// A proxy begins with a header that names its client, which is not accepted from this proxy.
     ProxyHeader,
-    /// No identity answers for the host that the client named; without a host it named none.
+    /// No identity serves the host that the client named; `None` if it named none.
     NoName(Option<Box<str>>),
     /// The client's certificate is missing or was refused.
     Client(rustls::Error),
-    /// So many certificates of the client were refused lately that it is not heard.
+    /// So many certificates of the client were refused recently that no further one is verified.
     ClientThrottled,
-    /// The two sides do not agree, or the client breaks the protocol.
+    /// The two sides do not agree, or the client violates the protocol.
     Protocol(rustls::Error),
-    /// The client did not go on in time.
+    /// The client did not continue in time.
     Late,
-    /// The client has left without a byte. This is no event: a proxy looks so whether the gateway is there.
+    /// The client has left without sending a byte. This is not logged: a proxy checks in this way whether the gateway
+    /// is alive.
     Silent,
-    /// The client has left in the middle.
+    /// The client has left during the handshake.
     Left,
 }
 
@@ -57,8 +58,8 @@ pub(super) fn cause_of(error: &io::Error) -> HandshakeFailure {
 }
 
 impl HandshakeFailure {
-    /// The cause, once it is known which identity was chosen: one that asks for certificates may have refused the client's,
-    /// or not have looked at it.
+    /// The cause, once the chosen identity is known: an identity that requests certificates may have refused the
+    /// client's, or not have verified it.
     pub(super) fn of_client_of(self, identity: &ServerIdentity) -> Self {
         use rustls::Error as E;
         match self {

@@ -1,4 +1,4 @@
-//! Handshakes and encrypted connections between a real client of rustls and a stream of ours, over a pair of sockets.
+//! Handshakes and encrypted connections between a real rustls client and a stream of ours, over a pair of sockets.
 
 use super::*;
 use crate::descriptors::Budget;
@@ -65,7 +65,7 @@ impl Scene {
         config
     }
 
-    /// Shakes hands on both ends of a new connection.
+    /// Makes a handshake on both ends of a new connection.
     async fn meet(&self, config: ClientConfig, name: &str) -> Meeting {
         let (stream, client) = pair().await;
         self.meet_over(stream, client, config, name).await
@@ -116,7 +116,7 @@ impl Meeting {
         (self.stream, session, self.client.unwrap())
     }
 
-    /// What the client was told.
+    /// The error that the client got.
     async fn told(self) -> rustls::Error {
         // In TLS 1.3 a client learns of its refusal when it reads.
         let error = match self.client {
@@ -237,7 +237,7 @@ async fn a_handshake_that_takes_too_long_is_given_up_wherever_it_stands() {
     let late = scene.shake(&mut stream, 50).await.unwrap_err();
     assert!(matches!(late.cause, HandshakeFailure::Late));
     assert!(late.identity.is_none());
-    // A whole hello, and nothing more: the client does not read the answer.
+    // A whole hello, without reading the answer.
     let (mut stream, mut client) = pair().await;
     let name = ServerName::try_from("a.test").unwrap();
     let config = Arc::new(scene.client(&[]));
@@ -292,7 +292,7 @@ async fn sessions_are_resumed_in_both_versions() {
             let met = scene.meet(config.clone(), "a.test").await;
             let (mut stream, session, mut client) = met.both();
             assert_eq!(session.is_resumed, is_resumed, "{version:?}");
-            // Tickets come with the first bytes.
+            // Tickets arrive with the first bytes.
             stream.write_all(b"!").await.unwrap();
             stream.flush().await.unwrap();
             assert_eq!(client.read_u8().await.unwrap(), b'!');
@@ -310,7 +310,7 @@ async fn every_orderly_end_is_announced() {
     let mut read = Vec::new();
     client.read_to_end(&mut read).await.unwrap();
     assert_eq!(read, b"bye");
-    // The client may go on sending, and its end is understood.
+    // The client may continue to send, and its end is recognised.
     client.write_all(b"more").await.unwrap();
     client.shutdown().await.unwrap();
     read.clear();
@@ -320,7 +320,7 @@ async fn every_orderly_end_is_announced() {
     let (stream, _, mut client) = scene.meet(scene.client(&[]), "a.test").await.both();
     drop(stream);
     assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
-    // What is cut ends in a reset.
+    // A cut connection ends in a reset.
     let (stream, _, mut client) = scene.meet(scene.client(&[]), "a.test").await.both();
     stream.watch().end_in_reset();
     drop(stream);
@@ -347,7 +347,7 @@ async fn bytes_that_wait_are_seen_without_being_taken() {
     let scene = Scene::new(vec![parts("a", &["a.test"])]);
     let (mut stream, _, mut client) = scene.meet(scene.client(&[]), "a.test").await.both();
     let probe = stream.track_http1();
-    // The tickets, and the client's last part of the handshake, are no bytes of HTTP.
+    // The tickets, and the client's last part of the handshake, are not HTTP bytes.
     poll_fn(|cx| {
         assert!(probe.poll_unread(cx).is_pending());
         Poll::Ready(())
@@ -381,7 +381,7 @@ async fn a_slow_reader_is_felt_and_gets_every_byte() {
         stream.shutdown().await.unwrap();
     };
     let mut writing = pin!(writing);
-    // Nothing is read yet: the writer waits, and little lies between the two beside the buffers of the sockets.
+    // Nothing is read yet: the writer waits, and little is buffered between the two besides the buffers of the sockets.
     for _ in 0..1000 {
         let _ = poll_fn(|cx| Poll::Ready(writing.as_mut().poll(cx))).await;
         tokio::task::yield_now().await;
@@ -411,7 +411,7 @@ async fn a_client_that_takes_nothing_is_given_up() {
     let flag = stream.watch().stalled();
     let piece = vec![0; 1 << 20];
     let end = loop {
-        // A flush waits for the client as a write does.
+        // A flush waits for the client like a write.
         if let Err(error) = stream.write_all(&piece).await {
             break error;
         }

@@ -1,6 +1,6 @@
-//! CRC-32C, the checksum of Castagnoli (RFC 3720, appendix B.4).
+//! CRC-32C, the Castagnoli checksum (RFC 3720, appendix B.4).
 
-/// The polynomial, its bits in reverse.
+/// The polynomial, with its bits reversed.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
 /// The remainder of every byte.
@@ -24,7 +24,7 @@ static REMAINDERS: [u32; 256] = {
     remainders
 };
 
-/// The checksum of `parts` in a row.
+/// The checksum of the concatenated `parts`.
 pub(super) fn crc32c(parts: &[&[u8]]) -> u32 {
     let mut state = u32::MAX;
     for byte in parts.iter().copied().flatten() {

@@ -1,12 +1,12 @@
-//! The entry for a fuzzer: any bytes at the beginning of a connection. The target stands in `fuzz/`; `tests/fuzzing`
-//! calls the entry with mutations of its own.
+//! The entry point of a fuzzer: any bytes at the beginning of a connection. The target is in `fuzz/`; `tests/fuzzing`
+//! calls the entry point with mutations of its own.
 
 use super::{HeaderFault, HeaderReader, LONGEST_PAYLOAD, NamedClient};
 
 /// Reads `bytes` at once, byte by byte and in pieces. Is there a header, or its beginning?
 ///
 /// # Panics
-/// When the pieces make a difference, or a header has more bytes than it may.
+/// If the division into pieces makes a difference, or a header is longer than allowed.
 pub fn header(bytes: &[u8]) -> bool {
     let whole = in_pieces(bytes, bytes.len().max(1));
     for size in [1, 2, 7, 16] {
@@ -24,7 +24,7 @@ pub fn header(bytes: &[u8]) -> bool {
     read.is_ok()
 }
 
-/// The number of bytes taken, which says nothing of a faulty header, and the client.
+/// The number of bytes taken, which has no meaning for a faulty header, and the client.
 fn in_pieces(bytes: &[u8], size: usize) -> (usize, Result<Option<NamedClient>, HeaderFault>) {
     let mut reader = HeaderReader::default();
     let mut taken = 0;

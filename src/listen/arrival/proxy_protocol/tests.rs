@@ -1,11 +1,11 @@
-//! Headers of both versions: those of the specification, and those that it refuses.
+//! Headers of both versions: examples of the specification, and headers that it forbids.
 
 use super::crc32c::crc32c;
 use super::fuzz::header;
 use super::*;
 use proptest::prelude::*;
 
-/// The client of a header that is read whole, and the bytes behind it.
+/// The client of a complete header, and the bytes after it.
 fn read(bytes: &[u8]) -> Result<(NamedClient, &[u8]), HeaderFault> {
     header(bytes);
     let HeaderProgress { taken, client } = HeaderReader::default().read(bytes)?;
@@ -190,7 +190,7 @@ fn a_binary_header_names_its_client_and_leaves_what_follows() {
         named(binary(0x21, 0x21, &six("::ffff:192.0.2.1"))),
         client("192.0.2.1:7")
     );
-    // The proxy's own connections, and those of clients without an address of IP.
+    // The proxy's own connections, and connections of clients without an IP address.
     for (command, family, payload) in [
         (0x20, 0x00, &[][..]),
         (0x20, 0x11, &four),
@@ -232,7 +232,7 @@ fn a_binary_header_of_another_form_is_refused() {
     ] {
         let head = binary(command, family, payload);
         assert_eq!(fault(&head), expected, "{command:x} {family:x}");
-        // The fixed part alone is enough to know.
+        // The fixed part alone is enough.
         assert_eq!(fault(&head[..FIXED]), expected);
     }
 }

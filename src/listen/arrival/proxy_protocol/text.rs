@@ -24,7 +24,7 @@ fn read(line: &[u8]) -> Option<NamedClient> {
     if line.contains(&b'\r') {
         return None;
     }
-    // Whatever follows the word is not looked at (section 2.1).
+    // Everything after the word is ignored (section 2.1).
     if let Some(rest) = line.strip_prefix(b"UNKNOWN") {
         return matches!(rest.first(), None | Some(b' ')).then_some(NamedClient::Nobody);
     }
@@ -42,7 +42,7 @@ fn read(line: &[u8]) -> Option<NamedClient> {
     is_whole.then(|| NamedClient::At(SocketAddr::new(source, source_port)))
 }
 
-/// An address of the announced family. The standard readers take no zeros in front, no zone, and nothing around it.
+/// An address of the announced family. The standard parsers accept no leading zeros, no zone, and no surrounding text.
 fn read_address(word: &str, is_v6: bool) -> Option<IpAddr> {
     if is_v6 {
         let address: Ipv6Addr = word.parse().ok()?;
@@ -52,7 +52,7 @@ fn read_address(word: &str, is_v6: bool) -> Option<IpAddr> {
     Some(IpAddr::V4(address))
 }
 
-/// A port in digits alone, with no zeros in front.
+/// A port in digits alone, without leading zeros.
 fn read_port(word: &str) -> Option<u16> {
     let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
     let has_zeros = word.len() > 1 && word.starts_with('0');

@@ -1,5 +1,5 @@
-//! The TLVs of a header of version 2 (section 2.2.1 to 2.2.7): their form and the checksum are checked, all else that
-//! they say is skipped.
+//! The TLVs of a header of version 2 (section 2.2.1 to 2.2.7): their form and the checksum are checked, all their other
+//! content is skipped.
 
 use super::HeaderFault;
 use super::crc32c::crc32c;
@@ -29,7 +29,7 @@ pub(super) fn check(head: &[u8], from: usize) -> Result<(), HeaderFault> {
     let Some((value, written)) = checksum else {
         return Ok(());
     };
-    // The checksum is over the whole header, with zeros in its own place (section 2.2.3).
+    // The checksum covers the whole header, with zeros in its own place (section 2.2.3).
     let computed = crc32c(&[&head[..value], &[0; 4], &head[value + 4..]]);
     if computed == u32::from_be_bytes(written) {
         Ok(())

@@ -1,11 +1,11 @@
-//! The follower of heads: in step with a connection however its bytes are cut.
+//! The tracker of heads: in step with a connection for any division of its bytes.
 
 use super::*;
 
 const GOOD: &str = "GET /a?b HTTP/1.1\r\nHost: a.test\r\nTe: trailers\r\nCookie: c\r\n\r\n";
 const LURE: &str = "GET /#x HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n";
 
-/// The fault and the number of its head, the same for every cut of the bytes.
+/// The fault and the number of its head, the same for every division of the bytes.
 fn found(bytes: &str) -> Option<(u64, FramingFault)> {
     let mut whole = FramingTracker::default();
     whole.advance(bytes.as_bytes());

@@ -1,4 +1,4 @@
-//! An upstream with limits of its own: its fields stay beside the gateway's.
+//! Merging with an upstream that has limits of its own: its fields stay in addition to the gateway's.
 
 use crate::limit::Limit;
 use crate::proxy::answer::fields::X_LIMIT;
@@ -16,8 +16,8 @@ pub(super) struct UpstreamFields {
     pub(super) legacy: bool,
 }
 
-/// Puts our items in front of the upstream's, in one list. An upstream's value that is no list of named items is
-/// dropped: with it the whole field would be invalid (RFC 9651, section 4.2).
+/// Puts our items before the upstream's, in one list. An upstream's value that is not a list of named items is dropped:
+/// it would make the whole field invalid (RFC 9651, section 4.2).
 pub(super) fn lead(
     fields: &mut HeaderMap,
     name: HeaderName,
@@ -44,8 +44,8 @@ fn join(fields: &mut HeaderMap, name: HeaderName, ours: HeaderValue) {
     fields.insert(name, all);
 }
 
-/// Lets pages of other origins read the fields in `ours`, a list of names. The answer has one such field: behind the names
-/// that the upstream or the file has written stand those of ours that are not among them.
+/// Lets pages of other origins read the fields in `ours`, a list of names. The answer gets one such field: the names of
+/// the upstream or the file, followed by those of ours that are not among them.
 #[inline(never)]
 pub(super) fn expose(fields: &mut HeaderMap, ours: &'static str) {
     const NAME: HeaderName = header::ACCESS_CONTROL_EXPOSE_HEADERS;
@@ -67,8 +67,8 @@ pub(super) fn expose(fields: &mut HeaderMap, ours: &'static str) {
     }
 }
 
-/// Is the text a list of strings with parameters, as far as is seen without reading every parameter? A parameter may be
-/// a string itself, as the unit of a quota is.
+/// Is the text a list of strings with parameters, judging without reading every parameter? A parameter may be a string
+/// itself, as the unit of a quota is.
 fn is_list(text: &[u8]) -> bool {
     let mut rest = text;
     while let Some(comma) = end_of_item(rest) {
@@ -90,7 +90,7 @@ fn is_item(text: &[u8]) -> bool {
     })
 }
 
-/// The position of the comma behind the first item.
+/// The position of the comma after the first item.
 fn end_of_item(items: &[u8]) -> Option<usize> {
     let (mut quoted, mut escaped) = (false, false);
     items.iter().position(|byte| {
@@ -110,10 +110,10 @@ fn end_of_string(inside: &[u8]) -> Option<usize> {
     })
 }
 
-/// Has the upstream less left of its quota than `left` is of our limit's capacity? Then all of its fields stay. Where
-/// the upstream does not name its quota, the numbers left are compared.
+/// Has the upstream a smaller fraction of its quota left than `left` is of our limit's capacity? Then all of its fields
+/// stay. If the upstream does not name its quota, the numbers left are compared.
 pub(super) fn is_tighter(fields: &HeaderMap, limit: &Limit, left: u64) -> bool {
-    // Some upstreams write `100, 100;w=60`: the quota that counts, then all of them with their windows.
+    // Some upstreams write `100, 100;w=60`: the applying quota, then all of them with their windows.
     let number = |name: &HeaderName| -> Option<u64> {
         let text = fields.get(name)?.to_str().ok()?;
         text.split([',', ';']).next()?.trim().parse().ok()

@@ -1,7 +1,7 @@
-//! The fields of a limit's refusals, learnt from the first of them: later ones differ in a few values only.
+//! The fields of a limit's refusals, learned from the first of them: later ones differ in a few values only.
 //!
-//! To copy ten fields and to write over their values, one after another, takes a quarter of the instructions that it takes
-//! to hash their names and to insert them.
+//! To copy ten fields and to overwrite their values takes a quarter of the instructions of hashing their names and
+//! inserting them.
 
 use crate::clock::Timestamp;
 use crate::limit::Limit;
@@ -22,15 +22,15 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// The values of `RateLimit` that are remembered, one for each second of a minute: a power of two.
+/// The number of cached values of `RateLimit`, one for each second of a minute: a power of two.
 const REMEMBERED: usize = 64;
 
-/// The facts in which two refusals differ, when one limit of a route refuses alone and all its limits apply.
+/// The facts in which two refusals differ, if one limit of a route refuses alone and all the route's limits apply.
 #[derive(Debug, Clone, Copy)]
 pub struct RefusalValues<'a, 'l> {
     /// The request's id.
     pub request_id: &'a HeaderValue,
-    /// The time after which the client may come back, in microseconds.
+    /// The time after which the client may retry, in microseconds.
     pub wait: u64,
     /// The same in milliseconds.
     pub millis: &'a HeaderValue,
@@ -42,14 +42,14 @@ pub struct RefusalValues<'a, 'l> {
     pub now: Timestamp,
 }
 
-/// The fields of a refusal, without the values that each has of its own.
+/// The fields of a refusal, without the values that differ.
 #[derive(Debug)]
 pub struct RefusalFields {
     pattern: HeaderMap,
-    /// What is written over each value, in the order of the fields.
+    /// The source of each value, in the order of the fields.
     values: Box<[FieldSource]>,
-    /// Values of `RateLimit`, each at the place of its second, where one limit applies: most refusals leave nothing, so
-    /// that they differ in the second of their reset alone.
+    /// Cached values of `RateLimit`, each at the place of its second, if one limit applies: most refusals leave no
+    /// units, so that they differ only in the second of their reset.
     standings: RefCell<Vec<RateLimitValue>>,
 }
 
@@ -61,7 +61,7 @@ struct RateLimitValue {
     value: HeaderValue,
 }
 
-/// Where a field's value comes from.
+/// The source of a field's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FieldSource {
     Pattern,
@@ -90,14 +90,14 @@ impl FieldSource {
 }
 
 impl RefusalFields {
-    /// The fields of refusals like the one that has `fields`, each of them once.
+    /// The fields of refusals like the one with `fields`, each of them once.
     #[must_use]
     pub fn like(fields: &HeaderMap) -> Self {
         let mut pattern = fields.clone();
         let values: Box<[_]> = fields.keys().map(FieldSource::of).collect();
         for (source, value) in values.iter().zip(pattern.values_mut()) {
             if *source != FieldSource::Pattern {
-                // A value that is kept would keep the whole block that it was cut from.
+                // A kept value would keep the whole block from which it was cut.
                 *value = HeaderValue::from_static("");
             }
         }
@@ -151,7 +151,7 @@ impl RefusalFields {
         let last = standings.len() - 1;
         let held = &mut standings[usize::try_from(reset).unwrap_or(0) & last];
         if (held.left, held.reset) != (left, reset) || held.value.is_empty() {
-            // A value of its own: one that is cut from a block would keep all of it.
+            // A separate allocation: a value that is cut from a block would keep the whole block.
             let value = Bytes::copy_from_slice(written()?.as_bytes());
             let value = HeaderValue::from_maybe_shared(value).ok()?;
             *held = RateLimitValue { left, reset, value };
@@ -194,9 +194,9 @@ mod tests {
         Arc::new(Limit::new(policy, rule))
     }
 
-    /// One refusal: its wait, its id, and each limit's units and time. The limit that refuses is the same in all.
+    /// One refusal: its wait, its id, and each limit's units and time. The refusing limit is the same in all.
     fn refusal(by: usize, limits: usize) -> impl Strategy<Value = (u64, String, Decision)> {
-        // Nothing left is usual, and some resets share a place where values are remembered.
+        // Zero units left is common, and some resets share a place in the cache.
         let left = prop_oneof![Just(0), 0_u64..2_000];
         let reset = prop_oneof![
             0_u64..2_000_000,

@@ -1,4 +1,4 @@
-//! The forms of the gateway's own answers, and the choice of the form that a client would rather have.
+//! The forms of the gateway's own answers, and the choice of the form that a client prefers.
 
 use crate::admission::RefusalCause;
 use crate::proxy::answer::fields;
@@ -26,7 +26,7 @@ pub enum ReplyFormat {
 }
 
 impl ReplyFormat {
-    /// The form of `body`, for a client that would rather have `preferred`.
+    /// The form of `body`, for a client that prefers `preferred`.
     pub(super) fn of(body: &ErrorBody, preferred: Self) -> Self {
         match body {
             ErrorBody::Problem | ErrorBody::File(_) => Self::Problem,
@@ -36,8 +36,8 @@ impl ReplyFormat {
         }
     }
 
-    /// The form with the greatest weight in `Accept` (RFC 9110, section 12.5.1). Among equals it is the problem
-    /// document, since programs accept anything.
+    /// The form with the greatest weight in `Accept` (RFC 9110, section 12.5.1). Of several it is the problem document,
+    /// since programs accept anything.
     #[must_use]
     pub fn preferred(fields: &HeaderMap) -> Self {
         let lines = fields.get_all(header::ACCEPT).into_iter();
@@ -54,7 +54,7 @@ impl ReplyFormat {
             weights.max().unwrap_or(0)
         };
         let json = [("application", "problem+json"), ("application", "json")];
-        // The last of equals is taken.
+        // Of several the last is taken.
         let forms = [
             (Self::Html, &[("text", "html")][..]),
             (Self::Text, &[("text", "plain")]),
@@ -82,7 +82,7 @@ impl<'a> AcceptRange<'a> {
         Some(Self { kind, sub, weight })
     }
 
-    /// How closely does the range name a type? Nothing when it does not.
+    /// How specifically does the range name a type? `None` if it does not.
     fn names(&self, kind: &str, sub: &str) -> Option<u8> {
         let same = self.kind.eq_ignore_ascii_case(kind);
         match (self.kind, self.sub) {
@@ -103,7 +103,7 @@ fn thousandths(q: &str) -> Option<u32> {
     (is_weight && weight <= 1000).then_some(weight)
 }
 
-/// The weight in the range that names the type most closely.
+/// The weight in the range that names the type most specifically.
 fn weight(ranges: &[AcceptRange<'_>], kind: &str, sub: &str) -> u32 {
     let named = ranges
         .iter()

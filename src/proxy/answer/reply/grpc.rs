@@ -1,5 +1,5 @@
-//! The gateway's own answers to calls of gRPC: status 200 and one head without a body, which has what trailers would
-//! have ("Trailers-Only" in the page "gRPC over HTTP2").
+//! The gateway's own answers to gRPC calls: status 200 and one head without a body, with the content of trailers
+//! ("Trailers-Only" in the page "gRPC over HTTP2").
 
 use crate::proxy::answer::fields;
 use crate::proxy::answer::reply::FIELDS;
@@ -13,9 +13,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use std::fmt::Write as _;
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
-/// The field by which a server tells clients when to try again, in milliseconds (proposal A6 of gRPC).
+/// The field by which a server tells clients when to retry, in milliseconds (proposal A6 of gRPC).
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
-/// The wait from which on a client is not asked to come back by itself, in microseconds.
+/// The wait, in microseconds, from which on a client is not asked to retry by itself.
 const LONG: u64 = 60_000_000;
 /// The most bytes of a text of the file that become a message.
 const LONGEST: usize = 1024;
@@ -37,8 +37,8 @@ pub fn refusal(details: &ProblemDetails<'_, '_>, spare: HeaderMap) -> Response<B
     response
 }
 
-/// The form in gRPC of an answer of HTTP that a route or a listener has of its own, and the status in it. A client would
-/// make the same status of the answer itself, but for 429, which is a limit's.
+/// The gRPC form of an HTTP answer that a route or a listener has of its own, and the status in it. A client would
+/// derive the same status from the answer itself, except for 429, which is a limit's.
 #[cold]
 #[inline(never)]
 #[must_use]
@@ -67,7 +67,7 @@ pub fn of_http(answer: &Response<Bytes>) -> (u16, Response<Bytes>) {
     (status, trailers_only(status, &message, HeaderMap::new()))
 }
 
-/// The trailers of an answer that has begun and comes to no end.
+/// The trailers of an answer that has begun and will not be complete.
 #[must_use]
 pub fn trailers(status: u16, message: &str) -> HeaderMap {
     let mut fields = HeaderMap::with_capacity(2);
@@ -93,13 +93,13 @@ fn write_status(fields: &mut HeaderMap, status: u16, message: &str) {
     }
 }
 
-/// A message as it stands in a field: bytes that are not printable ASCII, and `%`, are percent-encoded.
+/// A message in the form of a field: bytes that are not printable ASCII, and `%`, are percent-encoded.
 fn encoded(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     for byte in message.bytes() {
         match byte {
             b'%' | ..b' ' | b'\x7f'.. => {
-                // Writing to a text does not fail.
+                // Writing to a text cannot fail.
                 let _ = write!(text, "%{byte:02X}");
             }
             byte => text.push(char::from(byte)),

@@ -23,7 +23,7 @@ const ROOM: usize = 448;
 
 /// The words between a refusal's reason and its wait.
 pub(super) const TRY_AGAIN: &[u8] = b". Try again in ";
-/// What stands before the milliseconds of a wait.
+/// The text before the milliseconds of a wait.
 pub(super) const MILLIS: &[u8] = br#","retry_after_ms":"#;
 
 /// Writes a refusal up to the quota of its limit.
@@ -34,11 +34,10 @@ pub(super) fn write_beginning(body: &mut Vec<u8>, limit: &Limit, status: StatusC
     write_reason(body, limit, br#"\""#);
 }
 
-/// Writes what stands behind a refusal's sentence: its limit's rate, where that is one of several, and the policies
-/// that refuse.
+/// Writes the part after a refusal's sentence: its limit's rate, if that is one of several, and the refusing policies.
 pub(super) fn write_violated(body: &mut Vec<u8>, limit: &Limit, policies: &[impl AsRef<[u8]>]) {
     body.push(b'"');
-    // Each of several rates is a policy with a name of its own; the limit's name stands beside it.
+    // Each of several rates is a policy with its own name; the limit's name is written in addition.
     if let Some(window) = &limit.window {
         body.extend_from_slice(br#","limit":""#);
         body.extend_from_slice(limit.name.as_bytes());
@@ -49,7 +48,7 @@ pub(super) fn write_violated(body: &mut Vec<u8>, limit: &Limit, policies: &[impl
     write_policies(body, policies);
 }
 
-/// Writes the policies that refuse, as a list; nothing where none does.
+/// Writes the refusing policies as a list; nothing if there are none.
 fn write_policies(body: &mut Vec<u8>, policies: &[impl AsRef<[u8]>]) {
     for (index, name) in policies.iter().enumerate() {
         let before: &[u8] = match index {
@@ -93,7 +92,7 @@ fn written(details: &ProblemDetails<'_, '_>) -> Vec<u8> {
     } = details;
     let status = error.status();
     let mut body = Vec::with_capacity(ROOM);
-    // Names of limits and fields are tokens: nothing below needs escaping except text for people.
+    // Names of limits and fields are tokens: only the text for people needs escaping below.
     if let (ProxyError::Refused(RefusalCause::Limited { .. }), Some(limit)) =
         (error, violated.named)
     {
@@ -125,7 +124,7 @@ fn written(details: &ProblemDetails<'_, '_>) -> Vec<u8> {
     body
 }
 
-/// Writes an id: a trusted peer's may have any visible character, and hardly any has one to escape.
+/// Writes an id: a trusted peer's may have any visible character, but hardly any has one to escape.
 fn write_id(out: &mut impl BufMut, id: &[u8]) {
     let mut rest = id;
     while let Some(place) = memchr::memchr2(b'"', b'\\', rest) {
@@ -150,7 +149,7 @@ pub(super) fn title(error: &ProxyError) -> &'static str {
     kind_and_title(error).1
 }
 
-/// Writes which limit refuses and what it allows, its name between two of `quote`.
+/// Writes the refusing limit and its quota, with the name between two of `quote`.
 fn write_reason(out: &mut Vec<u8>, limit: &Limit, quote: &[u8]) {
     out.extend_from_slice(b"The limit ");
     out.extend_from_slice(quote);
@@ -300,7 +299,7 @@ pub(super) fn write_duration(out: &mut impl BufMut, micros: u64) {
     let millis = micros.div_ceil(1000);
     write_number(out, millis / 1000);
     if !millis.is_multiple_of(1000) {
-        // The digits behind a 1 keep their zeros in front.
+        // The digits after a 1 keep their leading zeros.
         let mut digits = itoa::Buffer::new();
         let part = &digits.format(1000 + millis % 1000).as_bytes()[1..];
         let end = part.iter().rposition(|digit| *digit != b'0');
@@ -401,7 +400,7 @@ mod tests {
         assert_eq!(body["violated-policies"], serde_json::json!(["per-key"]));
     }
 
-    /// The prepared text is the written one, whatever the limit allows and however long the wait is.
+    /// The prepared text equals the written one, for any quota and any wait.
     #[test]
     fn a_prepared_refusal_is_the_written_one() {
         let periods = [1_000_000, 7_500_000, 60_000_000, 3_600_000_000];

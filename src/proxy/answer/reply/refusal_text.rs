@@ -1,4 +1,4 @@
-//! The body of a limit's refusal as a problem document, written once but for what differs between two refusals.
+//! The body of a limit's refusal as a problem document, written once except for the parts that differ between refusals.
 
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
@@ -12,10 +12,10 @@ use bytes::{BufMut, Bytes};
 use http::HeaderValue;
 use std::sync::Arc;
 
-/// The longest text between the prepared ones, without the request's id: two numbers of 20 digits, and words.
+/// The longest text between the prepared parts, without the request's id: two numbers of 20 digits, and words.
 const BETWEEN: usize = 96;
 
-/// The text around the wait and the request's id, where this limit alone refuses.
+/// The text around the wait and the request's id, if this limit alone refuses.
 #[derive(Debug)]
 pub struct RefusalText {
     before_wait: Box<[u8]>,
@@ -43,10 +43,10 @@ impl RefusalText {
     pub(in crate::proxy) fn body(&self, wait: u64, request_id: &[u8]) -> RefusalBody {
         let mut millis = 0..0;
         let text = header_value::body(|out| {
-            // An id may be nothing but characters to escape.
+            // An id may consist only of characters to escape.
             let around = self.before_wait.len() + self.before_millis.len();
             let most = around + BETWEEN + 2 * request_id.len();
-            // Pieces are written into room that is there: to ask for room before each costs more than to write it.
+            // Pieces are written into reserved room: to reserve room before each costs more than to write it.
             out.resize(most, 0);
             let mut rest = &mut out[..];
             rest.put_slice(&self.before_wait);
@@ -61,7 +61,7 @@ impl RefusalText {
         });
         let millis = HeaderValue::from_maybe_shared(text.slice(millis));
         RefusalBody {
-            // Digits make a value.
+            // Digits are a valid value.
             millis: millis.unwrap_or(HeaderValue::from_static("0")),
             text,
         }

@@ -1,4 +1,4 @@
-//! Numbers in bodies, in every spelling and every cut.
+//! Numbers in bodies, in every spelling and every division.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,9 +1,9 @@
 //! One wait queue: the positions that the store has granted this gateway for one key, in the store's order, and the
-//! requests that have them.
+//! requests with these positions.
 //!
-//! A request behind a free position moves up into it. The free positions are therefore the end of the queue, and go
-//! back to the store one by one, the last one first. A free position in front of a request that cannot move stays a
-//! hole: a request that joins the queue may move up into it, and the hole goes back when all positions behind it have.
+//! A request after a free position moves up into it. The free positions are therefore at the end of the queue, and are
+//! given back to the store one by one, the last one first. A free position before a request that cannot move stays a
+//! hole: a request that joins the queue may move up into it, and the hole is given back after all later positions.
 
 use crate::proxy::limits::wait_queue::leak::GRACE;
 use crate::proxy::limits::wait_queue::leak::JITTER;
@@ -21,16 +21,16 @@ use tokio::time::Instant;
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
     places: VecDeque<Position>,
-    /// Positions are on their way back to the store, whose answer is awaited.
+    /// Positions are being refunded, and the store's answer is awaited.
     pub(super) is_returning: bool,
-    /// The pace of the requests that have gone on.
+    /// The pace of the released requests.
     pace: Leak,
-    /// The time until which the queue is behind the store's turns: the gateway stood still, and a new request goes on
-    /// after the queued ones.
+    /// The time until which the queue is behind the store's turns: the gateway was paused, and a new request is
+    /// released after the queued ones.
     behind: Option<Instant>,
 }
 
-/// A place in the queue, paid for.
+/// A charged place in the queue.
 #[derive(Debug)]
 pub(super) struct Position {
     /// The time of its turn.
@@ -39,15 +39,15 @@ pub(super) struct Position {
     share: LeakShare,
     /// Its turn passed without its request, and it has another turn.
     put_off: bool,
-    /// Its request has positions in other queues too and waits for the last of them, so that the request goes on later
-    /// than `until`. The position moves nowhere, and no request moves up into it when it becomes free.
+    /// Its request has positions in other queues too and waits for the last of them, so that the request is released
+    /// later than `until`. The position does not move, and no request moves up into it when it becomes free.
     of_several: bool,
     taken: Option<Arc<Waiter>>,
-    /// The store has refused the refund: a request of another gateway stands behind the position.
+    /// The store has refused the refund: a request of another gateway is after the position.
     kept: bool,
 }
 
-/// A held request's spot in its queue.
+/// The state of a held request in its queue.
 #[derive(Debug)]
 pub(super) struct Waiter {
     /// The end of the request's longest wait.
@@ -60,12 +60,12 @@ pub(super) struct Waiter {
 struct DueTime {
     until: Instant,
     put_off: bool,
-    /// The request is to be refused, since its turn would come too late; its client may come again after this time.
+    /// The request is to be refused, since its turn would come too late; its client may retry after this time.
     over: Option<Duration>,
 }
 
 impl Waiter {
-    /// The time of the request's turn, as things stand.
+    /// The current time of the request's turn.
     pub(super) fn until(&self) -> Instant {
         self.turn().until
     }
@@ -75,12 +75,12 @@ impl Waiter {
         self.turn().put_off
     }
 
-    /// The time after which a new request would find a turn, where this one has none within the longest wait.
+    /// The time after which a new request would find a turn, if this one has none within the longest wait.
     pub(super) fn over(&self) -> Option<Duration> {
         self.turn().over
     }
 
-    /// Resolves when the request has moved up, or waits no more.
+    /// Resolves when the request has moved up, or no longer waits.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -94,7 +94,7 @@ impl Waiter {
         self.changed.notify_one();
     }
 
-    /// The waiting request looks again when its old turn comes.
+    /// The waiting request checks again when its old turn comes.
     fn put_off(&self, until: Instant) {
         let mut turn = self.turn();
         (turn.until, turn.put_off) = (until, true);
@@ -109,7 +109,7 @@ impl Waiter {
 }
 
 impl Position {
-    /// A position with a request that came at `came`, and that request's waiter.
+    /// A position with a request that arrived at `came`, and that request's waiter.
     pub(super) fn taken(
         came: Instant,
         until: Instant,
@@ -156,7 +156,7 @@ impl Position {
 
     /// Moves the request of `later` into this position, if that is possible.
     fn take_over(&mut self, later: &mut Self) {
-        // Positions of different costs do not fit into each other.
+        // Positions of different costs cannot be exchanged.
         if later.of_several || later.charge.ticket.cost != self.charge.ticket.cost {
             return;
         }
@@ -175,7 +175,7 @@ impl Position {
 }
 
 impl WaitQueue {
-    /// Puts a position where its order demands: answers of a store overtake each other.
+    /// Inserts a position in its order: answers of a store may overtake each other.
     pub(super) fn join(&mut self, place: Position, now: Instant) {
         let is_taken = place.taken.is_some();
         let at = self.insert(place);
@@ -195,7 +195,7 @@ impl WaitQueue {
         at
     }
 
-    /// Has the queue stood still while turns passed, so that the turn at `at` is not behind the turns in front?
+    /// Was the gateway paused while turns passed, so that the turn at `at` is not after the turns in front?
     fn stood_still(&self, at: usize, now: Instant) -> bool {
         let mut front = self.places.range(..at).filter(|place| place.has_its_turn());
         let last = front.next_back();
@@ -209,7 +209,7 @@ impl WaitQueue {
         self.behind.is_some_and(|behind| now < behind)
     }
 
-    /// The time at which the request may go on, which is now or later; nothing where it cannot wait so long.
+    /// The time at which the request may be released, now or later; `None` if it cannot wait so long.
     pub(super) fn turn(&mut self, spot: &Arc<Waiter>, now: Instant) -> Option<Instant> {
         let place = &self.places[self.position(spot)?];
         if place.until > now {
@@ -223,8 +223,8 @@ impl WaitQueue {
         Some(self.places[self.position(spot)?].until)
     }
 
-    /// Does the position count in the queue's pace? A request that waits for another queue goes on when that queue lets
-    /// it, as long as this one is on time.
+    /// Does the position count in the queue's pace? A request that waits for another queue is released when that queue
+    /// allows it, as long as this one is on time.
     fn counts(&self, place: &Position, now: Instant) -> bool {
         !place.of_several || place.put_off || self.is_behind(now)
     }
@@ -237,7 +237,7 @@ impl WaitQueue {
         }
     }
 
-    /// Sets turns anew, since turns have passed unused: from now on all requests go on one behind the other, in their
+    /// Recomputes turns, since turns have passed unused: from now on all requests are released in sequence, in their
     /// order, at the queue's rate. A request that would wait too long is refused, and takes no turn.
     fn retime(&mut self, now: Instant) {
         let mut pace = self.pace;
@@ -254,7 +254,7 @@ impl WaitQueue {
         self.behind = pace.leaked;
     }
 
-    /// The request goes on. Returns the charge that it has used up.
+    /// Notes that the request is released. Returns the used charge.
     pub(super) fn used(&mut self, spot: &Arc<Waiter>, now: Instant) -> Option<Reservation> {
         let place = self.places.remove(self.position(spot)?)?;
         if self.counts(&place, now) {
@@ -266,7 +266,7 @@ impl WaitQueue {
         Some(place.charge)
     }
 
-    /// The request leaves, and those behind it move up.
+    /// Notes that the request leaves, and lets later ones move up.
     pub(super) fn leave(&mut self, spot: &Arc<Waiter>, now: Instant) {
         if let Some(place) = self.position(spot).and_then(|at| self.places.get_mut(at)) {
             place.taken = None;
@@ -283,7 +283,7 @@ impl WaitQueue {
         self.places.iter().position(is_whose)
     }
 
-    /// Each request takes the free position in front, in order: none overtakes another.
+    /// Each request takes the free position in front of it, in order: none overtakes another.
     fn move_up(&mut self, now: Instant) {
         let places = self.places.make_contiguous();
         let mut next = 0;
@@ -306,8 +306,7 @@ impl WaitQueue {
         }
     }
 
-    /// Takes out the positions that can be refunded, the last one first, so that no request stands behind a refunded
-    /// one.
+    /// Removes the positions that can be refunded, the last one first, so that no request is after a refunded one.
     pub(super) fn take_last(&mut self) -> Vec<Position> {
         let mut last = Vec::new();
         while let Some(place) = self.places.pop_back_if(|place| place.can_go_back()) {
@@ -316,8 +315,8 @@ impl WaitQueue {
         last
     }
 
-    /// Keeps a position that the store has not taken back. A position that was charged under an id may have been paid
-    /// for a repeat: its refund is not tried again, and no request takes it.
+    /// Keeps a position that the store has not taken back. A position that was charged under an id may also pay for a
+    /// repeat: its refund is not retried, and no request takes it.
     pub(super) fn keep(&mut self, place: Position) {
         if place.charge.ticket.record.is_none() {
             let kept = true;
@@ -325,7 +324,7 @@ impl WaitQueue {
         }
     }
 
-    /// Marks kept positions for another attempt: perhaps no request stands behind them any more.
+    /// Marks kept positions for another attempt: perhaps no request is after them any more.
     pub(super) fn retry(&mut self, most: usize) {
         let free = self.places.iter_mut().rev();
         for place in free.take_while(|place| place.taken.is_none()).take(most) {
@@ -333,7 +332,7 @@ impl WaitQueue {
         }
     }
 
-    /// The store has answered about positions: requests that have joined behind a kept one move up.
+    /// Notes the store's answer about positions: requests that have joined after a kept one move up.
     pub(super) fn returned(&mut self, kept: Vec<Position>, any: bool, now: Instant) {
         self.is_returning = false;
         for place in kept {
@@ -345,20 +344,20 @@ impl WaitQueue {
         }
     }
 
-    /// Forgets free positions whose turn has passed unused.
+    /// Drops free positions whose turn has passed unused.
     pub(super) fn forget_passed(&mut self, now: Instant) {
         self.places
             .retain(|place| place.taken.is_some() || place.until > now);
     }
 
-    /// Is the queue without positions, refunds under way and late turns?
+    /// Is the queue without positions, pending refunds and late turns?
     pub(super) fn is_empty(&self, now: Instant) -> bool {
         self.places.is_empty() && !self.is_returning && !self.is_behind(now)
     }
 }
 
 impl Position {
-    /// Has the position a request that goes on when its turn here has come?
+    /// Does the position have a request that is released when its turn here has come?
     fn has_its_turn(&self) -> bool {
         self.taken.is_some() && !self.of_several
     }
@@ -367,8 +366,8 @@ impl Position {
         now.saturating_duration_since(self.until) > JITTER
     }
 
-    /// Moves the turn to `until`, if that is later. False where `until` is too late for the request, which then loses
-    /// its position.
+    /// Moves the turn to `until`, if that is later. Returns false if `until` is too late for the request, which then
+    /// loses its position.
     fn put_off_until(&mut self, until: Instant, now: Instant) -> bool {
         let Some(spot) = &self.taken else {
             return false;

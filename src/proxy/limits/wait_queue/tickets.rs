@@ -1,5 +1,5 @@
-//! The positions of one request, in one queue or in several: its turn is the last of theirs, and it goes on in all at
-//! once.
+//! The positions of one request, in one queue or in several: its turn is the last of them, and it is released from all
+//! at once.
 
 use crate::clock;
 use crate::limit::Limit;
@@ -19,7 +19,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The spot of a held request in one queue.
+/// The position of a held request in one queue.
 #[derive(Debug)]
 struct Ticket {
     name: QueueKey,
@@ -33,14 +33,14 @@ pub struct Tickets {
     queues: Rc<WorkerQueues>,
     tickets: Vec<Ticket>,
     due: Instant,
-    /// The request has gone on.
+    /// The request was released.
     used: Cell<bool>,
 }
 
 /// A request would wait longer than its limit allows.
 #[derive(Debug)]
 pub struct WaitTooLong {
-    /// The limit whose queue the request stands in.
+    /// The limit whose queue contains the request.
     pub limit: Arc<Limit>,
     /// The time after which a new request would not wait too long.
     pub again: Duration,
@@ -56,8 +56,8 @@ impl Ticket {
 }
 
 impl Tickets {
-    /// Takes a ticket for each of `places` of a request that came at `arrival` and may go on when it is `due`. A
-    /// request with positions in several queues stands still in each, and its turn is the last of theirs.
+    /// Takes a ticket for each of `places` of a request that arrived at `arrival` and is `due` then. A request with
+    /// positions in several queues does not move in any, and its turn is the last of them.
     #[must_use]
     pub fn new(
         queues: &Rc<WorkerQueues>,
@@ -80,11 +80,11 @@ impl Tickets {
         }
     }
 
-    /// The request goes on in all of its queues, if its turn has come and it need not wait for requests in front.
-    /// Returns the charges that it has used up, if it goes on.
+    /// Releases the request from all of its queues, if its turn has come and it need not wait for requests in front.
+    /// Returns the used charges, if it is released.
     ///
     /// # Errors
-    /// When its turn would come too late.
+    /// If its turn would come too late.
     pub fn go_on(&self, now: Instant) -> Result<Option<Vec<Reservation>>, WaitTooLong> {
         let (desk, standing) = (&self.queues.desk, &self.tickets);
         if let Some(over) = standing.iter().find_map(Ticket::over) {
@@ -118,21 +118,21 @@ impl Tickets {
         Ok(self.used.get().then_some(used))
     }
 
-    /// Did the request's turn pass while the gateway stood still, so that it waits for another?
+    /// Did the request's turn pass while the gateway was paused, so that it waits for another?
     #[must_use]
     pub fn are_put_off(&self) -> bool {
         self.tickets.iter().any(|one| one.spot.is_put_off())
     }
 
-    /// The time of the request's turn, as things stand.
+    /// The current time of the request's turn.
     #[must_use]
     pub fn until(&self) -> Instant {
         let turns = self.tickets.iter().map(|one| one.spot.until());
         turns.max().unwrap_or(self.due)
     }
 
-    /// Resolves when the request has moved up, or waits no more. A request with several positions stands still: its
-    /// wait is the longest of theirs, and moving up in one queue would not shorten it.
+    /// Resolves when the request has moved up, or no longer waits. A request with several positions does not move: its
+    /// wait is the longest of them, and moving up in one queue would not shorten it.
     pub async fn changed(&self) {
         match &*self.tickets {
             [alone] => alone.spot.changed().await,
@@ -146,7 +146,7 @@ impl Drop for Tickets {
         if self.used.get() {
             return;
         }
-        // The requests behind move up, and the last position is refunded.
+        // Later requests move up, and the last position is refunded.
         let desk = &self.queues.desk;
         for Ticket { name, spot, .. } in &self.tickets {
             desk.with(name, |line| line.leave(spot, clock::now()));
@@ -167,7 +167,7 @@ impl LockedQueues<'_> {
         Some(&mut *shards.find(|(of, _)| *of == number)?.1)
     }
 
-    /// The time at which a request that stands in all of these queues may go on.
+    /// The time at which a request in all of these queues may be released.
     fn turn(&mut self, standing: &[Ticket], now: Instant) -> Option<Instant> {
         let mut turn = now;
         for one in standing {
@@ -181,7 +181,7 @@ impl LockedQueues<'_> {
 }
 
 impl WaitQueues {
-    /// Locks all shards of these queues at once, in the one order that all callers keep.
+    /// Locks all shards of these queues at once, in the one order that all callers use.
     fn together(&self, standing: &[Ticket]) -> LockedQueues<'_> {
         let numbers = standing.iter().map(|one| self.number(&one.name));
         let mut numbers: SmallVec<[usize; 2]> = numbers.collect();

@@ -1,4 +1,4 @@
-//! The deadline of a call on its way: `grpc-timeout` is written anew with what is left of it.
+//! The deadline of a forwarded call: `grpc-timeout` is rewritten with the remaining time.
 
 use crate::intake::grpc_call::{CallDeadline, GRPC_TIMEOUT};
 use crate::proxy::answer::header_value;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 /// The first number that has more digits.
 const TOO_LONG: u128 = 100_000_000;
-/// A time that has hardly begun is forwarded as the client wrote it: the part of it that may be gone by then.
+/// A timeout that has hardly begun is forwarded as the client wrote it: this fraction of it may have passed.
 const HARDLY: u32 = 100;
 
 impl CallDeadline {
@@ -19,13 +19,13 @@ impl CallDeadline {
         self.at <= now
     }
 
-    /// Has the time passed at `now` but for its last part?
+    /// Has the time passed at `now`, except for its last part?
     #[must_use]
     pub(super) fn has_nearly_passed(&self, now: Instant) -> bool {
         self.at <= now + self.whole / LAST_PART
     }
 
-    /// Writes what is left of the time, or of that until `end`, if there is one that comes sooner.
+    /// Writes the remaining time, or the time until `end`, if that is sooner.
     pub(super) fn write(&self, fields: &mut HeaderMap, end: Option<Instant>, now: Instant) {
         let own = self.at.saturating_duration_since(now);
         let left = end.map_or(own, |end| own.min(end.saturating_duration_since(now)));
@@ -38,7 +38,7 @@ impl CallDeadline {
     }
 }
 
-/// A time as a value, never longer than it is but for the shortest: a value above nothing is demanded.
+/// A time as a value, rounded down except for the shortest: a value above zero is required.
 fn written(time: Duration) -> Option<HeaderValue> {
     let seconds = u128::from(time.as_secs());
     let forms = [

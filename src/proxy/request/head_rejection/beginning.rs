@@ -1,5 +1,5 @@
-//! The beginning of a head of HTTP/1.1 that was refused, read leniently: which request it was meant to be, and the fault
-//! that it was refused for.
+//! The beginning of a refused head of HTTP/1.1, read leniently: the request that was meant, and the fault for which it
+//! was refused.
 
 use crate::intake::head::BadRequest;
 use crate::telemetry::metrics::RefusedHead;
@@ -10,12 +10,12 @@ const READ: [HeaderName; 3] = [header::HOST, header::USER_AGENT, header::ACCEPT]
 /// The first line of HTTP/2.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0";
 
-/// A head, as far as its bytes make one.
+/// The part of a head whose bytes could be read.
 #[derive(Debug, Default)]
 pub(super) struct HeadBeginning<'a> {
     /// The first line, without its end.
     line: &'a [u8],
-    /// The lines of fields that are whole.
+    /// The complete lines of fields.
     lines: Vec<&'a [u8]>,
     pub(super) method: Option<Method>,
     pub(super) version: Option<Version>,
@@ -28,7 +28,7 @@ pub(super) struct HeadBeginning<'a> {
 impl<'a> HeadBeginning<'a> {
     pub(super) fn read(beginning: &'a [u8]) -> Self {
         let mut lines = beginning.split(|byte| *byte == b'\n').map(|line| {
-            // The line's end is either of the two (RFC 9112, section 2.2).
+            // The line's end may be either of the two (RFC 9112, section 2.2).
             line.strip_suffix(b"\r").unwrap_or(line)
         });
         let mut head = Self {
@@ -36,7 +36,7 @@ impl<'a> HeadBeginning<'a> {
             ..Self::default()
         };
         head.read_line();
-        // What stands behind the last line end is cut.
+        // The text after the last line end is incomplete.
         let mut lines = lines.peekable();
         while let Some(line) = lines.next() {
             if line.is_empty() || lines.peek().is_none() {
@@ -82,7 +82,7 @@ impl<'a> HeadBeginning<'a> {
         }
     }
 
-    /// The fault for which hyper refuses the head, as it is counted and as the client reads it.
+    /// The fault for which hyper refuses the head, for the metrics and for the client.
     pub(super) fn fault(&self) -> (RefusedHead, BadRequest) {
         if self.line == PREFACE {
             return (RefusedHead::Line, BadRequest::Preface);
@@ -127,7 +127,7 @@ fn parted(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&line[..colon], line[colon + 1..].trim_ascii()))
 }
 
-/// The fault of a target, as it was sent.
+/// The fault of a target as received.
 fn fault_of_target(target: &[u8]) -> Option<BadRequest> {
     let text = match str::from_utf8(target) {
         Ok(text) => text,
@@ -136,7 +136,7 @@ fn fault_of_target(target: &[u8]) -> Option<BadRequest> {
             return Some(BadRequest::TargetByte(byte.copied().unwrap_or_default()));
         }
     };
-    // The bytes behind the authority that are encoded before hyper reads them are no fault.
+    // The bytes after the authority that are encoded before hyper reads them are not faults.
     let authority = text.find("://").map_or(0, |at| at + 3);
     let path = if text.starts_with('/') {
         0

@@ -6,10 +6,10 @@ use http::{HeaderMap, HeaderValue, Version, header};
 /// Our name in `Via`.
 const PSEUDONYM: &[u8] = b"tollgate";
 
-/// The most times that our own name may stand in `Via`: longer chains of gateways are loops.
+/// The most times that our own name may occur in `Via`: longer chains of gateways are loops.
 const MOST_PASSES: usize = 10;
 
-/// Has this request passed here too often? Such a request runs in a circle, and 508 ends it.
+/// Has this request passed through here too often? Such a request is in a loop, and 508 ends it.
 #[must_use]
 pub fn is_loop(fields: &HeaderMap) -> bool {
     // Hardly any request has `Via`; comparing names is cheaper than a lookup.
@@ -27,14 +27,14 @@ pub fn is_loop(fields: &HeaderMap) -> bool {
     ours.count() > MOST_PASSES
 }
 
-/// Adds us to `Via`, with the version the request came in (RFC 9110 section 7.6.3).
+/// Adds our name to `Via`, with the version of the received request (RFC 9110 section 7.6.3).
 pub fn add_via(fields: &mut HeaderMap, version: Version) {
     fields.append(header::VIA, via(version));
 }
 
-/// Our member of `Via` in a request that came in this version.
+/// Our member of `Via` in a request of this version.
 pub(super) fn via(version: Version) -> HeaderValue {
-    // Constants are checked when they are compiled.
+    // Constants are validated at compile time.
     const HTTP_10: HeaderValue = HeaderValue::from_static("1.0 tollgate");
     const HTTP_11: HeaderValue = HeaderValue::from_static("1.1 tollgate");
     const HTTP_2: HeaderValue = HeaderValue::from_static("2 tollgate");

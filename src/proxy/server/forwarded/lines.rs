@@ -1,5 +1,5 @@
-//! The gateway's own fields of a request as bytes: most requests get the same ones as the request before them, and bring
-//! no field that ours would replace.
+//! The gateway's own fields of a request as bytes: most requests get the same ones as the previous request, and have no
+//! field that ours would replace.
 
 use crate::listen::ForwardedFields;
 use crate::proxy::request::request_id::X_REQUEST_ID;
@@ -17,7 +17,7 @@ use std::rc::Rc;
 /// The usual length of all lines.
 const USUAL: usize = 320;
 
-/// Does the request bring a field that ours would replace or follow? Else ours can be written behind its fields.
+/// Does the request have a field that ours would replace or follow? If not, ours can be written after its fields.
 #[must_use]
 pub fn has_ours(fields: &HeaderMap, origin: &Origin<'_>) -> bool {
     fields.keys().any(|name| {
@@ -28,9 +28,9 @@ pub fn has_ours(fields: &HeaderMap, origin: &Origin<'_>) -> bool {
     })
 }
 
-/// The lines for a stranger's request without any field of ours ([`has_ours`]); nothing where its fields must be written
-/// one by one. They stand in the order in which [`announce`](super::announce), [`add_via`](super::hops::add_via) and the
-/// request's id would add them.
+/// The lines for an untrusted peer's request without any field of ours ([`has_ours`]); `None` if its fields must be
+/// written one by one. They are in the order in which [`announce`](super::announce), [`add_via`](super::hops::add_via)
+/// and the request's id would add them.
 pub fn prepared(
     origin: &Origin<'_>,
     introduced: &mut Option<Rc<ForwardedFields>>,
@@ -41,7 +41,7 @@ pub fn prepared(
     known(origin, introduced).map(Rc::clone)
 }
 
-/// The lines of a stranger with this `address` and `element`.
+/// The lines of an untrusted peer with this `address` and `element`.
 pub(super) fn compose(
     origin: &Origin<'_>,
     address: &HeaderValue,

@@ -1,4 +1,4 @@
-//! Strangers are forgotten, trusted peers extended, hops counted.
+//! Untrusted fields are removed, trusted peers' extended, hops counted.
 
 use super::hops::{add_via, is_loop};
 use super::*;
@@ -19,7 +19,7 @@ fn announced(peer: &str, host: &str, lines: &[(&str, &str)]) -> HeaderMap {
     announced_by(None, (peer, host), lines)
 }
 
-/// The same fields, where the peers are known to write `field`.
+/// The same fields, if the peers are known to write `field`.
 fn announced_by(
     field: Option<Field>,
     (peer, host): (&str, &str),
@@ -282,7 +282,7 @@ proptest! {
         let onward = announced("10.0.0.1", "a", &sent);
         prop_assert_eq!(trust.client("10.0.0.2".parse().ok(), &onward), here);
         let _ = is_loop(&onward);
-        // Noise in the chains themselves may break them, and nothing else.
+        // Malformed text in the chains themselves may break them, but nothing else.
         announced("10.0.0.1", "a", &[("forwarded", &noise), ("x-forwarded-for", &noise)]);
     }
 }
@@ -348,7 +348,7 @@ fn beside_the_field_that_is_named_the_others_are_a_strangers() {
         ("x-forwarded-for", "203.0.113.9"),
         ("forwarded", "for=203.0.113.9;proto=https;host=evil"),
     ];
-    // With no field named, a client that knows its own address is no proxy for that reason.
+    // With no field named, a client that knows its own address does not become a proxy by that.
     for field in [Some(Field::XForwardedFor), None] {
         assert_fields(
             &announced_by(field, to, &sent),
@@ -366,7 +366,7 @@ fn beside_the_field_that_is_named_the_others_are_a_strangers() {
     }
 }
 
-/// Every line of a head, as it would be written.
+/// Every line of a head, in written form.
 fn text(fields: &HeaderMap) -> String {
     let line = |(name, value): (&HeaderName, &HeaderValue)| {
         format!("{name}: {}\r\n", value.to_str().unwrap())
@@ -375,7 +375,7 @@ fn text(fields: &HeaderMap) -> String {
 }
 
 proptest! {
-    /// What is written behind the fields is what would be added to them, in the same order.
+    /// The lines after the fields equal the fields that would be added, in the same order.
     #[test]
     fn lines_beside_the_fields_are_the_fields_that_would_be_added(
         sent in proptest::collection::vec(("[a-d]|accept|host|te|cookie|via|x-forwarded-[a-h]{1,4}|x-real-ip|forwarded|x-request-id", "[a-z]{0,4}"), 0..6),
@@ -388,7 +388,7 @@ proptest! {
     ) {
         let sent: Vec<(&str, &str)> = sent.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let peer = peer.parse().ok();
-        // A connection keeps its lines from one request to the next.
+        // A connection keeps its lines between requests.
         let mut introduced = None;
         for (id, host) in ids.iter().zip(hosts.iter().cycle()) {
             let host: HeaderValue = host.parse().unwrap();

@@ -1,4 +1,4 @@
-//! Fields that end here, fields that go on, and the upgrade that is relayed.
+//! Fields that end here, fields that are forwarded, and the upgrade that is relayed.
 
 use super::*;
 

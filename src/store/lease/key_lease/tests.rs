@@ -1,4 +1,4 @@
-//! The wait that a request is given during the pause between two calls, by a clock of the test's.
+//! The wait of a request during the pause between two calls, by a clock of the test.
 
 use super::*;
 use crate::key::{KeyTemplate, MissingKey};
@@ -8,7 +8,7 @@ use crate::limit::verdict::VerdictOutcome;
 use crate::limit::{Policy, Rule};
 use std::num::{NonZeroU32, NonZeroU64};
 
-/// The instant at which the answer is here.
+/// The instant at which the answer arrives.
 const ANSWERED: u64 = 2_000;
 /// The pause after a call: a tenth of a part.
 const PAUSE: u64 = 20_000;
@@ -28,7 +28,7 @@ fn strict() -> Arc<Limit> {
     Arc::new(Limit::new(Policy::new("strict".into(), by, rate), rule))
 }
 
-/// The wait of a request that comes so many microseconds after the answer, when the store has answered `full`.
+/// The wait of a request that arrives this number of microseconds after the answer, if the store has answered `full`.
 fn told(full: u64, later: u64) -> Wait {
     let limit = strict();
     let terms = limit.leases().expect("it is leased");
@@ -64,7 +64,7 @@ fn told(full: u64, later: u64) -> Wait {
 
 #[test]
 fn a_full_window_is_waited_for_and_not_the_pause_alone() {
-    // No refusal is remembered while a refund is on its way: the lease knows its pause without one.
+    // No refusal is remembered while a refund is pending: the lease knows its pause independently.
     assert_eq!(told(57_000, 0), Wait::Micros(57_000));
     assert_eq!(told(57_000, 7_500), Wait::Micros(49_500));
     assert_eq!(told(17_000, 16_000), Wait::Micros(2_000));

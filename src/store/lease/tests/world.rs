@@ -1,4 +1,4 @@
-//! Gateways with leases before one counter, on a simulated clock: requests come at random, and calls take their time.
+//! Gateways with leases in front of one counter, on a simulated clock: requests arrive at random, and calls take time.
 
 use crate::clock::{Clock, Timestamp};
 use crate::key::{KeyTemplate, MissingKey};
@@ -16,18 +16,18 @@ use std::sync::Arc;
 
 /// The instant at which a world begins.
 pub(super) const NOON: u64 = 1_790_000_000_000_000;
-/// The number of times that a request asks its gateway before it asks for itself, as in `shared/lease_call`.
+/// The number of times that a request tries the lease before it makes its own call, as in `shared/lease_call`.
 const PATIENCE: u32 = 4;
-/// Longest time that an answer is on its way to a request when the permits end.
+/// The longest delivery time of an answer to a request when the permits end.
 const LONGEST: u64 = 50_000;
-/// Longest time of a call for each way, in microseconds.
+/// The longest one-way time of a call, in microseconds.
 const FAR: u64 = 3_000;
 const NEAR: u64 = 200;
 
 enum Event {
-    /// One request, and the next after a random pause of so many microseconds on average.
+    /// One request, and the next after a random pause of this number of microseconds on average.
     Request(Option<u64>),
-    /// A request of this client, whose other limits are asked beside these permits.
+    /// A request of this client, whose other limits are checked in addition to these permits.
     Asked([u8; 8], Grants),
     /// The call for permits of the limit at this position.
     Sent(usize),
@@ -36,7 +36,7 @@ enum Event {
     Ended(usize, LeaseCall),
 }
 
-/// A request that waits for a call: its number, and the number of times that it has asked.
+/// A request that waits for a call: its number, and the number of its tries.
 type Waiting = (Option<u64>, u32);
 
 pub(super) struct World {
@@ -63,7 +63,7 @@ pub(super) struct World {
     pub(super) calls: u64,
 }
 
-/// A limit of this name, which counts each client where the name demands that.
+/// A limit of this name, which counts each client if the name says so.
 pub(super) fn limit(name: &str, rule: (Rate, Rule), leasing: LeaseSetting) -> Arc<Limit> {
     let by = KeyTemplate {
         parts: Vec::new(),
@@ -78,7 +78,7 @@ pub(super) fn limit(name: &str, rule: (Rate, Rule), leasing: LeaseSetting) -> Ar
 }
 
 impl World {
-    /// A world of so many gateways, whose requests have these limits.
+    /// A world of this number of gateways, whose requests have these limits.
     pub(super) fn new(gateways: usize, limits: &[Arc<Limit>], seed: u64) -> Self {
         let clock = Clock::manual(Timestamp::from_micros(NOON));
         let leases = || Leases::new(Invalidation::default(), clock.clone());
@@ -102,12 +102,12 @@ impl World {
         }
     }
 
-    /// A world of so many clients; each request has one of them.
+    /// A world of this number of clients; each request has one of them.
     pub(super) fn with_clients(self, clients: u64) -> Self {
         Self { clients, ..self }
     }
 
-    /// A world whose counter is as near as a Redis of the same rack.
+    /// A world whose counter is as close as a Redis in the same rack.
     pub(super) fn nearby(self) -> Self {
         Self { way: NEAR, ..self }
     }
@@ -116,7 +116,7 @@ impl World {
         self.admitted.len() as u64 + self.refused
     }
 
-    /// Runs for so many microseconds; each gateway has a request every `pause` microseconds on average.
+    /// Runs for this number of microseconds; each gateway has a request every `pause` microseconds on average.
     pub(super) fn run(&mut self, micros: u64, pause: u64) {
         for gateway in 0..self.gateways.len() {
             self.at(self.now, gateway, Event::Request(Some(pause)));
@@ -124,7 +124,8 @@ impl World {
         self.pass(micros);
     }
 
-    /// Deals so many requests at one instant to the gateways; then no request comes for so many microseconds.
+    /// Gives this number of requests at one instant to the gateways; then no request arrives for this number of
+    /// microseconds.
     pub(super) fn burst(&mut self, requests: usize, micros: u64) {
         for number in 0..requests {
             let gateway = number % self.gateways.len();
@@ -261,8 +262,8 @@ impl World {
         self.ends(is_admitted, [0; 8]);
     }
 
-    /// A request with several limits that has seen these permits, as in `shared/multi_limit`. The charges of its other
-    /// limits do not come back.
+    /// A request with several limits that has found these permits, as in `shared/multi_limit`. The charges of its other
+    /// limits are not refunded.
     fn decide(&mut self, gateway: usize, client: [u8; 8], seen: &Grants) {
         let limits = Rc::clone(&self.limits);
         let checks = checks(&limits, &client);

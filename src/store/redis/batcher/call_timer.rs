@@ -1,9 +1,9 @@
-//! The deadlines of a lane's calls, on one timer that stands from call to call.
+//! The deadlines of a lane's calls, on one timer that is reused between calls.
 //!
-//! A timer that is set to end earlier than all others of a worker makes the worker look at its timers at once: a write to
-//! itself, and a wait for sockets that ends before anything has come. The deadlines of calls are of that kind, and nearly
-//! none is ever reached. So the timer is left where it is when a call is answered. It ends at some deadline of an earlier
-//! call, and only then is set to the present one.
+//! A timer that is set to end earlier than all others of a worker makes the worker process its timers at once: a write
+//! to itself, and a poll of sockets that returns before anything has arrived. The deadlines of calls are of that kind,
+//! and nearly none is ever reached. So the timer stays unchanged when a call is answered. It fires at some deadline of
+//! an earlier call, and only then is set to the current one.
 
 use crate::clock;
 use std::pin::{Pin, pin};
@@ -11,15 +11,15 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-/// A look at what has arrived.
+/// The time for checking arrived replies.
 pub(crate) const LOOK: Duration = Duration::from_millis(1);
 
-/// The timer of one lane. It is made at the first call.
+/// The timer of one lane. It is created at the first call.
 #[derive(Debug, Default)]
 pub(crate) struct CallTimer(Option<Pin<Box<Sleep>>>);
 
 impl CallTimer {
-    /// The answer, if it is there by this instant. A worker that was late itself looks at the replies that came
+    /// The answer, if it arrives by this instant. A worker that was late itself checks the replies that arrived
     /// meanwhile, before it reports that none did.
     pub(crate) async fn in_time<T>(
         &mut self,
@@ -37,7 +37,7 @@ impl CallTimer {
         }
     }
 
-    /// Is the instant over?
+    /// Has the instant passed?
     fn poll_until(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<()> {
         let timer = self
             .0
@@ -66,7 +66,7 @@ mod tests {
         for millis in [3, 3, 12, 30, 2, 0, 5] {
             let deadline = Instant::now() + Duration::from_millis(millis);
             assert_eq!(timer.in_time(deadline, ready(7)).await, Some(7));
-            // The next deadline is a later one, and the timer may stand at this one.
+            // The next deadline is later, and the timer may still be set to this one.
             let deadline = deadline + Duration::from_millis(1);
             assert_eq!(timer.in_time(deadline, pending::<()>()).await, None);
             assert!(Instant::now() >= deadline + LOOK, "{millis}");

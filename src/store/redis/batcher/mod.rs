@@ -1,16 +1,16 @@
-//! Decisions gather while the connections are busy, and go together.
+//! Decisions are collected while the connections are busy, and are sent together.
 //!
-//! A worker has two lanes for each node, each with at most one call under way. A lone request goes at once. A lane that
-//! comes free takes all waiting decisions, up to [`MOST_IN_CALL`](super::MOST_IN_CALL), in one call. While the server is far, more lanes
-//! join the two (`call_window`), for as long as decisions wait. All lanes share the worker's connections, so that calls
-//! follow each other without a wait for answers. The lanes run in tasks of their own: a dropped request abandons its
-//! answer, never a connection in mid-reply.
+//! A worker has two lanes for each node, each with at most one current call. A lone request is sent at once. A free
+//! lane takes all waiting decisions, up to [`MOST_IN_CALL`](super::MOST_IN_CALL), in one call. While the server is far
+//! away, more lanes join the two (`call_window`), as long as decisions wait. All lanes share the worker's connections,
+//! so that calls follow each other without a wait for answers. The lanes run in separate tasks: a dropped request
+//! abandons its answer, never a connection in mid-reply.
 //!
-//! A late or lost call fails its own decisions. The server is away only when it is silent: when it answers no call, on
-//! any connection, for a `timeout` from the question on. A decision that waited too long in this process is no evidence
-//! about the server.
+//! A late or lost call fails its own decisions. The server counts as unavailable only when it is silent: when it
+//! answers no call, on any connection, for a `timeout` after the call. A decision that waited too long in this process
+//! is no evidence about the server.
 //!
-//! In: what waits in a queue. Out: calls, their answers given to the requests that wait.
+//! In: entries of a queue. Out: calls, their answers given to the requests that wait.
 //!
 //! ```text
 //! call_timer  the deadlines of calls
@@ -35,7 +35,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-/// So many times as much again have updates that a server has to know before it is asked anything.
+/// The further attempts, of the same time each, for updates that a server must know before it is used.
 const MORE: u32 = 5;
 
 /// The node and the queues that a lane works for.
@@ -46,7 +46,7 @@ pub(super) struct Lane {
     pub(super) router: Option<Weak<Router>>,
 }
 
-/// What a lane keeps from one piece of work to the next.
+/// The state of a lane between two batches of work.
 #[derive(Default)]
 struct KeptByLane {
     /// The last connection, which is as good as any while it lives.
@@ -62,7 +62,7 @@ struct CallFailure {
 }
 
 impl Lane {
-    /// Serves all that waits in the queues, until the worker ends.
+    /// Serves the queues, until the worker ends.
     pub(super) async fn run(self) {
         let mut kept = KeptByLane::default();
         loop {
@@ -71,7 +71,7 @@ impl Lane {
         }
     }
 
-    /// Starts one more lane whenever one is asked for, until the worker ends.
+    /// Starts one more lane whenever requested, until the worker ends.
     pub(super) async fn recruit(self) {
         loop {
             self.node.lanes.recruited().await;
@@ -95,7 +95,7 @@ impl Lane {
         self.node.lanes.end();
     }
 
-    /// Takes a connection and keeps it for as long as there is work.
+    /// Takes a connection and keeps it as long as there is work.
     async fn serve(&self, KeptByLane { last, timer }: &mut KeptByLane) {
         let node = &self.node;
         let era = node.health.era();
@@ -108,7 +108,7 @@ impl Lane {
             Some(connection) => connection,
             None => match self.connection(oldest).await {
                 Ok(connection) => connection,
-                // Another lane has a connection, so Redis is there; that lane takes the waiting work.
+                // Another lane has a connection, so that Redis is available; that lane takes the waiting work.
                 Err(_) if serving.get() > 0 => return,
                 Err(error) => return node.go_down(era, &error),
             },
@@ -125,7 +125,7 @@ impl Lane {
         *last = Some(connection.kept());
     }
 
-    /// The instant since which the oldest piece of work waits.
+    /// The instant since which the oldest entry waits.
     fn oldest(&self) -> Option<Instant> {
         let node = &self.node;
         let has_updates = || !node.updates.is_empty() && !node.health.is_down();
@@ -134,12 +134,13 @@ impl Lane {
             .or_else(|| has_updates().then(clock::now))
     }
 
-    /// A connection for the work that waits since `oldest`. While the server answers on connections that are being made
-    /// it is there, however long that takes: a decision that has used up its time meanwhile is turned away.
+    /// A connection for the work that has been waiting since `oldest`. While the server answers on connections that are
+    /// being made it counts as available, however long they take: a decision that has used up its time meanwhile is
+    /// rejected.
     async fn connection(&self, oldest: Instant) -> Result<Connection, StoreError> {
         let node = &self.node;
         let begun = clock::now();
-        // A decision of just now has its whole time from then on. An older decision did not wait for a connection.
+        // A decision from just now has its whole time from then on. An older decision did not wait for a connection.
         let asked = begun
             .checked_sub(LOOK)
             .map_or(begun, |lately| oldest.max(lately));
@@ -162,7 +163,7 @@ impl Lane {
     }
 
     /// Retires a connection, which took its calls with it. The lane that takes the next connection finds out whether
-    /// the server is there. A new connection may lead to another server, whose losses are counted anew.
+    /// the server is available. A new connection may lead to another server, whose losses are counted anew.
     fn lose_connection(&self, why: &StoreError) {
         let node = &self.node;
         tracing::debug!("one connection less: {why}");
@@ -171,7 +172,7 @@ impl Lane {
         node.lanes.wake();
     }
 
-    /// Call after call until nothing waits, or one fails.
+    /// Makes call after call until the queue is empty, or one fails.
     async fn serve_with(
         &self,
         connection: &mut Connection,
@@ -231,7 +232,7 @@ impl Lane {
         }
     }
 
-    /// Is the connection still of use after the failure of a call?
+    /// Is the connection still usable after the failure of a call?
     #[cold]
     async fn judge(
         &self,
@@ -256,7 +257,7 @@ impl Lane {
 
     /// Is the server silent, or only this connection? A call on it is late.
     ///
-    /// A server that lives answers any question behind all earlier ones, even if only with a refusal of the question.
+    /// A live server answers every command after all earlier ones, even if only by refusing it.
     async fn is_alive(
         &self,
         connection: &mut Connection,
@@ -290,8 +291,8 @@ impl Lane {
         }
     }
 
-    /// Sends one call for all of `batch`, or in a cluster one for each slot, and takes over the replies. The error is
-    /// the server's, if it has one.
+    /// Sends one call for all of `batch`, or in a cluster one for each slot, and takes over the replies. An error is
+    /// returned if the server is the cause.
     async fn call<C: QueuedCall>(
         &self,
         connection: &mut Connection,
@@ -337,21 +338,20 @@ impl Lane {
         done
     }
 
-    /// Sends the pending updates before any question, when Redis is back, as far as that takes no longer than a call
-    /// may.
+    /// Sends the pending updates before any check, after the return of Redis, within the time of a call.
     ///
     /// # Errors
-    /// The error of a Redis that is not back after all.
+    /// If Redis has not returned after all.
     pub(super) async fn pay(&self) -> Result<(), StoreError> {
         self.pay_within(self.node.context.timeout).await
     }
 
-    /// Sends the pending updates one call behind the other, on one connection. No call begins after `most`, but for those
-    /// with slots of requests in flight: a server that is asked before it knows them admits too many. They have as much
-    /// time again, a few times.
+    /// Sends the pending updates in sequential calls, on one connection. No call begins after `most`, except calls with
+    /// slots of requests in flight: a server that is used before it knows these slots admits too many requests. Those
+    /// calls have the same time again, a few times.
     ///
     /// # Errors
-    /// The error of a Redis that does not answer.
+    /// If Redis does not answer.
     pub(super) async fn pay_within(&self, most: Duration) -> Result<(), StoreError> {
         let node = &self.node;
         if node.updates.is_empty() {

@@ -1,6 +1,6 @@
-//! Calls to a master of a cluster: one for each slot. A node refuses a call that names two slots, even where it serves
-//! both. All calls go in one write, and each fails for itself. A redirected call is sent on, since nothing has been
-//! run.
+//! Calls to a master of a cluster: one for each slot. A node refuses a call that names two slots, even if it serves
+//! both. All calls are sent in one write, and each may fail separately. A redirected call is forwarded, since nothing
+//! has been run.
 
 use crate::store::error::StoreError;
 use crate::store::redis::cluster::redirect::{self, Redirection};
@@ -20,13 +20,14 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Most times that a call is sent on. A cluster that is being changed needs two.
+/// The most times that a call is forwarded. A cluster that is being reconfigured needs two.
 const MOST_HOPS: u8 = 16;
 
-/// Most repeats of an update while its slot is moved; then it is put off. A decision is repeated until its time is over.
+/// The most repeats of an update while its slot is moved; after that it is postponed. A decision is repeated until its
+/// time has run out.
 const MOST_TRIES: u8 = 250;
 
-/// Pause for the rest of a slot that is being moved.
+/// The pause for the rest of a slot that is being moved.
 const ARRIVES: Duration = Duration::from_millis(3);
 
 /// The answer to one call.
@@ -38,9 +39,9 @@ pub(super) struct SlotBatch<C> {
     pub(super) calls: Vec<C>,
 }
 
-/// A decision or an update. The ones that go in one call are a batch.
+/// A decision or an update. The decisions and updates of one call form a batch.
 pub(super) trait QueuedCall: Sized + 'static {
-    /// Does it end after so many repeats? Else its time ends it.
+    /// Does it end after a number of repeats? If not, its time ends it.
     const GIVES_UP: bool;
 
     fn route(&mut self) -> &mut CallRoute;
@@ -48,7 +49,7 @@ pub(super) trait QueuedCall: Sized + 'static {
     /// The marker of the call that carried it.
     fn marker(&self) -> Option<AppliedMarker>;
 
-    /// Puts it back in front of all waiting ones.
+    /// Puts it back before all waiting ones.
     fn put_back(self, node: &Node);
 
     /// Fails it: the cluster did not apply it.
@@ -60,7 +61,7 @@ pub(super) trait QueuedCall: Sized + 'static {
     /// The call for a batch.
     fn command(node: &Node, batch: &[Self]) -> Cmd;
 
-    /// Takes over the outcome of a batch. The error is the server's, if it has one.
+    /// Processes the outcome of a batch. An error is returned if the server is the cause.
     fn conclude(node: &Node, batch: Vec<Self>, result: CallResult) -> Result<(), StoreError>;
 }
 
@@ -175,7 +176,8 @@ impl QueuedCall for CounterUpdate {
     }
 }
 
-/// Gives up what has no answer though a former master has admitted it, and frees the slots where the new one knows them.
+/// Abandons the decisions that have no answer though a former master has admitted them, and frees the slots in case the
+/// new one knows them.
 #[cold]
 fn give_up_slots(node: &Node, batch: Vec<QueuedDecision>) {
     let why = StoreError::Lost("another master has taken its place".into());
@@ -186,7 +188,7 @@ fn give_up_slots(node: &Node, batch: Vec<QueuedDecision>) {
     }
 }
 
-/// Sends on the parts of a batch that `node` has redirected. Returns a batch that the node has answered.
+/// Forwards the parts of a batch that `node` has redirected. Returns a batch that the node has answered.
 pub(super) fn follow<C: QueuedCall>(
     node: &Node,
     router: &Weak<Router>,
@@ -238,8 +240,9 @@ pub(super) fn follow<C: QueuedCall>(
 }
 
 impl CallRoute {
-    /// Counts a redirection. Is the call to be sent on? While a slot is moved, a call goes back and forth between the
-    /// slot's home and the node that it is moved to: that is one detour, however long it lasts.
+    /// Counts a redirection. Returns whether the call is to be forwarded. While a slot is moved, a call goes back and
+    /// forth between the slot's owner and the node that it is moved to: that counts as one detour, however long it
+    /// lasts.
     fn goes_on(&mut self, redirection: &Redirection) -> bool {
         match redirection {
             Redirection::TryAgain => {
@@ -262,9 +265,10 @@ fn send_on<C: QueuedCall>(call: C, node: &Node) {
     node.lanes.wake();
 }
 
-/// Sends a call of several counters again, one by one: one counter may be new and another not. Alone, each is in one of
-/// the two places, or will be, and the slot's home knows which. Where a slot arrives, a counter that has not come yet
-/// would begin anew: before version 7, the home redirects a call of several counters even if it still has some of them.
+/// Sends a call of several counters again, one by one: one counter may be new and another not. If each counter is sent
+/// alone, it is in one of the two places or will be there soon, and the slot's owner knows the place. In the importing
+/// node, a counter that has not arrived yet would start anew: before version 7, the owner redirects a call of several
+/// counters even if it still has some of them.
 fn send_alone<C: QueuedCall>(mut call: C, node: &Node, router: &Router) {
     let route = call.route();
     route.alone = true;
@@ -323,7 +327,7 @@ pub(super) fn by_slot<C: QueuedCall>(batch: Vec<C>) -> Vec<SlotBatch<C>> {
 }
 
 /// Sends all calls in one write, and returns a reply for each. A server that has forgotten its scripts ran nothing: the
-/// scripts are loaded again in front of the calls that it did not know, in one write.
+/// scripts are loaded again before the calls that it did not know, in one write.
 pub(super) async fn send<C: QueuedCall>(
     connection: &mut Connection,
     node: &Node,
@@ -337,7 +341,7 @@ pub(super) async fn send<C: QueuedCall>(
             break;
         }
         let forgotten = again.iter().filter_map(|index| batches.get(*index));
-        // A reply that has come stands, whatever the fate of the rest.
+        // A received reply stays valid for any fate of the rest.
         let more = write(connection, node, forgotten, Reminder::First).await;
         let more = more.unwrap_or_else(|error| vec![Err(error); again.len()]);
         for (index, reply) in again.into_iter().zip(more) {
@@ -347,11 +351,11 @@ pub(super) async fn send<C: QueuedCall>(
     Ok(replies)
 }
 
-/// The treatment of the calls' scripts.
+/// The loading of scripts before calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reminder {
     None,
-    /// Scripts are loaded again in front of the calls.
+    /// Scripts are loaded again before the calls.
     First,
 }
 
@@ -362,7 +366,7 @@ async fn write<'b, C: QueuedCall>(
     reminder: Reminder,
 ) -> Result<Vec<CallAnswer>, StoreError> {
     let mut commands = Pipeline::new();
-    // A command in front of a call has an answer of its own.
+    // A command before a call has an answer of its own.
     let mut is_call = Vec::new();
     let mut reminded: Vec<Vec<u8>> = Vec::new();
     for SlotBatch { route, calls } in batches {

@@ -1,5 +1,5 @@
-//! Discovers the map of a cluster at the start. Asks again when a node answers that the map is wrong, while a master is
-//! away, and now and then.
+//! Discovers the map of a cluster at the start. Reads the map again when a node answers that the map is wrong, while a
+//! master is unavailable, and periodically.
 
 use super::router::Router;
 use super::slot_map::{self, SlotRange};
@@ -17,19 +17,19 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Pause while nothing has happened.
+/// The pause while nothing has happened.
 const NOW_AND_THEN: Duration = Duration::from_secs(30);
-/// Pause while a master is away, in milliseconds; jittered, or all gateways would ask at once.
+/// The pause while a master is unavailable, in milliseconds; jittered, since otherwise all gateways would read at once.
 const PAUSE: std::ops::Range<u64> = 100..250;
-/// Pause while a master is away and nothing has changed for [`STAYS`]: each question is a connection, and an operator
-/// may need hours.
+/// The pause while a master is unavailable and nothing has changed for [`STAYS`]: each reading needs a connection, and
+/// an operator may need hours.
 const LATER: std::ops::Range<u64> = 500..1000;
 const STAYS: Duration = Duration::from_secs(10);
-/// Pause while a known node serves nothing: the node is to be forgotten.
+/// The pause while a known node serves nothing, and is to be dropped.
 const SOON: Duration = Duration::from_secs(2);
-/// Least pause between two questions, whatever happens.
+/// The least pause between two readings in any case.
 const LEAST: Duration = Duration::from_millis(20);
-/// Time after which a silent node is not waited for alone: the next is asked beside it.
+/// The time after which a silent node is not waited for alone: the next is queried in parallel.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Discovers the map for one worker.
@@ -59,7 +59,7 @@ impl Discovery {
         }
     }
 
-    /// Asks for the map again and again, until the worker ends.
+    /// Reads the map periodically, until the worker ends.
     pub(crate) async fn run(self) {
         let router = &*self.router;
         let mut state = MapState::default();
@@ -78,7 +78,7 @@ impl Discovery {
                 since = clock::now();
             }
             let while_away = while_away(since);
-            // Otherwise every request of an unserved slot would have the map asked for anew.
+            // Otherwise every request of an unserved slot would cause a new reading of the map.
             sleep(if unserved { while_away } else { LEAST }).await;
             let pause = if !router.is_up() {
                 while_away
@@ -91,22 +91,22 @@ impl Discovery {
         }
     }
 
-    /// Takes a map over. Returns the number of slots that it names no node for.
+    /// Takes a map over. Returns the number of slots without a node.
     fn adopt(&self, ranges: &[SlotRange]) -> usize {
         let router = &*self.router;
         let was = (router.reach(), router.map().unserved());
         router.adopt(ranges);
         let is = (router.reach(), self.log_change());
-        // More slots may be away while a part of the map is.
+        // More slots may be unavailable while a part of the map is.
         if is != was {
             router.report_reach();
         }
         is.1
     }
 
-    /// The map, from the first node that answers. Nodes that are up are asked first, then the nodes that the file
-    /// names. The next node is asked when one cannot tell, and beside one that does not answer at once: many cut-off
-    /// nodes do not delay the answer of a reachable one.
+    /// The map, from the first node that answers. Available nodes are queried first, then the nodes that the file
+    /// names. The next node is queried if one cannot answer, and in parallel to one that does not answer at once: many
+    /// unreachable nodes do not delay the answer of a reachable one.
     async fn learn(&self) -> Result<Vec<SlotRange>, StoreError> {
         let mut known = self.router.map().up();
         fastrand::shuffle(&mut known);
@@ -135,8 +135,7 @@ impl Discovery {
         }
     }
 
-    /// Logs the slots that have come or gone with the map that was just taken over. Returns the number of unserved
-    /// slots.
+    /// Logs the slots that the new map has lost or gained. Returns the number of unserved slots.
     fn log_change(&self) -> usize {
         let (target, unserved) = (&self.target, self.router.map().unserved());
         let is_back = self.router.is_back();
@@ -155,14 +154,14 @@ impl Discovery {
     }
 }
 
-/// The pause while a master is away, and nothing has changed since the instant `since`.
+/// The pause while a master is unavailable, and nothing has changed since the instant `since`.
 fn while_away(since: Instant) -> Duration {
     let is_new = clock::now() - since < STAYS;
     let range = if is_new { PAUSE } else { LATER };
     Duration::from_millis(fastrand::u64(range))
 }
 
-/// The map, as the node at `address` has it.
+/// The map of the node at `address`.
 pub(crate) async fn map_of(
     target: RedisTarget,
     address: Address,

@@ -1,9 +1,9 @@
 //! Counters spread over the masters of a cluster. A lone Redis is a cluster of one node, which serves every slot.
 //!
-//! A master is a [`Node`] like a lone Redis, with lanes, connections and health of its own. A master that is away
-//! therefore takes nothing with it but its own counters.
+//! A master is a [`Node`] like a lone Redis, with its own lanes, connections and health. The failure of a master
+//! therefore affects only its own counters.
 //!
-//! In: the questions of one request. Out: one question for each slot, at the master that serves it.
+//! In: the checks of one request. Out: one call for each slot, to the master that serves it.
 //!
 //! ```text
 //! slot_map    the master of each slot
@@ -35,8 +35,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 impl RedisStore {
-    /// Asks about limits, wherever in a cluster their counters live. The wait for the map and the question have one
-    /// deadline.
+    /// Checks limits, wherever in a cluster their counters are. The wait for the map and the call have one deadline.
     pub(super) async fn ask(
         &self,
         request: DecisionRequest<'_>,
@@ -53,7 +52,7 @@ impl RedisStore {
         answers.unwrap_or(Err(StoreError::Timeout { after }))
     }
 
-    /// Asks about limits, once the map is known.
+    /// Checks limits, once the map is known.
     async fn ask_known(&self, request: DecisionRequest<'_>) -> Result<Box<Answers>, StoreError> {
         let slots = slot_question::by_slot(request.checks);
         let [only] = &slots[..] else {
@@ -70,18 +69,18 @@ impl RedisStore {
         home.node.ask(request, route).await
     }
 
-    /// Waits until the map is known. The wait is short, since the question itself needs time.
+    /// Waits until the map is known. The wait is short, since the call itself needs time.
     pub(super) async fn known(&self) -> Result<(), StoreError> {
         self.router.known(self.context.timeout / 2).await
     }
 
-    /// The node that serves the keys which are common to all clients.
+    /// The node of the keys that are common to all clients.
     pub(super) async fn everyone(&self) -> Result<NodeHandle, StoreError> {
         self.known().await?;
         self.router.at(slot_of_everyone())
     }
 
-    /// Waits until no work is under way any more.
+    /// Waits until no work is pending.
     pub(super) async fn settled(&self) {
         loop {
             let all = self.router.all();
@@ -97,7 +96,7 @@ impl RedisStore {
         }
     }
 
-    /// Every master that serves a slot, once the map is known; else the cause for which it is not.
+    /// Every master that serves a slot, once the map is known; else the cause for which it is unknown.
     pub(super) async fn masters(&self) -> Result<Vec<NodeHandle>, StoreError> {
         let known = self.known().await;
         known.map_err(|error| self.router.why().unwrap_or(error))?;

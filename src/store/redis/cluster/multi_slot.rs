@@ -1,6 +1,6 @@
-//! A request whose limits live in several slots: one question for each slot, asked at once. When one slot refuses, the
-//! charges of the others go back, and no request waits for that. Never too much is admitted. For about a round trip,
-//! other requests may find a little less than there is.
+//! A request whose limits are in several slots: one call for each slot, made in parallel. If one slot refuses, the
+//! charges of the others are given back, and no request waits for that. The admitted number is never too high. For
+//! about a round trip, other requests may find slightly fewer units than available.
 
 use crate::limit::Limit;
 use crate::limit::verdict::INLINE_LIMITS;
@@ -15,7 +15,7 @@ use crate::store::redis::wire::slot::CallRoute;
 use smallvec::SmallVec;
 
 impl RedisStore {
-    /// Asks about limits that live in several slots.
+    /// Checks limits that are in several slots.
     pub(super) async fn ask_slots(
         &self,
         request: DecisionRequest<'_>,
@@ -52,11 +52,11 @@ impl RedisStore {
     }
 }
 
-/// The wait for the answers. A drop before all are there leaves them to the abandoned requests.
+/// The wait for the answers. A drop before all have arrived passes them to the abandoned requests.
 struct PendingAnswers<'a> {
     abandonments: &'a Abandonments,
     request: DecisionRequest<'a>,
-    /// None once all answers are there.
+    /// `None` once all answers have arrived.
     questions: Vec<SlotQuestion>,
 }
 

@@ -1,4 +1,4 @@
-//! A cluster's redirections, in place of an answer. In each case the call was not run.
+//! A cluster's redirections, which replace an answer. In each case the call was not run.
 
 use crate::store::endpoint::Address;
 use crate::store::redis::wire::slot::{SLOTS, Slot};
@@ -7,15 +7,15 @@ use std::sync::Arc;
 /// Causes for which a node of a cluster did not run a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Redirection {
-    /// The slot has a new home.
+    /// The slot has a new owner.
     Moved(Slot, Address),
-    /// The slot is on its way to another node, and the counters are there already, or new.
+    /// The slot is being moved to another node, and the counters are already there, or new.
     Ask(Address),
-    /// The slot is on its way to another node, and some of the counters are in each place.
+    /// The slot is being moved to another node, and some of the counters are in each place.
     TryAgain,
     /// No node serves the slot.
     Unserved,
-    /// The keys lie in different slots: a fault of this program.
+    /// The keys are in different slots: a fault of this program.
     Crossed,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn read(reason: &str, from: &Address) -> Option<Redirection> {
     }
 }
 
-/// `host:port`. Without a host, the host is that of the answering node.
+/// `host:port`. An address without a host means the host of the answering node.
 fn address(text: &str, from: &Address) -> Option<Address> {
     let (host, port) = text.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');

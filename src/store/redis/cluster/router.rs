@@ -24,11 +24,11 @@ use tokio::time::timeout;
 /// The state of the map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MapKnowledge {
-    /// No node has been asked yet.
+    /// No node has been queried yet.
     New,
     /// A node has answered, at some time.
     Known,
-    /// No node could be asked.
+    /// No node could be queried.
     Unreachable,
 }
 
@@ -42,13 +42,13 @@ pub(crate) struct Router {
     lone: OnceCell<NodeHandle>,
     map: RefCell<SlotMap>,
     knowledge: Cell<MapKnowledge>,
-    /// The cause for which no node could be asked.
+    /// The cause for which no node could be queried.
     why: RefCell<Option<StoreError>>,
     /// The log's state meanwhile.
     outage: Outage,
     /// Notified when the map is known, or cannot be.
     learned: Notify,
-    /// Notified when the map is to be asked for again.
+    /// Notified when the map is to be read again.
     pub(crate) stale: Notify,
     /// Calls that wait for a slot to arrive.
     pub(crate) underway: Cell<usize>,
@@ -76,7 +76,7 @@ impl Router {
         &self.outage.name
     }
 
-    /// Reports the part of the cluster that is asked.
+    /// Reports the usable part of the cluster.
     pub(super) fn report_reach(&self) {
         self.context.stats.set_reach(self.reach());
     }
@@ -93,11 +93,11 @@ impl Router {
         self.lone.get()
     }
 
-    /// Waits until the map is known, at most for `patience`. Waits not at all once no node could be asked, or once a
-    /// request has waited in vain.
+    /// Waits until the map is known, at most for `patience`. Does not wait at all once no node could be queried, or
+    /// once a request has waited in vain.
     ///
     /// # Errors
-    /// The cause, while the map is not known.
+    /// The cause, while the map is unknown.
     pub(crate) async fn known(&self, patience: Duration) -> Result<(), StoreError> {
         let learned = async {
             loop {
@@ -123,12 +123,12 @@ impl Router {
         self.knowledge.get() == MapKnowledge::Known
     }
 
-    /// The cause for which the map is not known, if there is one.
+    /// The cause for which the map is unknown, if there is one.
     pub(crate) fn why(&self) -> Option<StoreError> {
         self.why.borrow().clone()
     }
 
-    /// Notes that no node can be asked. A map that was known stays: each of its nodes tracks its own health.
+    /// Notes that no node can be queried. A known map stays: each of its nodes tracks its own health.
     pub(super) fn set_unreachable(&self, why: &StoreError) {
         if self.is_known() {
             return;
@@ -144,7 +144,7 @@ impl Router {
         }
     }
 
-    /// Notes that a map was taken over. Was the cluster away, and is this worker the last to notice its return?
+    /// Notes that a map was installed. Was the cluster unavailable, and is this worker the last to notice its return?
     pub(super) fn is_back(&self) -> bool {
         self.outage.ends()
     }
@@ -152,7 +152,7 @@ impl Router {
     /// The node that serves a slot.
     ///
     /// # Errors
-    /// The error, when no node serves the slot.
+    /// If no node serves the slot.
     pub(crate) fn at(&self, slot: Slot) -> Result<NodeHandle, StoreError> {
         let node = self.map().at(slot).cloned();
         node.ok_or_else(|| {
@@ -162,7 +162,7 @@ impl Router {
         })
     }
 
-    /// The node that serves a counter. Where none does, a node that will redirect the call once another does.
+    /// The node that serves a counter. If none does, a node that will redirect the call once another does.
     fn home(&self, limit: &Limit, key: &[u8]) -> Option<(NodeHandle, CallRoute)> {
         if let Some(lone) = self.lone() {
             return Some((lone.clone(), CallRoute::default()));
@@ -172,7 +172,7 @@ impl Router {
         Some((node, CallRoute::to(slot)))
     }
 
-    /// Queues an update of a counter on the node that serves it by now.
+    /// Queues an update of a counter at the node that serves it by then.
     pub(crate) fn update(&self, limit: &Limit, key: &[u8], update: CounterUpdate) {
         match self.home(limit, key) {
             Some((home, route)) => home.node.updates.push(CounterUpdate { route, ..update }),
@@ -185,8 +185,8 @@ impl Router {
         }
     }
 
-    /// Amends a charge, soon. `answer` receives the script's byte. A place in a queue goes back in its order when its
-    /// request does not go on.
+    /// Amends a charge, soon. `answer` receives the script's byte. A place in a queue is given back in its order when
+    /// its request is not forwarded.
     pub(crate) fn amend(
         &self,
         clock: Option<Timestamp>,
@@ -215,37 +215,38 @@ impl Router {
         self.map.borrow()
     }
 
-    /// Is every master up?
+    /// Is every master available?
     pub(crate) fn is_up(&self) -> bool {
         self.is_known() && self.map().masters().all(NodeHandle::is_up)
     }
 
-    /// Is the master of this slot up?
+    /// Is the master of this slot available?
     pub(crate) fn serves(&self, slot: Slot) -> bool {
         self.map().at(slot).is_some_and(NodeHandle::is_up)
     }
 
-    /// Are the shares of slots at the master of this slot kept to?
+    /// Are the shares of slots enforced at the master of this slot?
     pub(crate) fn keeps_shares(&self, slot: Slot) -> bool {
         let map = self.map();
         map.at(slot).is_some_and(|home| home.node.keeps_shares())
     }
 
-    /// Does the master of this slot refuse a command, and is away for that alone?
+    /// Does the master of this slot refuse a command, and is that the only reason for its unavailability?
     pub(crate) fn lacks_rights(&self, slot: Slot) -> bool {
         let map = self.map();
         map.at(slot)
             .is_some_and(|home| home.node.lacks_rights.get())
     }
 
-    /// Has the node of a counter tried, which can be neither read nor written. `line` tells of its key.
+    /// Starts a trial of the node of a counter that can be neither read nor written. `line` is the log line about its
+    /// key.
     pub(crate) fn suspect(&self, limit: &Limit, key: &[u8], line: impl FnOnce() -> String) {
         if let Some((home, _)) = self.home(limit, key) {
             home.node.suspicion.raise(line);
         }
     }
 
-    /// The part of the cluster that is asked.
+    /// The usable part of the cluster.
     pub(crate) fn reach(&self) -> StoreReach {
         let map = self.map();
         if self.is_up() && map.unserved() == 0 {
@@ -257,7 +258,7 @@ impl Router {
         }
     }
 
-    /// Notes that a node has come up, or gone down.
+    /// Notes that a node became available, or unavailable.
     pub(crate) fn node_changed(&self, up: bool) {
         self.report_reach();
         if !up {
@@ -316,7 +317,7 @@ impl Router {
     }
 }
 
-/// Has updates that were answered last made again by the nodes that serve their slots now: these may lack them.
+/// Repeats recently answered updates at the nodes that now serve their slots, since these may lack the updates.
 fn repeat_elsewhere(map: &SlotMap) {
     for former in map.all() {
         let home = |slot| {
@@ -337,7 +338,7 @@ fn repeat_elsewhere(map: &SlotMap) {
     }
 }
 
-/// Moves updates from nodes that are away to the nodes that serve their slots now.
+/// Moves updates from unavailable nodes to the nodes that now serve their slots.
 fn pass_on(map: &SlotMap) {
     for away in map.all().filter(|handle| !handle.is_up()) {
         let home = |route: CallRoute| &map.at(route.slot).unwrap_or(away).node;

@@ -1,4 +1,4 @@
-//! The node of each slot, by `CLUSTER SLOTS` (the command that every version has) and by corrections from nodes.
+//! The node of each slot, by `CLUSTER SLOTS` (available in every version) and by corrections from nodes.
 
 use crate::clock;
 use crate::store::endpoint::Address;
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time for which a node that is master of nothing is kept after its last use: a slot may be on its way there.
+/// The time for which a node that is master of no slot is kept after its last use: a slot may be on its way there.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// Stands for the node of a slot that no node serves.
+/// The value for a slot that no node serves.
 const NO_NODE: u16 = u16::MAX;
 
 /// The known nodes, and the slots that each serves.
@@ -59,7 +59,7 @@ impl SlotMap {
         masters.map(|home| &home.node)
     }
 
-    /// The node at an address, made if it is not known.
+    /// The node at an address, created if unknown.
     pub(crate) fn node(
         &mut self,
         address: &Address,
@@ -112,7 +112,7 @@ impl SlotMap {
         self.homes[position].node.clone()
     }
 
-    /// Gives all slots to the nodes in `ranges`. Nodes that serve nothing any more and are not needed go.
+    /// Gives all slots to the nodes in `ranges`. Nodes that serve nothing any more and are not needed are dropped.
     pub(super) fn adopt(&mut self, ranges: &[SlotRange], make: impl Fn(&Address) -> NodeHandle) {
         self.slots.fill(NO_NODE);
         for home in &mut self.homes {
@@ -155,12 +155,12 @@ impl SlotMap {
         self.slots.iter().filter(|at| **at == NO_NODE).count()
     }
 
-    /// Is there a node that serves nothing?
+    /// Is there a node that serves no slots?
     pub(super) fn has_idle(&self) -> bool {
         self.homes.iter().any(|home| home.serves == 0)
     }
 
-    /// The addresses of the nodes that can be asked: of the nodes that are up.
+    /// The addresses of the available nodes.
     pub(crate) fn up(&self) -> Vec<Address> {
         let up = self.all().filter(|handle| handle.is_up());
         up.filter_map(|handle| handle.node.address.clone())
@@ -188,7 +188,7 @@ impl SlotRange {
     }
 }
 
-/// Asks the node at `asked` for the map.
+/// Reads the map from the node at `asked`.
 pub(crate) async fn ask(
     connection: &mut Connection,
     asked: &Address,
@@ -218,7 +218,7 @@ pub(crate) async fn ask(
 
 const ODD: StoreError = StoreError::Protocol("not the slots of a cluster");
 
-/// Reads the answer of the node at `asked`. An empty host stands for that node's own. A range whose master has no known
+/// Parses the answer of the node at `asked`. An empty host means that node's own. A range whose master has no known
 /// address is left out: no node serves its slots.
 fn read(answer: Value, asked: &Address) -> Result<Vec<SlotRange>, StoreError> {
     let Value::Array(ranges) = answer else {

@@ -1,8 +1,8 @@
-//! A connection to Redis, shared by every call of a worker that takes it: calls go out one behind the other, and none
+//! A connection to Redis, shared by all calls of a worker that take it: calls are sent one after the other, and none
 //! waits for a connection that another call is using.
 //!
-//! A connection carries a flag that is raised the moment it ends or a call on it fails, so no question is needed before
-//! the connection is used (notes: `dependencies`, pitfall 1). A lane that takes a connection looks at the flag.
+//! A connection has a flag that is set as soon as the connection ends or a call on it fails, so that no test is needed
+//! before use (notes: `dependencies`, pitfall 1). A lane that takes a connection checks the flag.
 
 use super::signals::Signals;
 use super::transport::RedisStream;
@@ -21,11 +21,11 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-/// Longest time in which a connection is made, scripts loaded. A probe of a stalled server lasts as long, so the time
-/// is well below the two seconds within which limits are to be shared again.
+/// The longest time for making a connection and loading the scripts. A probe of a stalled server takes as long, so that
+/// the time is well below the two seconds within which limits must be shared again.
 pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 
-/// The result of `work` within that time; else the error that there is none.
+/// The result of `work` within that time; else an error.
 pub(crate) async fn within<T>(
     after: Duration,
     work: impl Future<Output = Result<T, StoreError>>,
@@ -34,12 +34,11 @@ pub(crate) async fn within<T>(
     done.unwrap_or(Err(StoreError::Timeout { after }))
 }
 
-/// Tries to load scripts that the server forgets again before they are called: an operator flushes them at every turn,
-/// or the master goes.
+/// Attempts to load scripts that the server forgets again before they are called: an operator flushes them each time,
+/// or the master changes.
 pub(crate) const FORGOTTEN_AGAIN: usize = 3;
 
-/// A connection with its scripts loaded. Clones share the connection. The drop of the last clone closes it, whatever
-/// its state.
+/// A connection with its scripts loaded. Clones share the connection. Dropping the last clone closes it, in any state.
 #[derive(Debug, Clone)]
 pub(crate) struct Connection {
     stream: MultiplexedConnection,
@@ -48,11 +47,11 @@ pub(crate) struct Connection {
     functions: bool,
     /// The signals' age when the connection was made.
     pub(super) age: u64,
-    /// The master at its other end, if sentinels had to be asked.
+    /// The master at its other end, if sentinels named it.
     pub(crate) master: Option<Address>,
 }
 
-/// A connection that may have been closed since: a share in it that does not keep it open.
+/// A connection that may have been closed since: a weak handle that does not keep it open.
 #[derive(Debug)]
 pub(crate) struct KeptConnection {
     stream: MultiplexedConnection,
@@ -63,7 +62,7 @@ pub(crate) struct KeptConnection {
 }
 
 impl KeptConnection {
-    /// The connection, if it is still of use.
+    /// The connection, if it is still usable.
     pub(crate) fn taken(self) -> Option<Connection> {
         let connection = Connection {
             stream: self.stream,
@@ -91,7 +90,7 @@ impl Drop for ConnectionLife {
 }
 
 impl Connection {
-    /// A connection over `stream`, on which only `greeting` is sent. `age` is the signals' at the beginning.
+    /// A connection over `stream`, on which only `greeting` is sent. `age` is the signals' age at the beginning.
     pub(crate) async fn open(
         stream: RedisStream,
         greeting: &RedisConnectionInfo,
@@ -99,7 +98,7 @@ impl Connection {
         age: u64,
         signals: &Arc<Signals>,
     ) -> Result<Self, RedisError> {
-        // The callers have deadlines of their own: each call its own, the pool one for all of this.
+        // The callers have their own deadlines: one for each call, and one in the pool for all of this.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let made = MultiplexedConnection::new_with_config(greeting, stream, config);
         let (stream, driver) = made.await?;
@@ -126,9 +125,9 @@ impl Connection {
         })
     }
 
-    /// Sends a script call. A server that has forgotten the script ran nothing, so the script and the same call are
-    /// sent again. Both go in one write, so that hardly another client comes between. After any other error there is no
-    /// second try.
+    /// Sends a script call. A server that has forgotten the script ran nothing, so that the script and the same call
+    /// are sent again. Both are sent in one write, so that hardly another client comes between. After any other error
+    /// there is no second attempt.
     pub(crate) async fn call(&mut self, command: &Cmd) -> Result<Vec<u8>, StoreError> {
         let function = self.functions.then(|| library::call(command));
         let shaped = function.as_ref().unwrap_or(command);
@@ -174,7 +173,7 @@ impl Connection {
         }
     }
 
-    /// A script call in this connection's form: where scripts are functions, the call of its function.
+    /// A script call in this connection's form: if scripts are functions, the call of its function.
     pub(crate) fn shaped(&self, command: Cmd) -> Cmd {
         if self.functions {
             library::call(&command)
@@ -193,19 +192,19 @@ impl Connection {
         Ok(answers.into_iter().map(each).collect())
     }
 
-    /// Sends several commands in one write. Answers and errors are the crate's.
+    /// Sends several commands in one write. Answers and errors are in the crate's types.
     pub(crate) async fn raw(&mut self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
         let many = commands.len();
         self.stream.send_packed_commands(commands, 0, many).await
     }
 
-    /// Marks the connection as closed to new calls. Calls under way on it may still be answered.
+    /// Marks the connection as closed to new calls. Current calls on it may still be answered.
     pub(crate) fn condemn(&self) {
         self.life.dead.store(true, Ordering::Relaxed);
         self.life.signals.lost.notify_one();
     }
 
-    /// Gives up this share, so that it can be taken again without the pool.
+    /// Gives up this handle, so that it can be taken again without the pool.
     pub(crate) fn kept(self) -> KeptConnection {
         KeptConnection {
             stream: self.stream,
@@ -216,7 +215,7 @@ impl Connection {
         }
     }
 
-    /// Is the connection of no use any more, or can a better one be made?
+    /// Is the connection unusable, or can a better one be made?
     pub(crate) fn is_dead(&self) -> bool {
         let ConnectionLife { dead, signals, .. } = &*self.life;
         dead.load(Ordering::Relaxed) || self.age < signals.age.load(Ordering::Relaxed)
@@ -226,8 +225,8 @@ impl Connection {
         if self.functions {
             return self.load_library().await;
         }
-        // One script goes first: its error names the cause for which a server takes none. The rest go in one write,
-        // since a server may be far.
+        // One script is sent first: its error names the cause for which a server accepts none. The rest is sent in one
+        // write, since a server may be far away.
         let [first, rest @ ..] = script::ALL;
         self.send(&first.load()).await?;
         self.life.signals.hear();
@@ -241,7 +240,7 @@ impl Connection {
             .try_for_each(|loaded| loaded.map(drop))
     }
 
-    /// Loads the library only where it is missing: a write goes to disk and to every replica.
+    /// Loads the library only if missing: a write goes to disk and to every replica.
     async fn load_library(&mut self) -> Result<(), StoreError> {
         match self.send(&library::find()).await {
             Ok(Value::Array(found)) if !found.is_empty() => Ok(()),
@@ -260,10 +259,10 @@ impl Connection {
     }
 }
 
-/// Longest text of a refusal, in bytes: a server's text may have any length, and goes into one line.
+/// The longest text of a refusal, in bytes: a server's text may have any length, and is put on one line.
 pub(super) const LONGEST_WORDS: usize = 400;
 
-/// The part of a server's words that one line of the log has room for.
+/// The part of a server's words that fits into one line of the log.
 pub(super) fn shortened(mut words: String) -> String {
     if words.len() > LONGEST_WORDS {
         words.truncate(words.floor_char_boundary(LONGEST_WORDS));
@@ -279,7 +278,7 @@ fn server_error(error: RedisError) -> StoreError {
             let words = format!("{code} {}", error.detail().unwrap_or_default());
             StoreError::Refused(shortened(words).into())
         }
-        // The crate tells the bytes that it did not expect over several lines.
+        // The crate describes unexpected bytes over several lines.
         None if error.kind() == ErrorKind::Parse => {
             StoreError::Lost("its answer is not one of Redis".into())
         }

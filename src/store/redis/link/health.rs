@@ -1,11 +1,11 @@
-//! The state of Redis: asked, or away.
+//! The state of Redis: available, or not.
 //!
-//! The first failed call, or connection that cannot be made, puts the store down. From then on every decision is
-//! answered at once, and no request waits for the deadline. A task of the worker's own (`watch`) tries again all the
-//! while. Its trial is a decision on a key of its own: a server that takes connections but no writes is not back.
+//! The first failed call, or connection that cannot be made, makes the store unavailable. From then on every decision
+//! is answered at once, and no request waits for the deadline. A separate task of the worker (`watch`) keeps trying.
+//! Its trial is a decision on a key of its own: a server that accepts connections but no writes has not returned.
 //!
-//! Before the first connection, decisions wait for it, at most for the store's `timeout`. So a gateway that starts
-//! beside a healthy Redis does not begin with its fallback.
+//! Before the first connection, decisions wait for it, at most for the store's `timeout`. So a gateway that starts with
+//! a healthy Redis does not begin with its fallback.
 
 use super::outage::Outage;
 use crate::store::error::StoreError;
@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Is called when a node has come up (`true`) or gone down.
+/// Called when a node has become available (`true`) or unavailable.
 pub(crate) type ChangeListener = Box<dyn Fn(bool)>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(crate) struct Health {
     state: Cell<Availability>,
     era: Cell<u64>,
     listener: ChangeListener,
-    /// Notified when Redis has gone down.
+    /// Notified when Redis became unavailable.
     pub(crate) fallen: Notify,
 }
 
@@ -56,12 +56,12 @@ impl Health {
         self.state.get() == Availability::Down
     }
 
-    /// The number of times that Redis came up. A failure of an earlier era does not concern the present one.
+    /// The number of times that Redis became available. A failure of an earlier era does not concern the present one.
     pub(crate) fn era(&self) -> u64 {
         self.era.get()
     }
 
-    /// Notes that Redis is away from now on.
+    /// Notes that Redis is unavailable from now on.
     pub(crate) fn set_down(&self, why: &StoreError) {
         self.state.set(Availability::Down);
         let (name, limits) = (&self.outage.name, self.limits);
@@ -77,7 +77,7 @@ impl Health {
         (self.listener)(false);
     }
 
-    /// Notes that Redis is asked from now on.
+    /// Notes that Redis is available from now on.
     pub(crate) fn set_up(&self) {
         let before = self.state.replace(Availability::Up);
         self.era.set(self.era() + 1);
@@ -90,8 +90,8 @@ impl Health {
         (self.listener)(true);
     }
 
-    /// Notes that an attempt to bring Redis up has failed. A server that could not be reached may be there by now and
-    /// refuse, for a cause that only its answer names.
+    /// Notes that an attempt to use Redis again has failed. A server that could not be reached may be reachable by now
+    /// and refuse, for a cause that only its answer names.
     pub(crate) fn stays_down(&self, why: &StoreError) {
         let name = &self.outage.name;
         if self.outage.note(why) {
@@ -101,7 +101,7 @@ impl Health {
         }
     }
 
-    /// Notes that the node is not asked any more: the map of the cluster does not name it.
+    /// Notes that the node is no longer used: the map of the cluster does not name it.
     pub(crate) fn leaves(&self) {
         if self.outage.ends() {
             let name = &self.outage.name;

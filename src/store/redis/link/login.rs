@@ -1,5 +1,5 @@
-//! The login, which goes first on a connection: user, database, name. Its errors say what an operator can do, and
-//! repeat the server's words only where these cannot hold a secret.
+//! The login, which is sent first on a connection: user, database, name. Its errors advise an operator, and repeat the
+//! server's words only if these cannot hold a secret.
 
 use super::connection::{Connection, LONGEST_WORDS, first_word, shortened};
 use super::rights::{self, is_unknown_command};
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
-/// A server that asks for credentials of its own.
+/// A server with credentials of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peer {
     /// Redis itself.
@@ -36,14 +36,14 @@ impl Peer {
     }
 }
 
-/// The name of connections in `CLIENT LIST`, where the server knows names.
+/// The name of connections in `CLIENT LIST`, if the server supports names.
 const NAME: [(&str, &str); 2] = [
     ("LIB-NAME", "tollgate"),
     ("LIB-VER", env!("CARGO_PKG_VERSION")),
 ];
 
-/// The crate's own first command: a name, and no part of the login, whose answer the crate would keep to itself. Some
-/// command has to be sent, or a server that ends a connection at once would show as a broken pipe.
+/// The crate's own first command: a name, and no part of the login, whose answer the crate would not expose. Some
+/// command has to be sent, since otherwise a server that ends a connection at once would appear as a broken pipe.
 fn greeting() -> RedisConnectionInfo {
     let [(_, name), (_, version)] = NAME;
     RedisConnectionInfo::default().set_lib_name(name, version)
@@ -74,7 +74,7 @@ pub(crate) async fn connect(
     }
 }
 
-/// The command that logs in, where there are credentials. A user without a password is logged in with any.
+/// The login command, if there are credentials. A user without a password is logged in with an arbitrary one.
 pub(super) fn auth(target: &RedisTarget) -> Option<Cmd> {
     if target.password.is_none() && target.username.is_none() {
         return None;
@@ -88,7 +88,7 @@ pub(super) fn auth(target: &RedisTarget) -> Option<Cmd> {
 }
 
 impl Connection {
-    /// Logs in, in one write, where there are credentials.
+    /// Logs in, in one write, if there are credentials.
     async fn greet(&mut self, target: &RedisTarget, peer: Peer) -> Result<(), StoreError> {
         let (mut words, mut matter) = (Pipeline::new(), Vec::new());
         let login = auth(target);
@@ -105,7 +105,7 @@ impl Connection {
             return Ok(());
         }
         if logs_in {
-            // A name that was sent before the login had no effect. A user need not have the right to set a name.
+            // A name that was sent before the login had no effect. A user may lack the permission to set a name.
             for (what, value) in NAME {
                 words.cmd("CLIENT").arg("SETINFO").arg(what).arg(value);
             }
@@ -134,7 +134,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The cause for which a command was refused on a new connection. Where the remedy is known, the words name it.
+    /// The cause for which a command was refused on a new connection. If the remedy is known, the words name it.
     pub(crate) async fn explain(
         &mut self,
         error: StoreError,
@@ -179,8 +179,8 @@ impl Connection {
     }
 }
 
-/// Time for the words of a server that ended a connection before any question. It is less than a sentinel has in all,
-/// and a server behind TLS sends none.
+/// The time for the words of a server that ended a connection before any command. It is less than a sentinel has in
+/// all, and a server with TLS sends none.
 const LISTENED: Duration = Duration::from_millis(120);
 
 /// The words of a server that ends connections as soon as they are made: protected mode, too many clients. A server may
@@ -212,7 +212,7 @@ async fn turned_away(destination: RedisDestination<'_>) -> Option<StoreError> {
     Some(StoreError::Refused(why.into()))
 }
 
-/// The question that an answer belongs to.
+/// The command that an answer belongs to.
 enum LoginStep {
     Login,
     Database,
@@ -235,7 +235,7 @@ fn broken(error: &RedisError, target: &RedisTarget) -> StoreError {
     StoreError::Unreachable(why.into())
 }
 
-/// The cause of a refused login. The server's words are repeated only where they are known: a server that does not know
+/// The cause of a refused login. The server's words are repeated only if they are known to be safe: a server without
 /// AUTH repeats the password in its answer.
 fn refused_login(code: &str, detail: &str, peer: Peer) -> String {
     let (who, place) = peer.named();
@@ -262,7 +262,7 @@ fn refused_login(code: &str, detail: &str, peer: Peer) -> String {
     format!("{who} does not take the login ({code})")
 }
 
-/// The message where a server wants a password and was given none.
+/// The message if a server requires a password and got none.
 pub(super) fn no_password(code: &str, peer: Peer) -> Option<String> {
     let (who, place) = peer.named();
     (code == "NOAUTH").then(|| {
@@ -270,7 +270,7 @@ pub(super) fn no_password(code: &str, peer: Peer) -> Option<String> {
     })
 }
 
-/// The message where the address of a sentinel is written as that of a Redis.
+/// The message for the address of a sentinel that is configured as the address of a Redis.
 fn is_sentinel(target: &RedisTarget, address: &Address, watched: &Value) -> String {
     let names = match watched {
         Value::Array(names) => names.iter().filter_map(text).collect(),
@@ -286,7 +286,7 @@ fn is_sentinel(target: &RedisTarget, address: &Address, watched: &Value) -> Stri
     format!("{address} is a sentinel: write `{meant}`{all}")
 }
 
-/// The remedy where a lone Redis was meant, and the server's answer shows that it is none.
+/// The remedy if a lone Redis was meant, and the server's answer shows a cluster.
 pub(crate) fn of_cluster(target: &RedisTarget, error: &StoreError) -> Option<StoreError> {
     let StoreError::Refused(reason) = error else {
         return None;

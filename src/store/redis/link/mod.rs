@@ -1,7 +1,7 @@
-//! A worker's connections to one Redis, and whether it answers.
+//! A worker's connections to one Redis, and their state.
 //!
-//! In: an address with its credentials. Out: connections that are logged in and have the scripts, and answers that are
-//! read strictly.
+//! In: an address with its credentials. Out: connections that are logged in and have the scripts, and strictly parsed
+//! answers.
 //!
 //! ```text
 //! transport      the stream that a connection runs over

@@ -1,24 +1,24 @@
-//! Log lines about an outage: every worker notices the outage for itself, and one line reports it for all.
+//! Log lines about an outage: every worker notices the outage separately, and one line reports it for all.
 
 use crate::store::error::StoreError;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The outages of this process, by the name of the Redis that is away.
+/// The outages of this process, by the name of the unavailable Redis.
 static OUTAGES: Mutex<BTreeMap<Arc<str>, OutageRecord>> = Mutex::new(BTreeMap::new());
 
-/// Most refusals with different words that are logged in one outage.
+/// The most refusals with different words that are logged in one outage.
 const MOST_REFUSALS: usize = 4;
 
-/// One Redis that is away.
+/// One unavailable Redis.
 #[derive(Debug, Default)]
 struct OutageRecord {
     /// The number of workers without this Redis.
     workers: usize,
     /// The words of its refusals that were logged.
     refusals: Vec<String>,
-    /// The command that may not be called, with its remedy, where it is away for one.
+    /// The command that is forbidden, with its remedy, if that is the reason.
     missing: Option<Arc<str>>,
 }
 
@@ -26,7 +26,7 @@ fn records() -> MutexGuard<'static, BTreeMap<Arc<str>, OutageRecord>> {
     OUTAGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The command that one of the Redis that are away does not let its user call, with the remedy, if there is one.
+/// The command that one of the unavailable Redis servers forbids its user, with the remedy, if there is one.
 #[must_use]
 pub fn missing_right() -> Option<Arc<str>> {
     records().values().find_map(|record| record.missing.clone())
@@ -40,7 +40,7 @@ pub(crate) struct Outage {
 }
 
 impl Outage {
-    /// The outage of the Redis with this name in the log, which is not away yet.
+    /// The outage of the Redis with this name in the log, not begun yet.
     pub(crate) fn new(name: Arc<str>) -> Self {
         Self {
             name,
@@ -48,7 +48,7 @@ impl Outage {
         }
     }
 
-    /// Joins the outage of this Redis. Is this the first worker to notice?
+    /// Joins the outage of this Redis. Returns whether this is the first worker to notice.
     pub(crate) fn begins(&self) -> bool {
         if self.lasts.replace(true) {
             return false;
@@ -59,7 +59,7 @@ impl Outage {
         record.workers == 1
     }
 
-    /// Notes a refusal. Returns whether its words are new in this outage, and to be logged.
+    /// Notes a refusal. Returns whether its words are new in this outage, and must be logged.
     pub(super) fn note(&self, why: &StoreError) -> bool {
         let mut outages = records();
         let Some(OutageRecord {
@@ -68,7 +68,7 @@ impl Outage {
         else {
             return false;
         };
-        // Another cause is shown as soon as it holds.
+        // Another cause is shown as soon as it applies.
         *missing = match why {
             StoreError::Unpermitted(words) => Some(Arc::clone(words)),
             _ => None,
@@ -85,7 +85,7 @@ impl Outage {
         is_new
     }
 
-    /// Leaves the outage. Was Redis away for this worker, and is the worker the last to notice its return?
+    /// Leaves the outage. Was Redis unavailable for this worker, and is the worker the last to notice its return?
     pub(crate) fn ends(&self) -> bool {
         if !self.lasts.replace(false) {
             return false;

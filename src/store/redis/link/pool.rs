@@ -1,4 +1,4 @@
-//! The connections of one worker to one Redis, through bb8 with a manager of its own.
+//! The connections of one worker to one Redis, through bb8 with a custom manager.
 
 use super::connection::{CONNECT_WITHIN, Connection, within};
 use super::login::{self, Peer, connect};
@@ -22,7 +22,7 @@ pub(crate) const CONNECTIONS: u32 = 2;
 #[derive(Debug)]
 pub(crate) struct Manager {
     target: RedisTarget,
-    /// The node of the target, where the target has several.
+    /// The node of the target, if the target has several.
     node: Option<Address>,
     signals: Arc<Signals>,
     sentinels: Sentinels,
@@ -45,7 +45,7 @@ impl Manager {
             .map(|(connection, ())| connection)
     }
 
-    /// A connection and the answer to `asked` on it, or the cause of a refusal. It may lead to a replica, which keeps
+    /// A connection and the answer to `asked` on it, or the cause of a refusal. It may lead to a replica, which stores
     /// nothing.
     pub(crate) async fn open_for<T>(
         &self,
@@ -71,7 +71,7 @@ impl Manager {
         }
     }
 
-    /// Takes over the master that this connection leads to. Connections that lead to another server are used no more.
+    /// Takes over the master at the end of this connection. Connections to another server are no longer used.
     fn leads(&self, connection: &mut Connection) {
         if connection.is_dead() {
             // The master has been replaced while the connection was made.
@@ -89,8 +89,7 @@ impl ManageConnection for Manager {
     type Error = StoreError;
 
     async fn connect(&self) -> Result<Connection, StoreError> {
-        // bb8 tries again for every connection that is asked for. A server that turns the gateway away is not asked at
-        // that rate.
+        // bb8 tries again for every requested connection. A server that rejects the gateway is not tried at that rate.
         let last = self.signals.last_failure().as_ref().map(|(at, _)| *at);
         if let Some(last) = last {
             sleep_until(last + KNOCK_EVERY).await;
@@ -121,23 +120,23 @@ impl ManageConnection for Manager {
 #[derive(Debug)]
 pub(crate) struct Connections {
     pool: Pool<Manager>,
-    /// The watch over the master's name, where sentinels give it.
+    /// The watch over the master's name, if sentinels name it.
     master_watch: Option<MasterWatch>,
-    /// The target of the connections, if it is one Redis alone.
+    /// The target of the connections, if it is a single Redis.
     lone: Option<RedisTarget>,
     pub(crate) signals: Arc<Signals>,
 }
 
 impl Connections {
-    /// Starts to connect to this node of `target`, or to the place in its settings, and waits for nothing: the gateway
+    /// Starts to connect to this node of `target`, or to the configured address, and waits for nothing: the gateway
     /// starts without Redis.
     pub(crate) fn new(target: &RedisTarget, node: Option<Address>) -> Self {
         let signals = Arc::new(Signals::default());
         let lone = node.is_none().then(|| target.clone());
         let manager = Manager::new(target.clone(), node, signals.clone());
-        // bb8 does three things less here. It does not test a connection on the way out (a round trip). It does not
-        // retry by itself (`health` does, and knows when to stop). It does not close old or idle connections (the flag
-        // marks useless ones).
+        // bb8 does three things less here. It does not test a connection before use (a round trip). It does not retry
+        // by itself (`health` does, and knows when to stop). It does not close old or idle connections (the flag marks
+        // useless ones).
         let pool = Pool::builder()
             .max_size(CONNECTIONS)
             .min_idle(CONNECTIONS)
@@ -156,8 +155,8 @@ impl Connections {
         }
     }
 
-    /// Notes that the store has gone down. Where the cause may be a new master, no connection made so far is used
-    /// again, idle ones included: they lead to the old master.
+    /// Notes that the store became unavailable. If the cause may be a new master, no connection made so far is used
+    /// again, including idle ones: they lead to the old master.
     pub(crate) fn distrust(&self, why: &StoreError) {
         let demoted = matches!(why, StoreError::Refused(reason) if reply::is_read_only(reason));
         if demoted || self.master_watch.is_some() {
@@ -165,14 +164,14 @@ impl Connections {
         }
     }
 
-    /// The error, with the remedy where one Redis is meant and a node of a cluster has answered.
+    /// The error, with the remedy if a single Redis is meant and a cluster node has answered.
     pub(crate) fn explain(&self, why: &StoreError) -> StoreError {
         let lone = self.lone.as_ref();
         lone.and_then(|target| login::of_cluster(target, why))
             .unwrap_or_else(|| why.clone())
     }
 
-    /// Waits until sentinels name another master. Without sentinels that is never.
+    /// Waits until sentinels name another master. Never resolves without sentinels.
     pub(crate) async fn master_replaced(&self) -> Address {
         match &self.master_watch {
             Some(watch) => watch.replaced(&self.signals).await,
@@ -180,7 +179,7 @@ impl Connections {
         }
     }
 
-    /// Notes that the master is another. Connections made so far are kept only for the calls under way on them.
+    /// Notes that the master was replaced. Connections made so far are kept only for their current calls.
     pub(crate) fn renew_for(&self, master: &Address) {
         self.signals.leads(Some(master));
     }
@@ -190,7 +189,7 @@ impl Connections {
         self.master_watch.is_some()
     }
 
-    /// The master at the other end of the last connection, if sentinels had to be asked.
+    /// The master at the other end of the last connection, if sentinels named it.
     pub(crate) fn master(&self) -> Option<Address> {
         locked(&self.signals.master).clone()
     }
@@ -201,7 +200,7 @@ impl Connections {
         why.as_ref().map(|(_, why)| why.clone())
     }
 
-    /// Looks at every connection, so that useless ones are replaced. The result is an error if there is no other, and
+    /// Checks every connection, so that useless ones are replaced. The result is an error if there is no other, and
     /// none can be made.
     pub(crate) async fn renew(&self) -> Result<(), StoreError> {
         for _ in 0..CONNECTIONS {
@@ -210,14 +209,14 @@ impl Connections {
         Ok(())
     }
 
-    /// A share in a live connection, by turns, as soon as there is one; an error as soon as none can be made.
+    /// A handle to a live connection, by turns, as soon as there is one; an error as soon as none can be made.
     pub(crate) async fn take(&self) -> Result<Connection, StoreError> {
         loop {
             tokio::select! {
                 biased;
                 taken = self.pool.get() => match taken {
                     Ok(connection) if connection.is_dead() => drop(connection),
-                    // The connection goes back at once, for the next call to share.
+                    // The connection returns to the pool at once, for the next call to share.
                     Ok(connection) => return Ok(Connection::clone(&connection)),
                     Err(RunError::User(error)) => return Err(error),
                     Err(RunError::TimedOut) => {

@@ -1,4 +1,4 @@
-//! The scripts' answers: packed bytes, read strictly. An unexpected byte is an error, never a guess.
+//! The scripts' answers: packed bytes, parsed strictly. An unexpected byte is an error, never a guess.
 
 use super::rights;
 use crate::clock::Timestamp;
@@ -16,9 +16,9 @@ const ADMITTED: u8 = 0;
 const REFUSED: u8 = 1;
 const NEVER: u8 = 2;
 const UNREADABLE: u8 = 3;
-/// Stands in place of the outcome of the first limit when the request could not be decided.
+/// The value in place of the first limit's outcome if the request could not be decided.
 const FAILED: u8 = 4;
-/// The upper half of the byte: the meaning of an id, and the fields that follow.
+/// The upper half of the byte: the meaning of an id, and the following fields.
 const FIRST: u8 = 16;
 const FREE: u8 = 32;
 const GRANTED: u8 = 64;
@@ -41,7 +41,7 @@ pub(crate) enum ReplyError {
     Store(StoreError),
 }
 
-/// Reads the answer to requests with so many limits each, all of it or nothing.
+/// Reads the answer to requests with this number of limits each, completely or not at all.
 pub(crate) fn read(
     bytes: &[u8],
     shape: impl ExactSizeIterator<Item = usize>,
@@ -50,7 +50,8 @@ pub(crate) fn read(
     read_each(bytes, shape, |reply| told.push(reply)).map(|()| told)
 }
 
-/// Hands to `told` the answer to each of the requests with so many limits each. After an error, none of them counts.
+/// Passes to `told` the answer to each of the requests with this number of limits each. After an error, none of them
+/// counts.
 pub(crate) fn read_each(
     bytes: &[u8],
     shape: impl Iterator<Item = usize>,
@@ -98,7 +99,7 @@ pub(crate) fn answers(
     }
 }
 
-/// A lane's error about `checks`.
+/// The store error for a lane's error about `checks`.
 #[cold]
 fn error(wrong: &ReplyError, checks: &[Check<'_>]) -> StoreError {
     match wrong {
@@ -117,7 +118,7 @@ fn error(wrong: &ReplyError, checks: &[Check<'_>]) -> StoreError {
     }
 }
 
-/// Is this trouble of the whole server, and not of one key? The next request would have the same error.
+/// Does the fault concern the whole server, rather than one key? The next request would have the same error.
 pub(crate) fn server_wide(reason: &str) -> bool {
     codes(reason).any(|word| {
         matches!(
@@ -133,18 +134,18 @@ pub(crate) fn server_wide(reason: &str) -> bool {
     })
 }
 
-/// Does the server refuse each decision of this kind: by trouble of its own, or since the user may not call a command?
+/// Does the server refuse each decision of this kind: by its own fault, or because the user may not call a command?
 pub(crate) fn ends_service(reason: &str) -> bool {
     server_wide(reason) || rights::is_refused(reason)
 }
 
-/// Does the error mean that the server is no master, or no longer one?
+/// Does the error mean that the server is not a master, or no longer one?
 pub(crate) fn is_read_only(reason: &str) -> bool {
     codes(reason).any(|word| word == "READONLY")
 }
 
-/// Words that may be an error's code. Redis 6 puts the script's name, its line and a dash in front, and some more where
-/// the script has not caught the error.
+/// Words that may be an error's code. Redis 6 puts the script's name, its line and a dash before the code, and some
+/// more if the script has not caught the error.
 fn codes(reason: &str) -> impl Iterator<Item = &str> {
     let many = if reason.starts_with("ERR Error running script ") {
         12
@@ -237,7 +238,7 @@ impl ReplyReader<'_> {
     }
 }
 
-/// A whole number that a double counts exactly.
+/// A whole number that a double represents exactly.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,7 +1,7 @@
-//! The commands that the scripts call: may the user call them, and does the server know them?
+//! The commands that the scripts call: does the user have the permissions, and does the server know them?
 //!
-//! A script that calls a command which it may not call gives no name. So the commands are called by themselves, in a way
-//! that changes nothing and leaves nothing behind.
+//! The error of a script that calls a forbidden command does not name it. So the commands are called individually, in a
+//! way that changes nothing and leaves nothing behind.
 
 use super::connection::{Connection, first_word};
 use crate::store::error::StoreError;
@@ -10,10 +10,10 @@ use crate::store::settings::RedisTarget;
 use crate::store::trials::CounterUses;
 use bb8_redis::redis::{Cmd, Pipeline};
 
-/// Stands for the key.
+/// The placeholder of the key.
 const KEY: &str = "";
 
-/// Commands of every script, and of the beat that tells how many gateways there are, which each file has.
+/// Commands of every script, and of the heartbeat that reports the number of gateways, which each file needs.
 const ALWAYS: &[&[&str]] = &[&["TIME"], &["GET", KEY], &["SET", KEY, "", "XX", "PX", "1"]];
 const LOGS: &[&[&str]] = &[
     &["LLEN", KEY],
@@ -32,7 +32,7 @@ const SLOTS: &[&[&str]] = &[
     &["ZREM", KEY, ""],
     &["ZRANGE", KEY, "0", "0"],
 ];
-/// Commands that only what comes back needs.
+/// Commands that only refunds need.
 const RETURNED_STATES: &[&[&str]] = &[&["DEL", KEY]];
 const RETURNED_LOGS: &[&[&str]] = &[&["LREM", KEY, "0", ""], &["DEL", KEY]];
 
@@ -47,7 +47,7 @@ impl Rights<'_> {
     /// Calls each command that counters of these uses need, on an absent key of the gateway's own.
     ///
     /// # Errors
-    /// A refusal that names the first command which cannot be called.
+    /// If a command cannot be called, a refusal that names the first one.
     pub(crate) async fn look(
         &self,
         connection: &mut Connection,
@@ -85,8 +85,7 @@ impl Rights<'_> {
         Ok(())
     }
 
-    /// Calls RPUSH, which cannot be called without an effect. The user may limit the key's life and remove what is
-    /// there.
+    /// Calls RPUSH, which always has an effect. The user may limit the key's life and remove it.
     async fn look_at_push(
         &self,
         connection: &mut Connection,
@@ -104,7 +103,7 @@ impl Rights<'_> {
         self.refused(pushed.and_then(Result::err), "RPUSH")
     }
 
-    /// The error, where the command `name` cannot be called at all. Any other answer comes from behind the permission.
+    /// Fails if the command `name` cannot be called at all. Any other answer was given after the permission check.
     fn refused(&self, error: Option<StoreError>, name: &str) -> Result<(), StoreError> {
         match error {
             None => Ok(()),
@@ -131,7 +130,7 @@ fn command(words: &[&str], key: &[u8]) -> Cmd {
     command
 }
 
-/// The remedy, where the server's words mean that the command `name` may not be called, or is not known.
+/// The remedy, if the server's words mean that the command `name` is forbidden, or unknown.
 fn why(reason: &str, name: &str, target: &RedisTarget, prefix: &str) -> Option<String> {
     if is_unknown_command(reason) {
         return Some(format!(
@@ -153,8 +152,8 @@ fn why(reason: &str, name: &str, target: &RedisTarget, prefix: &str) -> Option<S
         .then(|| format!("user `{user}` may not use keys of the prefix: add `~{prefix}:*`"))
 }
 
-/// The remedy, where the server's words mean that a command without keys may not be called, such as the load of a
-/// script. The words name it.
+/// The remedy, if the server's words mean that a command without keys is forbidden, such as the loading of a script.
+/// The words name the command.
 pub(crate) fn remedy(reason: &str, target: &RedisTarget) -> Option<String> {
     if first_word(reason) != "NOPERM" || !reason.contains("command") {
         return None;
@@ -168,7 +167,7 @@ pub(super) fn is_unknown_command(reason: &str) -> bool {
     reason.to_ascii_lowercase().contains("unknown command")
 }
 
-/// Do the words, which may come from within a script, mean that a command may not be called, or is not known?
+/// Do the words, which may come from within a script, mean that a command is forbidden, or unknown?
 pub(crate) fn is_refused(reason: &str) -> bool {
     const WORDS: [&str; 4] = [
         "The user executing the script can't",

@@ -1,13 +1,13 @@
-//! The master's address from the sentinels: asked for before each connection, and believed when the Redis at that
-//! address reports the same role.
+//! The master's address from the sentinels: requested before each connection, and used if the Redis at that address
+//! reports the master's role.
 //!
-//! One sentinel's answer is enough for a look. A replaced master reports `slave` as soon as it has heard of the change.
-//! Until then it takes writes that are lost, for all clients that are cut off together with it: `min-replicas-to-write`
-//! is the remedy.
+//! One sentinel's answer is enough for an attempt. A replaced master reports `slave` as soon as it has learned of the
+//! change. Until then it accepts writes that are lost, for all clients that are cut off together with it:
+//! `min-replicas-to-write` is the remedy.
 //!
 //! The `redis` crate's feature `sentinel` is not used, for five reasons. It sends `SENTINEL MASTERS`, which a user may
-//! not be allowed. It checks the role on one connection and counts on another. It keeps the last sentinel's error
-//! alone. It gives no sentinel a deadline of its own. It makes streams and TLS of its own.
+//! lack the permission for. It checks the role on one connection and counts on another. It keeps only the last
+//! sentinel's error. It gives no sentinel its own deadline. It creates its own streams and TLS.
 
 mod news;
 
@@ -29,32 +29,33 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Longest wait for one sentinel: the next may know the master.
 const EACH: Duration = Duration::from_millis(250);
-/// Longest way to the named master behind which it is not asked for once more. A master that has stood still answers late,
-/// and another may have taken its place meanwhile.
+/// The longest time of connecting to the named master after which the sentinel is not queried once more. A paused
+/// master answers late, and another may have taken its place meanwhile.
 const AT_ONCE: Duration = Duration::from_millis(50);
-/// Pause between two looks at the named master, in milliseconds; jittered, or all gateways would ask at once.
+/// The pause between two queries for the named master, in milliseconds; jittered, since otherwise all gateways would
+/// query at once.
 const LOOK: std::ops::Range<u64> = 750..1250;
-/// Most sentinels whose troubles one error names.
+/// The most sentinels whose errors one error names.
 const MOST_TROUBLES: usize = 3;
 
 const NO_SENTINELS: StoreError = StoreError::Protocol("no sentinels");
 
-/// The sentinels that watch one Redis.
+/// The sentinels that monitor one Redis.
 #[derive(Debug, Default)]
 pub(crate) struct Sentinels {
-    /// The sentinel that is asked first: the last that knew the master.
+    /// The sentinel that is queried first: the last that knew the master.
     preferred: AtomicUsize,
     /// The signals of the connections that are made.
     signals: Arc<Signals>,
 }
 
-/// Asks now and then whether the named master is still the master. A healthy master that is replaced learns of it from
-/// the sentinels some seconds after all others, and the counts that it takes meanwhile are lost.
+/// Checks periodically whether the named master is still the master. A healthy master that is replaced learns of it
+/// from the sentinels some seconds after all others, and the counts that it takes meanwhile are lost.
 #[derive(Debug)]
 pub(super) struct MasterWatch {
     target: RedisTarget,
     sentinels: Sentinels,
-    /// The master that was reported last, and the instant, until all sentinels agree: disagreeing ones are no news each
+    /// The last reported master, and the instant, until all sentinels agree: disagreeing ones are not reported each
     /// time.
     reported: RefCell<Option<(Address, Instant)>>,
 }
@@ -64,7 +65,7 @@ struct AskedSentinel {
     sentinel: Address,
     connection: Connection,
     master: Address,
-    /// What it says by itself, while that can be heard.
+    /// Its notifications, while they can be received.
     news: Option<RedisStream>,
 }
 
@@ -80,7 +81,7 @@ impl MasterWatch {
     /// Waits until sentinels name another master than the one that `signals` know, and that server confirms its role.
     pub(crate) async fn replaced(&self, signals: &Signals) -> Address {
         let mut asked: Option<AskedSentinel> = None;
-        // The first look comes at once, so that the news are followed from the beginning.
+        // The first query comes at once, so that the notifications are followed from the beginning.
         let mut pause = Duration::ZERO;
         loop {
             let is_told = tokio::select! {
@@ -127,8 +128,8 @@ impl Sentinels {
         }
     }
 
-    /// The master by the sentinel `before`, if it still answers; else by the first sentinel that names one. Its news are
-    /// followed, anew if need be, unless they are the cause for which it is asked.
+    /// The master by the sentinel `before`, if it still answers; else by the first sentinel that names one. Its
+    /// notifications are subscribed to, again if needed, unless one of them is the cause of the query.
     async fn named(
         &self,
         target: &RedisTarget,
@@ -161,15 +162,15 @@ impl Sentinels {
         None
     }
 
-    /// What this sentinel says by itself, if it can be heard.
+    /// The notifications of this sentinel, if they can be received.
     async fn news_of(&self, sentinel: &Address, target: &RedisTarget) -> Option<RedisStream> {
         let asker = asker(sentinel, target)?;
         let followed = timeout(EACH, news::follow(&asker)).await;
         followed.ok().and_then(Result::ok)
     }
 
-    /// A connection to the master that the sentinels of `target` name. A master whose place another has just taken by
-    /// these `signals` is followed only where all of them name it.
+    /// A connection to the master that the sentinels of `target` name. A master that another has just replaced by these
+    /// `signals` is followed only if all sentinels name it.
     pub(crate) async fn follow(
         &self,
         target: &RedisTarget,
@@ -179,14 +180,14 @@ impl Sentinels {
             return Err(NO_SENTINELS);
         };
         let mut troubles = Vec::new();
-        // The sentinels that name a master whose place another has just taken, and the way there.
+        // The sentinels that name a master that was just replaced, and the connection to it.
         let (mut behind, mut back) = (0, None);
         let start = self.preferred.load(Ordering::Relaxed);
         for nth in start..start + nodes.len() {
             let Some(sentinel) = nodes.get(nth % nodes.len()) else {
                 continue;
             };
-            // Should this sentinel use up all the time, the next attempt begins with another.
+            // If this sentinel uses up all the time, the next attempt begins with another.
             self.preferred
                 .store((nth + 1) % nodes.len(), Ordering::Relaxed);
             let error = match self.master_by(sentinel, target).await {
@@ -204,7 +205,7 @@ impl Sentinels {
             troubles.push(format!("{sentinel}: {error}"));
         }
         if let Some(connection) = back.filter(|_| behind == nodes.len()) {
-            // It leads again.
+            // It is master again.
             return Ok(connection);
         }
         let more = match troubles.len().saturating_sub(MOST_TROUBLES) {
@@ -225,7 +226,7 @@ impl Sentinels {
         let asked = timeout(EACH, self.ask(sentinel, target)).await;
         let (mut asked, master) = asked.unwrap_or_else(|_| Err(late(target)))?;
         let named = clock::now();
-        // The sentinel is not to blame for an error of the master.
+        // The sentinel is not the cause of an error of the master.
         let there = |error: StoreError| {
             let why = format!("it names {master}, and {}", plain(&error));
             StoreError::Unreachable(why.into())
@@ -279,8 +280,8 @@ impl Sentinels {
     }
 }
 
-/// Has the sentinel of `target` that led to this master perhaps not heard yet of another that has taken its place? A
-/// sentinel alone contradicts nobody.
+/// Is it possible that the sentinel of `target` that led to this master has not learned yet of a new master? A single
+/// sentinel cannot be contradicted.
 fn is_behind(signals: &Signals, target: &RedisTarget, connection: &Connection) -> bool {
     let has_others =
         matches!(&target.place, RedisEndpoint::Sentinel { nodes, .. } if nodes.len() > 1);
@@ -327,8 +328,8 @@ async fn named_master(
     }
 }
 
-/// The cause for which a sentinel has not answered in time. Without TLS, it waits for the end of a line that never
-/// ends.
+/// The cause for which a sentinel has not answered in time. Without TLS, the sentinel waits for the end of a line that
+/// never ends.
 fn late(target: &RedisTarget) -> StoreError {
     match target.tls {
         None => StoreError::Timeout { after: EACH },
@@ -343,7 +344,7 @@ fn address(host: &Value, port: &Value) -> Option<Address> {
     Some(Address::new(&text(host)?, port))
 }
 
-/// The error, with the remedy where a password is wanted.
+/// The error, with the remedy if a password is required.
 fn refused(error: StoreError, whose: Peer) -> StoreError {
     let StoreError::Refused(reason) = &error else {
         return error;

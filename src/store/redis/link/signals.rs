@@ -24,15 +24,15 @@ pub(crate) struct Signals {
     pub(crate) failed: Notify,
     /// A connection leads to another master than those before it.
     pub(crate) replaced: Notify,
-    /// How often the master has been replaced, and the last of these changes of which the new master was told: of all
-    /// that this worker's requests hold.
+    /// The number of times the master has been replaced, and the last of these changes after which the new master
+    /// learned everything that this worker's requests hold.
     changes: AtomicU64,
     told: AtomicU64,
     /// The least age of connections that are still used.
     pub(super) age: AtomicU64,
-    /// The master at the other end of the last connection, if sentinels had to be asked.
+    /// The master at the other end of the last connection, if sentinels named it.
     pub(crate) master: Mutex<Option<Address>>,
-    /// The master before it, and the instant at which another took its place.
+    /// The previous master, and the instant of its replacement.
     former: Mutex<Option<(Address, Instant)>>,
     /// The cause of the last failure to connect, if the last attempt failed.
     why: Mutex<Option<(Instant, StoreError)>>,
@@ -41,8 +41,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Takes `master` over, where sentinels had to be asked. Connections that lead to another are kept only for the calls
-    /// under way on them. Returns the age of newer ones, if it is another.
+    /// Takes `master` over, if sentinels named it. Connections that lead to another are kept only for their current
+    /// calls. Returns the age of newer ones, if it is another.
     pub(crate) fn leads(&self, master: Option<&Address>) -> Option<u64> {
         let mut known = locked(&self.master);
         let former = std::mem::replace(&mut *known, master.cloned())?;
@@ -59,18 +59,17 @@ impl Signals {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// Is the master another, which does not know yet what this worker's requests hold?
+    /// Has the master changed without knowing yet what this worker's requests hold?
     pub(crate) fn is_untold(&self) -> bool {
         self.changes() != self.told.load(Ordering::Relaxed)
     }
 
-    /// Notes that the master of this change knows what this worker's requests hold. One that has followed meanwhile does
-    /// not.
+    /// Notes that the master of this change knows what this worker's requests hold. A later master does not.
     pub(crate) fn told(&self, change: u64) {
         self.told.store(change, Ordering::Relaxed);
     }
 
-    /// Has another just taken the place of this master? Sentinels that name it still have not heard of that yet.
+    /// Was this master just replaced by another? Sentinels that still name it have not learned of that yet.
     pub(super) fn is_former(&self, master: &Address) -> bool {
         let former = locked(&self.former);
         let mut former = former.iter();
@@ -91,7 +90,7 @@ impl Signals {
         *locked(&self.heard)
     }
 
-    /// Waits for the cause of a failure to connect. Returns at once where the next attempt is not to come yet.
+    /// Waits for the cause of a failure to connect. Returns at once if the next attempt is not due yet.
     pub(super) async fn hopeless(&self) -> StoreError {
         let failed = self.failed.notified();
         if let Some((at, why)) = &*self.last_failure()
@@ -114,7 +113,8 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    /// A sentinel that has not heard of the change goes on naming the former master, which says that it leads.
+    /// A sentinel that has not learned of the change continues to name the former master, which still reports the
+    /// master's role.
     #[test]
     fn a_master_that_was_just_replaced_is_not_followed_back() {
         let signals = Signals::default();

@@ -1,4 +1,4 @@
-//! Makes the streams that connections to Redis run over: to one address, or to a socket of the file system.
+//! Creates the streams of connections to Redis: to one address, or to a Unix socket.
 
 use crate::clock;
 use crate::store::endpoint::{Address, RedisEndpoint};
@@ -12,19 +12,19 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
-/// Time for which a connection's bytes may go unanswered. On an idle connection a partition leaves no other trace.
+/// The time for which a connection's bytes may go unanswered. On an idle connection a partition leaves no other trace.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// Longest time for a bare connection. Where a network swallows packets, an attempt is in vain, and the network may be
-/// back meanwhile. With the pause behind an attempt the whole is less than a second.
+/// The longest time for making a plain connection. If a network drops packets, an attempt fails, and the network may
+/// recover meanwhile. With the pause after an attempt the total is less than a second.
 const REACH: Duration = Duration::from_millis(600);
 
-/// Time from the beginning within which a handshake must be over. It is less than a connection may take, so that the
-/// error names the slow step. It does not count from the handshake's own beginning: the system's authorities are read
-/// before, which may be slow.
+/// The time from the beginning within which a handshake must be complete. It is less than a connection may take, so
+/// that the error names the slow step. It does not count from the handshake's own beginning: the system's authorities
+/// are read before, which may be slow.
 const SHAKEN: Duration = Duration::from_millis(900);
 
-/// The remedy for an operator when a handshake fails.
+/// Advice for an operator if a handshake fails.
 pub(super) const ADVICE: Advice = Advice {
     table: "`[store] tls`",
     name_key: "server_name",
@@ -36,24 +36,24 @@ pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<L: AsyncRead + AsyncWrite + Send + Unpin> Duplex for L {}
 
-/// Any such stream. One dynamic call for each read is small beside the read.
+/// Any such stream. One dynamic call for each read is cheap compared with the read.
 pub(super) type RedisStream = Box<dyn Duplex>;
 
 /// The destination of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RedisDestination<'a> {
     pub(crate) target: &'a RedisTarget,
-    /// The node of the target, where the target has several.
+    /// The node of the target, if the target has several.
     pub(crate) node: Option<&'a Address>,
 }
 
 impl<'a> RedisDestination<'a> {
-    /// The destination of a target that is one Redis.
+    /// The destination of a target that is a single Redis.
     pub(crate) fn of(target: &'a RedisTarget) -> Self {
         Self { target, node: None }
     }
 
-    /// The address, where there is one and it is known.
+    /// The address, if there is one and it is known.
     pub(crate) fn address(self) -> Option<&'a Address> {
         match (self.node, &self.target.place) {
             (Some(address), _) | (None, RedisEndpoint::Tcp(address)) => Some(address),
@@ -73,7 +73,7 @@ pub(super) async fn dial(destination: RedisDestination<'_>) -> Result<RedisStrea
     made.map_err(|error| StoreError::Unreachable(error.to_string().into()))
 }
 
-/// A name is looked up for each connection: its address may have changed.
+/// A name is resolved for each connection, since its address may have changed.
 async fn tcp(address: &Address, tls: Option<&ClientTls>) -> io::Result<RedisStream> {
     let begun = clock::now();
     let reaching = TcpStream::connect((&*address.host, address.port));
@@ -107,7 +107,7 @@ async fn unix(path: &str) -> io::Result<RedisStream> {
     Ok(Box::new(UnixStream::connect(path).await?))
 }
 
-/// The options of a socket for small questions: no delay, and a peer that is gone is noticed.
+/// The options of a socket for small messages: no delay, and detection of a dead peer.
 fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = socket2::SockRef::from(stream);

@@ -1,6 +1,6 @@
-//! Requests whose client leaves while their decision is under way. The decision is made all the same. Two kinds of
-//! charges come back when the answer is there: charges that only a continuing request can use, and charges that their
-//! limit refunds to leaving requests. Where one slot of several refuses, all charges come back.
+//! Requests whose client leaves during their decision. The decision is made nevertheless. Two kinds of charges are
+//! given back when the answer arrives: charges that only a continuing request can use, and charges that their limit
+//! refunds to leaving requests. If one slot of several refuses, all charges are given back.
 
 use super::slot_question::{self, SlotQuestion};
 use crate::clock::Timestamp;
@@ -24,13 +24,13 @@ pub(crate) struct Abandonments {
     arrived: Notify,
     /// Requests whose answers are still to come.
     open: Cell<usize>,
-    /// The handler that gives places back in their order. Without a handler, each place goes back by itself, if no
-    /// request stands behind it by then.
+    /// The handler that gives places back in their order. Without a handler, each place is given back by itself, if no
+    /// request is after it by then.
     pub(crate) tickets: OnceCell<AbandonedTicketHandler>,
 }
 
 impl Abandonments {
-    /// Takes over a request that has left, with its questions.
+    /// Takes over a request that has left, with its calls.
     pub(crate) fn push(&self, request: DecisionRequest<'_>, questions: Vec<SlotQuestion>) {
         self.open.set(self.open.get() + 1);
         self.requests.borrow_mut().push(AbandonedRequest {
@@ -52,12 +52,12 @@ impl Abandonments {
         }
     }
 
-    /// Have all abandoned requests had their answers?
+    /// Have all abandoned requests got their answers?
     pub(crate) fn is_empty(&self) -> bool {
         self.open.get() == 0
     }
 
-    /// Hands a place in a queue over, if there is a handler for it.
+    /// Passes on a place in a queue, if there is a handler for it.
     pub(crate) fn hand_over(&self, clock: Option<Timestamp>, reservation: &Reservation) -> bool {
         let is_place = reservation.is_place() && clock.is_none();
         let Some(handler) = self.tickets.get().filter(|_| is_place) else {
@@ -68,7 +68,7 @@ impl Abandonments {
     }
 }
 
-/// A request that has left, and its questions, which may have charged it.
+/// A request that has left, and its calls, which may have charged it.
 struct AbandonedRequest {
     clock: Option<Timestamp>,
     checks: Vec<OwnedCheck>,
@@ -76,7 +76,7 @@ struct AbandonedRequest {
 }
 
 impl AbandonedRequest {
-    /// Waits for the answers, and cancels the charges that the request cannot use: all charges where it was refused.
+    /// Waits for the answers, and cancels the charges that the request cannot use: all charges if it was refused.
     async fn conclude(mut self, cancel: &impl Fn(Option<Timestamp>, &Reservation)) {
         let checks: Vec<Check<'_>> = self.checks.iter().map(OwnedCheck::check).collect();
         for question in &mut self.questions {
@@ -121,8 +121,8 @@ impl OwnedCheck {
     }
 }
 
-/// Does a leaver's charge of this limit come back? A slot or a place in a queue is of no use to it; for other charges
-/// the limit says so.
+/// Is a leaving request's charge of this limit given back? A slot or a place in a queue is useless to it; for other
+/// charges the limit decides.
 pub(crate) fn comes_back(limit: &Limit) -> bool {
     limit.rule.holds().is_some() || limit.rule.queues() || limit.refund_on.cancels
 }

@@ -1,14 +1,14 @@
-//! Updates that a master has answered in the last seconds. A master that takes its place may not have heard of them:
-//! the former one goes on answering until it hears that it leads no more, and what it takes then is lost. So what was
-//! answered last goes to the new master again, and to one that was away and is back, since that may have lost its last
-//! second. Two calls must have the effect of one:
+//! Updates that a master has answered in the last seconds. A master that replaces it may lack them: the former one
+//! continues to answer until it learns of the change, and its updates since then are lost. So recently answered updates
+//! are sent to the new master again, and to one that has returned, since that may have lost its last second. Two calls
+//! must have the effect of one:
 //!
 //! - Slots are freed by their numbers, which no other slots have.
-//! - A charge goes back under the marker of its first call. Until then no other call uses the marker's name.
+//! - A charge is given back under the marker of its first call. Until then no other call uses the marker's name.
 //! - A cost beyond the estimate is charged under its id.
 //!
-//! A charge goes back again only if it is older than these seconds. The new master may not know a younger one, and a
-//! charge of another request would go back in its place.
+//! A charge is given back again only if it is older than these seconds. The new master may not know a younger one, and
+//! a charge of another request would be given back instead.
 
 use crate::clock::{self, Timestamp};
 use crate::store::redis::MOST_IN_CALL;
@@ -22,22 +22,22 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time for which answered updates are kept. Sentinels name a new master up to a second after it leads, gateways ask
-/// them every second and connect, and a busy machine is late with each of these steps.
+/// The time for which answered updates are kept. Sentinels name a new master up to a second after its promotion,
+/// gateways query them every second and connect, and a busy machine is late with each of these steps.
 const LATELY: Duration = Duration::from_secs(5);
 
 /// Most bytes of updates that one worker keeps for one Redis: 20,000 releases a second, for more than three seconds.
-/// Beyond that the oldest ones are forgotten, which a new master is most likely to know.
+/// Beyond that the oldest ones are dropped, which a new master is most likely to have.
 const MOST_BYTES: usize = 8 << 20;
 
-/// So many calls have room in a list that is nearly empty.
+/// The number of calls that fit into a nearly empty list.
 const LITTLE: usize = 16;
 
-/// The updates that one worker has had answered by one Redis.
+/// One worker's updates that one Redis has answered.
 #[derive(Debug, Default)]
 pub(crate) struct AnsweredCalls {
     lately: RefCell<CallList>,
-    /// Calls that are to be made again.
+    /// Calls that are to be repeated.
     again: RefCell<CallList>,
     /// The last instant of the master's clock.
     now: Cell<Timestamp>,
@@ -50,7 +50,7 @@ struct CallList {
     bytes: usize,
 }
 
-/// The updates of one call that are kept.
+/// The kept updates of one call.
 #[derive(Debug)]
 pub(crate) struct AnsweredCall {
     /// The instant of the answer.
@@ -58,13 +58,13 @@ pub(crate) struct AnsweredCall {
     /// In a cluster, the slot of all of its counters.
     slot: Slot,
     marker: Option<AppliedMarker>,
-    /// How many updates there are, and the updates one behind the other (`put`).
+    /// The number of updates, and their concatenated form (`put`).
     count: usize,
     updates: Vec<u8>,
 }
 
 impl CallList {
-    /// Adds a call. Returns the markers of calls that there is no room for any more.
+    /// Adds a call. Returns the markers of calls that no longer fit.
     fn add(&mut self, call: AnsweredCall) -> Vec<AppliedMarker> {
         self.bytes += call.size();
         self.calls.push_back(call);
@@ -77,7 +77,7 @@ impl CallList {
         Some(call)
     }
 
-    /// Forgets the oldest call for as long as `is_over`. Returns the markers of forgotten calls.
+    /// Drops the oldest call as long as `is_over`. Returns the markers of the dropped calls.
     fn forget(&mut self, is_over: impl Fn(&Self) -> bool) -> Vec<AppliedMarker> {
         let mut markers = Vec::new();
         while is_over(self) {
@@ -87,7 +87,7 @@ impl CallList {
         markers
     }
 
-    /// Forgets the calls that were answered so long before `now` that every master knows them. Returns their markers.
+    /// Drops the calls that were answered so long before `now` that every master has them. Returns their markers.
     fn forget_old(&mut self, now: Instant) -> Vec<AppliedMarker> {
         self.forget(|list| {
             let oldest = list.calls.front();
@@ -97,7 +97,7 @@ impl CallList {
 }
 
 impl AnsweredCalls {
-    /// Is there no call to be made again?
+    /// Is there no call to be repeated?
     pub(crate) fn is_empty(&self) -> bool {
         self.again.borrow().calls.is_empty()
     }
@@ -112,9 +112,9 @@ impl AnsweredCalls {
         self.now.set(now);
     }
 
-    /// Keeps the updates of `batch`, one call, that another master may lack. The script has answered a byte for each.
-    /// A call that was answered on an outdated connection, perhaps by a former master, is to be made again at once.
-    /// Returns the markers whose names other calls may use from now on.
+    /// Keeps the updates of `batch`, one call, that another master may lack. The script has answered a byte for each. A
+    /// call that was answered on an outdated connection, perhaps by a former master, is to be repeated at once. Returns
+    /// the markers whose names other calls may use from now on.
     pub(crate) fn keep(
         &self,
         batch: &[CounterUpdate],
@@ -159,8 +159,8 @@ impl AnsweredCalls {
         free
     }
 
-    /// Forgets, and gives back the memory of, calls that no other master can lack any more: of a worker that has become
-    /// quiet too. Returns the markers whose names other calls may use from now on.
+    /// Drops, and frees the memory of, calls that no other master can lack any more: also for a worker that has become
+    /// idle. Returns the markers whose names other calls may use from now on.
     pub(super) fn forget_old(&self) -> Vec<AppliedMarker> {
         let mut lately = self.lately.borrow_mut();
         let free = lately.forget_old(clock::now());
@@ -169,7 +169,7 @@ impl AnsweredCalls {
         free
     }
 
-    /// May a new master lack the effect of this update, and would it be right there?
+    /// May a new master lack the effect of this update, and would a repetition be correct there?
     fn may_be_missing(&self, update: &CounterUpdate) -> bool {
         let lately = u64::try_from(LATELY.as_micros()).unwrap_or(u64::MAX);
         let is_old = |charged: Timestamp| charged.plus(lately) <= self.now.get();
@@ -181,20 +181,19 @@ impl AnsweredCalls {
             }
     }
 
-    /// Has the calls made again that were answered in the last seconds before `since`: since then the master may be
-    /// another.
+    /// Repeats the calls that were answered in the last seconds before `since`: since then the master may have changed.
     pub(crate) fn repeat(&self, since: Instant) {
         let now = clock::now();
         let mut again = self.again.borrow_mut();
         let calls = std::mem::take(&mut *self.lately.borrow_mut()).calls;
         let is_new = |call: &AnsweredCall| call.at + LATELY >= since && call.is_known(now);
         for call in calls.into_iter().filter(is_new) {
-            // The names of forgotten calls are used no more.
+            // The names of dropped calls are used no more.
             again.add(call);
         }
     }
 
-    /// The updates of calls that are made again, as many as fit in one call.
+    /// The updates of repeated calls, as many as fit into one call.
     pub(crate) fn next(&self) -> Vec<CounterUpdate> {
         let mut again = self.again.borrow_mut();
         let now = clock::now();
@@ -216,7 +215,7 @@ impl AnsweredCalls {
         batch
     }
 
-    /// Takes out the calls about slots that another master serves.
+    /// Removes the calls about slots that another master serves.
     pub(crate) fn take(&self, is_elsewhere: impl Fn(Slot) -> bool) -> Vec<AnsweredCall> {
         let mut taken = Vec::new();
         for list in [&self.again, &self.lately] {
@@ -235,7 +234,7 @@ impl AnsweredCalls {
         taken
     }
 
-    /// Has a call of another node made here.
+    /// Adds a call of another node, to be repeated here.
     pub(crate) fn take_over(&self, call: AnsweredCall) {
         self.again.borrow_mut().add(call);
     }
@@ -246,12 +245,12 @@ impl AnsweredCall {
         self.slot
     }
 
-    /// The bytes that it takes.
+    /// The number of its bytes.
     fn size(&self) -> usize {
         size_of::<Self>() + self.updates.capacity()
     }
 
-    /// Would Redis still recognise the call, if it has made it?
+    /// Would Redis still recognise the call, if it has run it?
     fn is_known(&self, now: Instant) -> bool {
         self.marker
             .is_none_or(|marker| now - marker.since < REPEATED)
@@ -267,7 +266,8 @@ impl AnsweredCall {
     }
 }
 
-/// Bytes of an update beside its question: its kind, and how many milliseconds after the answer it has no use any more.
+/// Bytes of an update besides its question: its kind, and the number of milliseconds after the answer for which it is
+/// of use.
 const PUT: usize = 5;
 
 /// The kinds of updates that are kept, each by its byte.
@@ -299,7 +299,7 @@ impl KeptKind {
         })
     }
 
-    /// The kind of an update that is made again.
+    /// The kind of the update when repeated.
     fn again(self) -> UpdateKind {
         match self {
             Self::Release => UpdateKind::Release { recheck: None },
@@ -319,7 +319,7 @@ fn put(out: &mut Vec<u8>, kind: KeptKind, update: &CounterUpdate, now: Instant) 
     update.question.pack(out);
 }
 
-/// Reads an update of `call`, and what stands behind it.
+/// Reads an update of `call`, and returns the rest.
 fn take<'a>(bytes: &'a [u8], call: &AnsweredCall) -> Option<(CounterUpdate, &'a [u8])> {
     let (byte, rest) = bytes.split_first()?;
     let kind = KeptKind::ALL

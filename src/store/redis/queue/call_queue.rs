@@ -1,7 +1,7 @@
 //! Decisions that wait to be sent to one node.
 //!
-//! A decision waits no longer than the store's `timeout`, the wait for a lane included, although no request has a
-//! timer. A call's deadline is that of its oldest decision; the decisions behind it came later.
+//! A decision waits no longer than the store's `timeout`, including the wait for a lane, although no request has a
+//! timer. A call has the deadline of its oldest decision; the later decisions arrived after it.
 
 use super::context::StoreContext;
 use super::lanes::Lanes;
@@ -20,14 +20,14 @@ use tokio::time::Instant;
 
 /// Counters in one call, unless a single request has more.
 const MOST_LIMITS: usize = 256;
-/// Most decisions that wait; one more is turned away at once.
+/// The most waiting decisions; one more is rejected at once.
 const MOST_WAITING: usize = 4096;
 
 const _: () = assert!(MOST_IN_CALL <= MOST_WAITING);
 
 /// The decisions that wait for one node.
 pub(crate) struct CallQueue {
-    /// Shows whether Redis is away.
+    /// Shows whether Redis is available.
     health: Rc<Health>,
     lanes: Rc<Lanes>,
     context: Rc<StoreContext>,
@@ -68,7 +68,7 @@ impl CallQueue {
         Ok(())
     }
 
-    /// Adds a decision that was admitted. Returns what receives the reply.
+    /// Adds a decision that was admitted. Returns the receiver of the reply.
     pub(crate) fn push(
         &self,
         question: Question,
@@ -82,13 +82,13 @@ impl CallQueue {
         reply
     }
 
-    /// Is a decision still to be sent? A decision whose request has left by then is not sent.
+    /// Is a decision still unsent? If so, it is not sent, since its request has left.
     pub(crate) fn is_unsent(&self, number: u64) -> bool {
         let decisions = self.decisions.borrow();
         decisions.iter().any(|one| one.number == number)
     }
 
-    /// Puts a decision in front of all waiting ones.
+    /// Puts a decision before all waiting ones.
     pub(crate) fn put_back(&self, decision: QueuedDecision) {
         self.decisions.borrow_mut().push_front(decision);
     }
@@ -99,8 +99,8 @@ impl CallQueue {
     }
 
     /// The decisions of the next call: of one clock, and only decisions that a request still waits for. A decision that
-    /// has used up nearly all of its time is turned away: its call would end too early for all others in it, and would
-    /// look like the call of a store that does not answer.
+    /// has used up nearly all of its time is rejected: its call would end too early for all others in it, and would
+    /// resemble a call to a store that does not answer.
     pub(crate) fn next(&self) -> Vec<QueuedDecision> {
         let mut waiting = self.decisions.borrow_mut();
         if waiting.is_empty() {
@@ -132,7 +132,7 @@ impl CallQueue {
         batch
     }
 
-    /// Turns away decisions that have used up their time. Returns the instant at which the next one has.
+    /// Rejects decisions that have used up their time. Returns the instant at which the next one will have.
     pub(crate) fn expire(&self) -> Option<Instant> {
         loop {
             let ends = self.oldest()? + self.context.timeout;
@@ -144,13 +144,13 @@ impl CallQueue {
         }
     }
 
-    /// Turns away a decision that has waited too long in this process, which is no evidence about the server.
+    /// Rejects a decision that has waited too long in this process, which is no evidence about the server.
     fn turn_away(&self, decision: QueuedDecision) {
         self.context.stats.overloaded.add(1);
         decision.fail(&StoreError::Overloaded);
     }
 
-    /// Answers all waiting decisions: Redis is away.
+    /// Answers all waiting decisions, since Redis is unavailable.
     pub(crate) fn set_down(&self) {
         let decisions = self.decisions.take();
         self.context.stats.down.add(decisions.len() as u64);

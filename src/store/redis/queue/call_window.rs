@@ -1,59 +1,58 @@
-//! The distance of a server, the signs of its life, and the number of calls that may be under way to it.
+//! The distance of a server, the signs of its life, and the number of concurrent calls to it.
 //!
-//! Where the round trip is short, two calls are enough. Decisions that wait meanwhile go together in the next call,
-//! which makes each decision cheap. Where the round trip is long, each millisecond of it lets one more call be under
-//! way.
+//! If the round trip is short, two calls are enough. Decisions that wait meanwhile are sent together in the next call,
+//! which makes each decision cheap. If the round trip is long, each millisecond of it allows one more concurrent call.
 //!
-//! The round trip measures the way, not the work: it is the least of several calls that were sent while hardly any
-//! other was under way. A server whose calls take longer the more it is asked is asked less.
+//! The round trip measures the distance, not the work: it is the minimum of several calls that were sent while hardly
+//! any other was pending. A server whose calls take longer under more load gets fewer calls.
 
 use crate::clock;
 use std::cell::Cell;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Calls under way to a server that is near.
+/// Concurrent calls to a server that is near.
 pub(crate) const NEAR: usize = 2;
-/// Calls under way of one worker, however far the server is.
+/// The most concurrent calls of one worker, for any distance of the server.
 pub(super) const MOST_CALLS: usize = 32;
-/// Part of a round trip that lets one more call be under way.
+/// The part of a round trip that allows one more concurrent call.
 const PER_CALL: u64 = 1_000;
-/// Number of calls after which a longer round trip is believed.
+/// The number of calls after which a longer round trip is accepted.
 const SAMPLES: u8 = 8;
 
-/// Most connections lost one after the other without an answer in between, as when all of a worker's are ended at once.
-/// After one more loss the server is away.
+/// The most consecutive losses of connections without an answer in between, as when all of a worker's are ended at
+/// once. After one more loss the server counts as unavailable.
 const MOST_LOST: u8 = 3;
 
-/// A shorter silence, however short the `timeout`, means that the server is held up, not away. Causes: a page that was
+/// A shorter silence, for any `timeout`, means that the server is delayed, not unavailable. Causes: a page that was
 /// swapped out, a slow command, a fork, a core taken by another process. Decisions fall back by themselves meanwhile.
 const HELD_UP: Duration = Duration::from_millis(50);
 
-/// One worker's knowledge of the way to one server. Times are in microseconds.
+/// One worker's knowledge of the connection to one server. Times are in microseconds.
 #[derive(Debug)]
 pub(crate) struct CallWindow {
     timeout: Duration,
-    /// The round trip. None is known before the first call.
+    /// The round trip. `None` before the first call.
     trip: Cell<Option<u64>>,
-    /// The shortest of the last quiet calls, and their number. A call is quiet when hardly any other is under way.
+    /// The shortest of the last quiet calls, and their number. A call is quiet if hardly any other is pending.
     least: Cell<(u64, u8)>,
-    /// The recent duration of calls, whatever else is under way.
+    /// The recent duration of calls, under any load.
     lately: Cell<u64>,
-    /// The number of calls that may be under way.
+    /// The number of allowed concurrent calls.
     calls: Cell<usize>,
     /// The instant at which a call was last answered in time.
     answered: Cell<Option<Instant>>,
     /// The instant since which no call was answered in time, though some were made.
     late: Cell<Option<Instant>>,
-    /// The last loss of a connection, and the number of losses one after the other without an answer in between.
+    /// The last loss of a connection, and the number of consecutive losses without an answer in between.
     lost: Cell<(Option<Instant>, u8)>,
 }
 
-/// A call under way.
+/// A pending call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallStart {
     at: Instant,
-    /// Was hardly any other call under way?
+    /// Was hardly any other call pending?
     quiet: bool,
 }
 
@@ -71,12 +70,12 @@ impl CallWindow {
         }
     }
 
-    /// The number of calls that may be under way.
+    /// The number of allowed concurrent calls.
     pub(crate) fn calls(&self) -> usize {
         self.calls.get()
     }
 
-    /// A call is made now, as one of so many under way.
+    /// Notes that a call is made now, as one of this number of pending calls.
     pub(crate) fn send(&self, under_way: usize) -> CallStart {
         CallStart {
             at: clock::now(),
@@ -106,8 +105,8 @@ impl CallWindow {
         }
     }
 
-    /// Notes that the call was lost with its connection. Are connections lost as soon as they are used? Of calls that
-    /// were under way together, one counts.
+    /// Notes that the call was lost with its connection. Returns whether connections are lost as soon as they are used.
+    /// Of calls that were pending together, one counts.
     pub(crate) fn loses(&self, sent: CallStart) -> bool {
         let (last, many) = self.lost.get();
         if last.is_some_and(|last| sent.at < last) {
@@ -122,21 +121,21 @@ impl CallWindow {
         self.answered.get().is_some_and(|last| last >= sent.at)
     }
 
-    /// Is the server there, but without an answer in time for so long that it is of no use?
+    /// Is the server available, but without an answer in time for so long that it is useless?
     pub(crate) fn is_too_slow(&self) -> bool {
         let late = self.late.get();
         late.is_some_and(|since| clock::now() - since >= self.timeout.max(HELD_UP) * 2)
     }
 
-    /// The longest wait of a decision before it is sent: the time that is left must be enough for an answer.
+    /// The longest wait of a decision before it is sent: the remaining time must be enough for an answer.
     pub(super) fn longest_wait(&self) -> Duration {
         let trip = self.trip().mul_f64(1.25).min(self.timeout / 10 * 9);
         self.timeout - trip.max(self.timeout / 4)
     }
 
-    /// The instant until which the server counts as there without an answer to this call: a whole `timeout` from when
-    /// it was sent, however long its decisions had waited in this process. The time is longer where an answer takes
-    /// most of the `timeout`, or where a mere hold-up takes longer than the `timeout`.
+    /// The instant until which the server counts as available without an answer to this call: a whole `timeout` from
+    /// its sending, however long its decisions had waited in this process. The time is longer if an answer takes most
+    /// of the `timeout`, or if an ordinary delay takes longer than the `timeout`.
     pub(crate) fn patience(&self, sent: CallStart) -> Instant {
         let far = (self.trip() * 3 / 2).min(self.timeout * 2);
         sent.at + far.max(self.timeout).max(HELD_UP)
@@ -168,8 +167,8 @@ impl CallWindow {
     }
 }
 
-/// The number of calls that may be under way over a round trip of `trip`, when calls take `lately`. It is all that the
-/// trip has room for while calls take at most twice as long, and no more than for a near server from four times on.
+/// The number of allowed concurrent calls over a round trip of `trip`, if calls take `lately`. It is the full number
+/// for the trip while calls take at most twice as long, and the number for a near server from four times on.
 fn allowed(trip: u64, lately: u64) -> usize {
     let room = usize::try_from(trip / PER_CALL).unwrap_or(MOST_CALLS);
     if room < 2 {
@@ -215,7 +214,7 @@ mod tests {
             pace.learn(60_000, true);
             assert_eq!(pace.calls(), NEAR);
         }
-        // A call sent beside many others is no evidence about the way.
+        // A call sent in parallel to many others is no evidence about the distance.
         pace.learn(90_000, false);
         pace.learn(60_000, true);
         assert_eq!(pace.trip(), Duration::from_millis(60));
@@ -256,7 +255,7 @@ mod tests {
         assert_eq!(pace.longest_wait(), Duration::from_millis(75));
         pace.learn(60_000, true);
         assert_eq!(pace.longest_wait(), Duration::from_millis(25));
-        // However far the server is, a new decision is sent: otherwise nothing would ever be learned again.
+        // For any distance of the server, a new decision is sent: otherwise the distance could never be learned again.
         pace.learn(50_000, true);
         let far = CallWindow::new(Duration::from_millis(100));
         far.learn(2_000_000, true);

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Longest moment in which the others tell a new master of their requests. It is a quarter of `timeout`, if that is less:
-/// a decision that waits for it has time left for its call.
+/// The longest time in which the others register their requests with a new master. It is at most a quarter of
+/// `timeout`, so that a decision that waits for it has time left for its call.
 const TOGETHER: Duration = Duration::from_millis(100);
 
 /// The common context of one worker's nodes.
@@ -36,7 +36,7 @@ pub(crate) struct StoreContext {
     /// Notified when a server needs the slots of requests in flight once more.
     pub(crate) registration: Notify,
     pub(crate) shares: Shares,
-    /// Decisions asked for so far.
+    /// The number of decisions so far.
     decisions: Cell<u64>,
     prefixes: RefCell<hashbrown::HashMap<LimitId, Rc<[u8]>, foldhash::fast::RandomState>>,
 }
@@ -56,7 +56,7 @@ impl StoreContext {
         }
     }
 
-    /// The moment in which other workers and gateways tell a new master of their requests.
+    /// The time in which other workers and gateways register their requests with a new master.
     pub(crate) fn together(&self) -> Duration {
         TOGETHER.min(self.timeout / 4)
     }
@@ -88,7 +88,7 @@ impl StoreContext {
         question
     }
 
-    /// The update that amends a charge, if the limit's present numbers allow one. By a clock of the caller's no update
+    /// The update that amends a charge, if the limit's present numbers allow one. With a clock of the caller no update
     /// is repeated.
     pub(crate) fn amend(
         &self,
@@ -142,8 +142,8 @@ impl StoreContext {
         question
     }
 
-    /// The first part of the names of a limit's counters, up to the key, built at the first use. A part takes its
-    /// memory for good; there are as many parts as the file has ever had limits.
+    /// The first part of the names of a limit's counters, up to the key, built at the first use. A part keeps its
+    /// memory for ever; there are as many parts as the file has ever had limits.
     fn prefix_of(&self, limit: &Limit) -> Rc<[u8]> {
         self.prefixes
             .borrow_mut()

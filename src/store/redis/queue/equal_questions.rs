@@ -1,14 +1,14 @@
-//! Equal questions of a call are brought side by side, since the scripts are asked about them once, with their number.
+//! Equal questions of a call are made adjacent, since the scripts decide them together, with their number.
 //!
-//! The order in which questions are decided stays as good as it was. A question moves forward past another only where
-//! the two have no counter in common: neither changes the other's answer.
+//! The order in which questions are decided stays equivalent. A question moves forward past another only if the two
+//! have no counter in common: neither changes the other's answer.
 
 use super::pending_decision::QueuedDecision;
 use crate::store::redis::MOST_IN_CALL;
 use crate::store::redis::wire::question::Question;
 use smallvec::SmallVec;
 
-/// A group's last touch of a counter.
+/// A group's last access to a counter.
 struct Touch {
     digest: u32,
     group: u8,
@@ -25,7 +25,7 @@ struct QuestionGroups<'q> {
 impl<'q> QuestionGroups<'q> {
     /// The group of the next question, which is a new one if the question can join none.
     fn next(&mut self, question: &'q Question) -> u8 {
-        // Nothing has come since that could have touched the newest group's counters.
+        // No later question could have accessed the newest group's counters.
         if self
             .firsts
             .last()
@@ -48,7 +48,7 @@ impl<'q> QuestionGroups<'q> {
         group
     }
 
-    /// The last group that touches any of the question's counters, if it is the last group to touch each of them.
+    /// The last group that accesses any of the question's counters, if it is the last group to access each of them.
     fn last_of(&self, question: &Question) -> Option<u8> {
         let mut groups = question.counters().iter().map(|counter| {
             let mut touches = self.touches.iter().rev();
@@ -60,7 +60,7 @@ impl<'q> QuestionGroups<'q> {
     }
 }
 
-/// A call has no more groups than a byte counts.
+/// A call has no more groups than fit into a byte.
 fn group_number(index: usize) -> u8 {
     u8::try_from(index).unwrap_or(u8::MAX)
 }
@@ -73,7 +73,7 @@ pub(crate) fn groups<'q>(
     questions.map(|question| groups.next(question)).collect()
 }
 
-/// Brings equal questions side by side, in the order in which they came.
+/// Makes equal questions adjacent, in the order of their arrival.
 pub(crate) fn gather(batch: &mut [QueuedDecision]) {
     if batch.len() < 2 {
         return;

@@ -1,4 +1,4 @@
-//! The lanes of one node, from the side of the queues: the number of lanes at work, and a means to wake another.
+//! The lanes of one node, as seen by the queues: the number of active lanes, and a means to wake another.
 
 use super::call_window::{CallWindow, NEAR};
 use std::cell::Cell;
@@ -8,23 +8,23 @@ use tokio::sync::Notify;
 /// The lanes of one node. Each makes one call at a time.
 #[derive(Debug)]
 pub(crate) struct Lanes {
-    /// The number of calls that may be under way.
+    /// The number of allowed concurrent calls.
     pub(crate) window: CallWindow,
     /// Wakes a lane that sleeps.
     work: Notify,
     /// Has a lane been woken that has not begun yet?
     woken: Cell<bool>,
-    /// Asks for one more lane, while the server is far.
+    /// Requests one more lane, while the server is far away.
     recruits: Notify,
-    /// Has one more lane been asked for that has not begun yet?
+    /// Has one more lane been requested that has not begun yet?
     recruited: Cell<bool>,
-    /// Notified when an update was put off.
+    /// Notified when an update was postponed.
     pub(crate) reminder: Notify,
-    /// Lanes at work.
+    /// The number of active lanes.
     busy: Cell<usize>,
     /// Lanes that have a connection.
     pub(crate) serving: Cell<usize>,
-    /// Notified when a lane has nothing left to do.
+    /// Notified when a lane has become idle.
     pub(crate) quiet: Notify,
 }
 
@@ -43,8 +43,8 @@ impl Lanes {
         }
     }
 
-    /// Wakes a lane, if one sleeps and no woken lane is still to begin. While the server is far, one more lane joins
-    /// the lanes at work.
+    /// Wakes a lane, if one sleeps and no woken lane is still to begin. While the server is far away, one more lane
+    /// joins the active lanes.
     pub(crate) fn wake(&self) {
         let busy = self.busy.get();
         if busy >= NEAR && busy < self.window.calls() {
@@ -52,7 +52,8 @@ impl Lanes {
                 self.recruits.notify_one();
             }
         } else if !self.woken.replace(true) {
-            // The lane that has worked last finds itself, its connection and Redis' side of it in the caches.
+            // The lane that has worked last finds its data, its connection and Redis' side of the connection in the
+            // caches.
             self.work.notify_last();
         }
     }
@@ -63,17 +64,17 @@ impl Lanes {
         self.woken.set(false);
     }
 
-    /// Waits until one more lane is asked for.
+    /// Waits until one more lane is requested.
     pub(crate) async fn recruited(&self) {
         self.recruits.notified().await;
     }
 
-    /// Notes that the lane that was asked for begins.
+    /// Notes that the requested lane begins.
     pub(crate) fn joins(&self) {
         self.recruited.set(false);
     }
 
-    /// Lanes at work.
+    /// The number of active lanes.
     pub(crate) fn busy(&self) -> usize {
         self.busy.get()
     }
@@ -83,13 +84,13 @@ impl Lanes {
         self.busy.set(self.busy.get() + 1);
     }
 
-    /// Notes that a lane has nothing left to do.
+    /// Notes that a lane has become idle.
     pub(crate) fn end(&self) {
         self.busy.set(self.busy.get() - 1);
         self.quiet.notify_waiters();
     }
 
-    /// Are more lanes at work than calls may be under way?
+    /// Are more lanes active than concurrent calls are allowed?
     pub(crate) fn are_too_many(&self) -> bool {
         self.busy.get() > self.window.calls()
     }

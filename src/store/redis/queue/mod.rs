@@ -1,6 +1,6 @@
-//! What waits to be sent to one Redis, and what of it is kept until it is answered.
+//! The queue of one Redis, and the part of it that is kept until it is answered.
 //!
-//! In: questions and updates as bytes. Out: what goes together in the next call, and an answer for each.
+//! In: questions and updates as bytes. Out: the content of the next call, and an answer for each entry.
 //!
 //! ```text
 //! context           what the nodes of a worker have in common

@@ -1,5 +1,5 @@
-//! A decision that a request waits for: the question on its way to Redis and the answer on its way back have one place
-//! on the heap. The lane has one end of it, the request the other.
+//! A decision that a request waits for: the question for Redis and its answer share one allocation. The lane has one
+//! end of it, the request the other.
 
 use crate::clock::{self, Timestamp};
 use crate::store::error::StoreError;
@@ -26,8 +26,8 @@ pub(crate) struct PendingDecision {
     left: Cell<bool>,
 }
 
-/// The lane's end: a decision that waits to be sent, or to be answered. The request is woken when it is dropped. Without
-/// an answer by then, Redis is away for the request: the lane ended with the worker.
+/// The lane's end: a decision that waits to be sent, or to be answered. Its drop wakes the request. If there is no
+/// answer by then, Redis counts as unavailable for the request: the lane ended with the worker.
 pub(crate) struct QueuedDecision {
     pub(crate) route: CallRoute,
     /// Its place among the groups of equal questions of its call.
@@ -38,7 +38,7 @@ pub(crate) struct QueuedDecision {
 /// The request's end.
 pub(crate) struct PendingReply(Rc<PendingDecision>);
 
-/// Both ends of a decision that comes now.
+/// Both ends of a decision that arrives now.
 #[inline]
 pub(crate) fn decision(
     number: u64,
@@ -111,13 +111,13 @@ impl PendingReply {
         self.0.number
     }
 
-    /// Reads the answer, where it is there.
+    /// Reads the answer, if it has arrived.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&ScriptReply) -> T) -> Option<T> {
         self.0.reply.borrow().as_ref().map(read)
     }
 }
 
-/// Waits until the answer is there.
+/// Waits until the answer has arrived.
 impl Future for PendingReply {
     type Output = ();
 

@@ -1,11 +1,11 @@
-//! Updates that wait to be sent: slots whose request has ended, charges that come back, and costs that are settled. No
-//! request waits for an update. So an update is kept while Redis is away, and sent when Redis is back.
+//! Updates that wait to be sent: slots whose request has ended, charges that are given back, and costs that are
+//! settled. No request waits for an update. So an update is kept while Redis is unavailable, and sent after its return.
 //!
 //! A call without an answer may have been applied. An update that Redis can recognise is sent again, since two calls
 //! then have the effect of one. Slots are freed by their number, and a call that gives charges back has a marker
-//! ([`AppliedMarker`](crate::store::redis::wire::counter_update::AppliedMarker)). A charge beyond an estimate has an id as repeated
-//! requests have (`limit/dedupe`). What a master answered in its last seconds is sent to its successor again
-//! (`answered_calls`).
+//! ([`AppliedMarker`](crate::store::redis::wire::counter_update::AppliedMarker)). A charge beyond an estimate has an
+//! id, like repeated requests (`limit/dedupe`). Updates that a master answered in its last seconds are sent to its
+//! successor again (`answered_calls`).
 
 use super::answered_calls::AnsweredCalls;
 use super::context::StoreContext;
@@ -30,12 +30,13 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
-/// Most updates that one worker keeps for one Redis; an update beyond is lost.
+/// The most updates that one worker keeps for one Redis; further updates are lost.
 pub(super) const MOST_PENDING: usize = 16_384;
-/// Most attempts to send an update: one that Redis refuses each time would otherwise put Redis down each time.
+/// The most attempts to send an update: an update that Redis refuses each time would otherwise make Redis unavailable
+/// each time.
 pub(crate) const MOST_TRIES: u8 = 16;
-/// Pause before a release of slots that were not found is sent again, and then twice that. A call that is still on its
-/// way may take the slots yet.
+/// The pause before a release of slots that were not found is sent again; later pauses are doubled. A call that is
+/// still pending may take the slots yet.
 const RECHECK: Duration = Duration::from_secs(1);
 /// The script's bytes for four outcomes: applied, applied so that no state is left, cannot be applied, applied by an
 /// earlier call.
@@ -43,32 +44,32 @@ const APPLIED: u8 = 1;
 const EMPTY: u8 = 2;
 pub(crate) const FAILED: u8 = 3;
 const APPLIED_BEFORE: u8 = 4;
-/// Pause before an update that the node did not apply is sent again.
+/// The pause before an update that the node did not apply is sent again.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The updates that one worker has for one Redis.
 pub(crate) struct PendingRefunds {
-    /// Shows whether Redis is away.
+    /// Shows whether Redis is available.
     health: Rc<Health>,
     lanes: Rc<Lanes>,
     suspicion: Rc<Suspicion>,
     context: Rc<StoreContext>,
-    /// Updates in the order in which they go.
+    /// Updates in the order of sending.
     waiting: RefCell<VecDeque<CounterUpdate>>,
-    /// Slots of requests in flight, which go before all else: no more than this worker's requests hold.
+    /// Slots of requests in flight, which are sent first: no more than this worker's requests hold.
     registrations: RefCell<VecDeque<CounterUpdate>>,
-    /// Updates that are sent again, and the instant for each.
+    /// Updates to be sent again, and the instant for each.
     later: RefCell<Vec<(Instant, CounterUpdate)>>,
     names: MarkerNames,
     /// Updates that Redis has answered.
     pub(crate) answered: AnsweredCalls,
-    /// The instant at which Redis went away, until it is back.
+    /// The instant at which Redis became unavailable, until its return.
     fell: Cell<Option<Instant>>,
-    /// Do the slots of requests in flight go to Redis?
+    /// Are the slots of requests in flight registered with Redis?
     registers: Cell<bool>,
 }
 
-/// An answered call: its answer, and how long it took.
+/// An answered call: its answer, and its duration.
 pub(crate) struct CallResult {
     pub(crate) answer: Result<Vec<u8>, StoreError>,
     pub(crate) took: Duration,
@@ -103,7 +104,7 @@ impl PendingRefunds {
         self.waiting.borrow().is_empty() && self.answered.is_empty() && !self.has_registrations()
     }
 
-    /// Are there slots of requests in flight that the server is still to be told of?
+    /// Are there slots of requests in flight that the server does not know yet?
     pub(crate) fn has_registrations(&self) -> bool {
         !self.registrations.borrow().is_empty()
     }
@@ -112,11 +113,11 @@ impl PendingRefunds {
         self.waiting.borrow().len() + self.later.borrow().len() >= MOST_PENDING
     }
 
-    /// Takes an update over. The update is sent soon, or when Redis is back.
+    /// Takes an update over. The update is sent soon, or after the return of Redis.
     pub(crate) fn push(&self, mut update: CounterUpdate) {
         let is_down = self.health.is_down();
         if update.kind == UpdateKind::Registration {
-            // It goes before Redis is asked anything.
+            // It is sent before any check.
             if self.registers.get() {
                 self.registrations.borrow_mut().push_back(update);
             }
@@ -155,9 +156,9 @@ impl PendingRefunds {
         self.waiting.take().into_iter().chain(later).collect()
     }
 
-    /// The first updates that can go in one call: of one clock, and only updates that are still of use. Slots of requests
-    /// in flight go first, since a server that does not know them admits others beside them. Then those go that a former
-    /// master has answered: their slots have been free for the longest time.
+    /// The first updates that fit into one call: of one clock, and only updates that are still of use. Slots of
+    /// requests in flight are first, since a server that does not know them admits too many others. Updates that a
+    /// former master has answered are next: their slots have been free for the longest time.
     pub(crate) fn next(&self) -> Vec<CounterUpdate> {
         let registrations = self.next_of(&self.registrations);
         if !registrations.is_empty() {
@@ -170,7 +171,7 @@ impl PendingRefunds {
         self.next_of(&self.waiting)
     }
 
-    /// The first updates of `waiting` that can go in one call.
+    /// The first updates of `waiting` that fit into one call.
     fn next_of(&self, waiting: &RefCell<VecDeque<CounterUpdate>>) -> Vec<CounterUpdate> {
         let mut waiting = waiting.borrow_mut();
         if waiting.is_empty() {
@@ -196,7 +197,7 @@ impl PendingRefunds {
         batch
     }
 
-    /// Gives the updates of one call a marker, if the call must not be applied twice. By a clock of the caller's no
+    /// Gives the updates of one call a marker, if the call must not be applied twice. With a clock of the caller no
     /// call is repeated.
     pub(crate) fn mark(&self, batch: &mut [CounterUpdate]) {
         let is_new = batch.first().is_some_and(|first| first.marker.is_none());
@@ -228,7 +229,7 @@ impl PendingRefunds {
                     StoreError::Timeout { .. } => CallOutcome::Timeout,
                     _ => CallOutcome::Error,
                 };
-                // The updates go in their order, in front of later ones.
+                // The updates are put back in their order, before later ones.
                 for update in batch.into_iter().rev() {
                     self.count(update.kind, outcome, took);
                     self.send_again(update, &why);
@@ -237,8 +238,8 @@ impl PendingRefunds {
             }
         };
         let byte = |index: usize| bytes.get(index).copied();
-        // A release that failed is made again where rights or memory come back with a master. What gave nothing back
-        // has nothing to give back elsewhere, and slots that were not found are looked for again anyway.
+        // A failed release is repeated when permissions or memory return with a master. An update that gave nothing
+        // back has nothing to give back elsewhere, and slots that were not found are looked up again anyway.
         let is_done = |index: usize| match batch.get(index).map(|update| update.kind) {
             Some(UpdateKind::Release { recheck: None }) => true,
             Some(_) => matches!(byte(index), Some(APPLIED | EMPTY | APPLIED_BEFORE)),
@@ -273,13 +274,13 @@ impl PendingRefunds {
             let short = StoreError::Protocol("shorter than the question");
             let _ = answer.send(byte.ok_or(short));
         }
-        // A repeated call's answer does not tell any more whether the slots were found.
+        // A repeated call's answer no longer shows whether the slots were found.
         if matches!(byte, Some(0 | APPLIED_BEFORE)) {
             self.recheck(update);
         }
     }
 
-    /// Has updates that were answered last made again: the master is another, or is back.
+    /// Repeats recently answered updates: the master was replaced, or has returned.
     pub(crate) fn repeat_answered(&self) {
         let since = self.fell.take().unwrap_or_else(clock::now);
         self.answered.repeat(since);
@@ -300,13 +301,13 @@ impl PendingRefunds {
         }
     }
 
-    /// Has the slots of requests in flight sent to Redis with the next updates.
+    /// Sends the slots of requests in flight to Redis with the next updates.
     pub(crate) async fn register(&self) {
         // A request whose decision has just been answered first keeps its slots, and then waits for this call.
         for _ in 0..3 {
             yield_now().await;
         }
-        // Those of the last time were not sent, and are named again.
+        // The registrations of the last round were not sent, and are listed again.
         self.registrations.borrow_mut().clear();
         self.registers.set(true);
         self.context.registration.notify_waiters();
@@ -314,7 +315,7 @@ impl PendingRefunds {
         self.registers.set(false);
     }
 
-    /// Forgets answered updates that no other server can lack any more.
+    /// Drops answered updates that no other server can lack any more.
     pub(crate) fn forget_answered(&self) {
         for marker in self.answered.forget_old() {
             self.names.release(marker);
@@ -347,7 +348,7 @@ impl PendingRefunds {
         self.wait_until(clock::now() + PAUSE, update);
     }
 
-    /// Notes that Redis found nothing to update. A release of slots that may be taken yet is sent again.
+    /// Notes that Redis found nothing to update. A release of slots that may still be taken is sent again.
     fn recheck(&self, mut update: CounterUpdate) {
         let UpdateKind::Release {
             recheck: Some(pause),
@@ -372,7 +373,7 @@ impl PendingRefunds {
         self.lanes.reminder.notify_one();
     }
 
-    /// Gives the update up, and answers a waiting caller.
+    /// Abandons the update, and answers a waiting caller.
     fn lose(&self, mut update: CounterUpdate, why: &StoreError) {
         update.fail(why);
         let is_release = matches!(update.kind, UpdateKind::Release { .. });
@@ -388,10 +389,10 @@ impl PendingRefunds {
         }
     }
 
-    /// Gives up updates that cannot wait until Redis is back.
+    /// Abandons updates that cannot wait until the return of Redis.
     pub(crate) fn set_down(&self) {
         self.fell.set(Some(clock::now()));
-        // They are named again when Redis is back.
+        // They are listed again when Redis has returned.
         self.registrations.borrow_mut().clear();
         for mut update in self.waiting.take() {
             if update.is_kept() {
@@ -403,7 +404,7 @@ impl PendingRefunds {
         }
     }
 
-    /// Waits until updates that were put off are due, and queues them.
+    /// Waits until postponed updates are due, and queues them.
     pub(crate) async fn remind(&self) {
         let next = self.later.borrow().iter().map(|(at, _)| *at).min();
         match next {
@@ -424,7 +425,7 @@ impl PendingRefunds {
     }
 }
 
-/// The script's byte for each update of a call. Surcharges have another script, which answers as for requests.
+/// The script's byte for each update of a call. Surcharges have another script, which answers like for requests.
 fn outcomes(batch: &[CounterUpdate], bytes: Vec<u8>) -> Result<Vec<u8>, StoreError> {
     if batch
         .iter()
@@ -438,7 +439,7 @@ fn outcomes(batch: &[CounterUpdate], bytes: Vec<u8>) -> Result<Vec<u8>, StoreErr
     Ok(replies.iter().map(byte).collect())
 }
 
-/// One call for all of `batch`. In a cluster the call's marker lives in the slot of the counters.
+/// One call for all of `batch`. In a cluster the call's marker is in the slot of the counters.
 pub(crate) fn command(prefix: &str, is_in_cluster: bool, batch: &[CounterUpdate]) -> Cmd {
     let first = batch.first();
     let clock = first.and_then(|first| first.clock);

@@ -11,7 +11,7 @@ use crate::store::redis::wire::slot::{Slot, slot_of};
 use crate::store::reservation::Reservation;
 use smallvec::SmallVec;
 
-/// The limits of a request whose counters live in one slot.
+/// The limits of a request whose counters are in one slot.
 pub(crate) struct SlotLimits {
     pub(crate) slot: Slot,
     /// Positions among the limits of the request.
@@ -55,7 +55,7 @@ enum QuestionState {
 }
 
 impl SlotQuestion {
-    /// A question about `limits`: its reply to come, or the cause for which it could not be asked.
+    /// A question about `limits`: its pending reply, or the cause for which it could not be sent.
     pub(crate) fn new(limits: SlotLimits, asked: Result<PendingReply, StoreError>) -> Self {
         let state = match asked {
             Ok(reply) => QuestionState::Pending(reply),
@@ -73,7 +73,7 @@ impl SlotQuestion {
         Self::new(limits, Ok(reply))
     }
 
-    /// Waits for the answer, if it is not there yet. May be dropped and begun again.
+    /// Waits for the answer, if it has not arrived yet. May be dropped and called again.
     pub(crate) async fn conclude(&mut self, checks: &[Check<'_>]) {
         if let QuestionState::Pending(reply) = &mut self.state {
             (&mut *reply).await;
@@ -83,7 +83,7 @@ impl SlotQuestion {
         }
     }
 
-    /// The charges of the slot, apart from the other slots.
+    /// The charges of the slot, separate from the other slots.
     pub(crate) fn charged(&self, checks: &[Check<'_>]) -> Vec<Reservation> {
         match &self.state {
             QuestionState::Answered(Ok(answers)) => {
@@ -97,7 +97,7 @@ impl SlotQuestion {
 /// The answers of all questions in the order of the limits, each with its own node's instant.
 ///
 /// # Errors
-/// The error, when no slot has answered.
+/// If no slot has answered.
 pub(crate) fn combine(
     checks: &[Check<'_>],
     questions: &[SlotQuestion],

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A number that one thread counts up and others may read.
+/// A number that one thread increments and others may read.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -17,7 +17,7 @@ impl Counter {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Only the owning worker adds, so a load and a store are enough: no locked instruction on the request path.
+    /// Only the owning worker adds, so that a load and a store are enough: no locked instruction on the request path.
     pub(in crate::store::redis) fn add(&self, more: u64) {
         self.0
             .store(self.get().wrapping_add(more), Ordering::Relaxed);
@@ -35,19 +35,19 @@ pub struct Stats {
     pub decisions: Counter,
     /// Decisions that Redis answered with an error for that request alone.
     pub errors: Counter,
-    /// Calls that failed as a whole, time-outs included.
+    /// Calls that failed as a whole, including timeouts.
     pub failures: Counter,
     /// Calls without an answer in time.
     pub timeouts: Counter,
-    /// Decisions turned away because too many waited.
+    /// Decisions rejected because too many waited.
     pub overloaded: Counter,
-    /// Decisions answered at once because Redis was away, or was found to be away while they waited.
+    /// Decisions answered at once because Redis was unavailable, or became so while they waited.
     pub down: Counter,
-    /// Number of times that Redis was found to be away.
+    /// Number of times that Redis became unavailable.
     pub falls: Counter,
     /// Refunds that Redis has answered.
     pub refunds: Counter,
-    /// Releases, refunds and settlements given up: too many waited, or Redis was away for too long.
+    /// Abandoned releases, refunds and settlements: too many waited, or Redis was unavailable for too long.
     pub refunds_lost: Counter,
 }
 
@@ -91,15 +91,15 @@ impl Stats {
         }
     }
 
-    /// Reports that as much of Redis is asked as before, though its counters may have changed.
+    /// Reports that the same part of Redis is available as before, though its counters may have changed.
     pub(in crate::store::redis) fn counters_changed(&self) {
         if let Some(tell) = self.tell.get() {
             (tell.0)(None);
         }
     }
 
-    /// Calls `tell` from now on at each change: with the part of Redis that is asked, or with nothing when only its
-    /// counters may have changed.
+    /// Calls `tell` from now on at each change: with the available part of Redis, or with `None` if only its counters
+    /// may have changed.
     pub(in crate::store) fn when_changed(
         &self,
         tell: impl Fn(Option<StoreReach>) + Send + Sync + 'static,
@@ -108,7 +108,7 @@ impl Stats {
     }
 }
 
-/// Is called at each change.
+/// Called at each change.
 struct ReachListener(Box<dyn Fn(Option<StoreReach>) + Send + Sync>);
 
 impl fmt::Debug for ReachListener {

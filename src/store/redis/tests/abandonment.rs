@@ -1,4 +1,4 @@
-//! A request that leaves while its decision is under way keeps no charge that only a continuing request can use.
+//! A request that leaves during its decision keeps no charge that only a continuing request can use.
 
 use super::support::{Client, Server, concurrency, leaky_bucket, limit, token_bucket, until_up};
 use crate::limit::{Limit, RefundCondition};
@@ -10,7 +10,8 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-/// Asks, and leaves when the server has the question, or when the answer is here and unread. Then lets all work end.
+/// Sends a check, and leaves when the server has the question, or when the answer has arrived unread. Then waits until
+/// all work has ended.
 async fn leave(server: &Server, store: &RedisStore, limit: &Arc<Limit>, answered: bool) {
     let stats = store.stats();
     let (calls, decisions) = (stats.calls.get(), stats.decisions.get());
@@ -33,7 +34,7 @@ async fn leave(server: &Server, store: &RedisStore, limit: &Arc<Limit>, answered
     store.settle().await;
 }
 
-/// The store's tasks run on this thread, so their effect is seen as soon as it is there.
+/// The store's tasks run on this thread, so that their effect is visible at once.
 async fn until(is: impl Fn() -> bool) {
     let seen = timeout(Duration::from_secs(10), async {
         while !is() {

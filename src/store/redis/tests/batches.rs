@@ -1,4 +1,4 @@
-//! A batch equals the same calls one after another: every reply and every stored byte agree, on however few keys.
+//! A batch equals the same calls in sequence: every reply and every stored byte agree, even with few keys.
 
 use super::editions::editions;
 use super::support::{Client, Server};
@@ -14,7 +14,7 @@ use bb8_redis::redis::Value;
 const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
 const BATCHES: u64 = 60;
 
-/// A batch about two clients, by limits of all algorithms. Most of it meets states that an earlier request has left.
+/// A batch about two clients, with limits of all algorithms. Most of it finds states that an earlier request has left.
 fn batch(random: &mut fastrand::Rng) -> Vec<Question> {
     let limits = editions();
     let some = random.usize(1..=limits.len());
@@ -41,7 +41,7 @@ fn batch(random: &mut fastrand::Rng) -> Vec<Question> {
     };
     let mut batch: Vec<Question> = Vec::new();
     while batch.len() < 64 {
-        // Some questions come several times, at once and later again.
+        // Some questions are repeated, at once and later again.
         let seed = random.u64(..);
         let copies = [1, 1, 2, 5, 20][random.usize(..5)];
         for _ in 0..copies {
@@ -56,7 +56,7 @@ fn batch(random: &mut fastrand::Rng) -> Vec<Question> {
     batch
 }
 
-/// The reply to `questions`, each asked in a call of its own.
+/// The reply to `questions`, each sent in a separate call.
 fn sequence(client: &mut Client, questions: &[Question], seed: &str) -> Vec<Vec<u8>> {
     let apart = questions
         .iter()
@@ -80,7 +80,7 @@ fn a_batch_equals_its_sequence_under_every_algorithm() {
     for turn in 0..BATCHES {
         let mut random = fastrand::Rng::with_seed(seed + turn);
         let questions = batch(&mut random);
-        // Equal questions go side by side, and have the answers that they would have in the order of their coming.
+        // Equal questions become adjacent, and have the answers that they would have in the order of their arrival.
         let groups = equal_questions::groups(questions.iter());
         let mut order: Vec<usize> = (0..questions.len()).collect();
         order.sort_by_key(|index| groups[*index]);
@@ -88,7 +88,7 @@ fn a_batch_equals_its_sequence_under_every_algorithm() {
         client.say("FLUSHALL");
         let together = client.many(vec![question::decide(Some(NOW), gathered)]);
         let stored = client.dump();
-        // Of a batch that chance has made of one small limit all may be refused, so that nothing is stored.
+        // All of a random batch of one small limit may be refused, so that nothing is stored.
         charging += u64::from(!stored.is_empty());
         client.say("FLUSHALL");
         let seed = format!("seed {seed}, turn {turn}");
@@ -105,7 +105,7 @@ fn a_batch_equals_its_sequence_under_every_algorithm() {
     );
 }
 
-/// The number of times that the server read and stored a state for so many requests in one call.
+/// The number of times that the server read and stored a state for this number of requests in one call.
 fn asked_and_stored(requests: u8, key: impl Fn(u8) -> Vec<u8>) -> [u64; 2] {
     let server = Server::start();
     let mut client = server.client();

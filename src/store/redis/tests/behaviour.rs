@@ -105,7 +105,7 @@ async fn a_foreign_key_spoils_its_own_request_and_no_other() {
     let good = [Check::new(&wide, b"good"), Check::new(&limit, b"good")];
     let bad = [Check::new(&wide, b"bad"), Check::new(&limit, b"bad")];
     let lone = [Check::new(&limit, b"bad")];
-    // The first decision goes alone, the second on the other lane; the rest share a call.
+    // The first decision is sent alone, the second on the other lane; the rest share a call.
     let (a, b, c, d, e) = tokio::join!(
         store.decide(&good),
         store.decide(&bad),
@@ -157,7 +157,7 @@ async fn every_write_has_a_life_and_the_key_is_gone_after_it() {
         limit("tokens", token_bucket(10, 1_000_000, 10)),
         limit("smooth", leaky_bucket(10, 1_000_000, 1, 5, 1_000_000)),
         limit("window", fixed_window(10, 100_000)),
-        // A life of a hundred nanoseconds is rounded up to a millisecond, never down to none.
+        // A life of a hundred nanoseconds is rounded up to a millisecond, never down to zero.
         limit("fast", token_bucket(10_000_000, 1_000_000, 10)),
     ];
     for (limit, most) in limits.iter().zip([100, 100, 100, 1]) {
@@ -297,7 +297,7 @@ async fn many_tasks_on_one_key_never_pass_the_limit() {
     let server = Server::start();
     let store = server.patient_store().await;
     let limit = limit("one", token_bucket(100, 1_000_000, 50));
-    // The limit is so small that even a busy machine asks for more.
+    // The limit is so small that even a busy machine requests more.
     let begun = Instant::now();
     let tasks: Vec<_> = (0..32)
         .map(|_| {

@@ -15,7 +15,7 @@ const HOUR: u64 = 3_600_000_000;
 /// 2026-10-24T12:00:00Z, the day before Berlin's clocks go back.
 const OCTOBER: Timestamp = Timestamp::from_micros(1_792_843_200_000_000);
 
-/// The answers of a server at `server` to requests of one limit each, which a gateway at `gateway` has put together.
+/// The answers of a server at `server` to requests of one limit each, composed by a gateway at `gateway`.
 fn told(
     client: &mut super::support::Client,
     (gateway, server): (Timestamp, Timestamp),
@@ -63,7 +63,7 @@ fn the_server_picks_the_window_by_its_own_clock() {
     }
 }
 
-/// A server's clock has stepped back over the last border but one that the gateway knows.
+/// A server's clock has stepped back over the last but one boundary that the gateway knows.
 #[test]
 fn the_window_after_the_next_is_as_long_as_it_is() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! Certificates of the tests' own, made while they run, and a server that has one.
+//! Certificates made by the tests while they run, and a server that has one.
 
 use super::support::Server;
 use crate::store::redis::RedisStore;
@@ -55,7 +55,7 @@ impl Authority {
     }
 }
 
-/// A server's files: its certificate, its key, and the authority that it believes.
+/// A server's files: its certificate, its key, and the authority that it trusts.
 pub(super) struct Files(TempDir);
 
 impl Files {
@@ -85,7 +85,7 @@ impl Files {
     }
 }
 
-/// A server that speaks TLS on a second port.
+/// A server with TLS on a second port.
 pub(super) struct TlsServer {
     pub(super) server: Server,
     pub(super) port: u16,
@@ -155,7 +155,7 @@ impl TlsServer {
     }
 }
 
-/// Does the tested server program speak TLS? Not all are built with it; those tests then prove nothing about TLS.
+/// Does the tested server program support TLS? Not all are built with it; those tests then prove nothing about TLS.
 pub(super) fn has_tls() -> bool {
     let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
     let told = std::process::Command::new(program)
@@ -168,7 +168,7 @@ pub(super) fn has_tls() -> bool {
         .output()
         .expect("redis-server is installed");
     let told = [told.stdout, told.stderr].concat();
-    // Without certificates the program ends at once, and its output names the missing ones.
+    // Without certificates the program exits at once, and its output names the missing ones.
     let told = String::from_utf8_lossy(&told).into_owned();
     let known = !["Bad directive", "Failed finding TLS"]
         .iter()

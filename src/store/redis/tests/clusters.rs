@@ -1,4 +1,4 @@
-//! A real cluster for tests: masters and replicas on ports of their own.
+//! A real cluster for tests: masters and replicas on separate ports.
 
 use super::support::{Client, Server, until_up};
 use crate::store::endpoint::{Address, RedisEndpoint};
@@ -21,7 +21,7 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// A cluster of so many masters, each with a replica if asked for, with equal shares of the slots.
+    /// A cluster of this number of masters, each with a replica if requested, with equal shares of the slots.
     pub(crate) fn start(masters: u16, replicated: bool, more: &[&str]) -> Self {
         let mut cluster = Self {
             folder: tempfile::tempdir().unwrap(),
@@ -121,7 +121,7 @@ impl Servers {
     }
 
     pub(crate) fn target(&self) -> RedisTarget {
-        // One node that is there is enough.
+        // One running node is enough.
         let seeds = [
             Address::new("127.0.0.1", 1),
             Address::new("127.0.0.1", self.masters[0].port),
@@ -132,7 +132,7 @@ impl Servers {
         })
     }
 
-    /// A store with time enough for a busy machine.
+    /// A store with enough time for a busy machine.
     pub(crate) fn settings(&self) -> StoreSettings {
         StoreSettings {
             source: Backend::Redis(self.target()),
@@ -165,13 +165,13 @@ impl Servers {
     }
 }
 
-/// Moves a slot with all its keys from one port to another, as `redis-cli --cluster reshard` does; `pause` is between
-/// the steps.
+/// Moves a slot with all its keys from one port to another, like `redis-cli --cluster reshard`; `pause` is between the
+/// steps.
 pub(crate) fn migrate(slot: u16, ports: (u16, u16), pause: Duration) {
     move_slot(slot, ports, pause, || ());
 }
 
-/// Moves a slot, and leaves it for so long between the two masters when all of its keys are at the other one; then
+/// Moves a slot, and leaves it for this time between the two masters after all of its keys are at the other one and
 /// `keys_are_there` has been called.
 pub(crate) fn migrate_and_wait(
     slot: u16,

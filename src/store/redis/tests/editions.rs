@@ -1,4 +1,4 @@
-//! Limits of every algorithm, each in several editions: the file is edited under the twins' histories.
+//! Limits of every algorithm, each in several editions: the file is edited during the twins' histories.
 
 use super::support::{
     calendar, clock_window, concurrency, fixed_window, leaky_bucket, limit, sliding_log,
@@ -10,7 +10,7 @@ use crate::limit::{Limit, Mode, RefundCondition, Rule, Unit};
 use http::HeaderName;
 use std::sync::Arc;
 
-/// Numbers that a limit is given in turn, while the file is edited under it.
+/// The numbers that a limit gets in turn while its file is edited.
 pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
     let tokens = [
         token_bucket(10, 1_000_000, 10),
@@ -176,7 +176,7 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         refunds(all("refund-leaky", &leaky)),
         refunds(less("refund-less", &tokens)),
         refunds(once("refund-once", &tokens, false)),
-        // A reload lets limits begin or stop to give charges back.
+        // A reload makes limits begin or stop to refund charges.
         [
             all("gives", &tokens[..2]),
             refunds(all("gives", &tokens[..3])),

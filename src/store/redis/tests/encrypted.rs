@@ -1,4 +1,4 @@
-//! Sentinels that speak TLS only, before a master and a replica with TLS only; and a cluster with TLS only.
+//! Sentinels with TLS only, for a master and a replica with TLS only; and a cluster with TLS only.
 
 use super::certificates::{Authority, Files, Pair, TlsServer, has_tls};
 use super::clusters::{eventually, text};
@@ -30,7 +30,7 @@ struct Encrypted {
 }
 
 impl Encrypted {
-    /// All servers demand a certificate of their clients.
+    /// All servers require a certificate of their clients.
     fn start() -> Self {
         let authority = Authority::new();
         let pair = authority.signs(NAME);
@@ -143,7 +143,7 @@ async fn a_failover_is_followed_where_nobody_speaks_in_the_clear() {
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     };
-    // The replica goes on counting.
+    // The replica continues to count.
     assert!(left < 999_999, "{left}");
     assert_eq!(look(&target).await.unwrap().master, at(&all.replica));
 }
@@ -203,7 +203,7 @@ async fn what_is_wrong_between_us_and_a_sentinel_is_said() {
     ] {
         let said = look(&all.target(material)).await.unwrap_err().to_string();
         assert!(said.contains(expected), "{said}");
-        // The error blames the sentinel, not the master that it names.
+        // The error names the sentinel as the cause, not the master that it names.
         assert!(said.contains(&at) && !said.contains("it names"), "{said}");
     }
     let plain = by(&[all.sentinel.address()], "cache", None);
@@ -214,7 +214,7 @@ async fn what_is_wrong_between_us_and_a_sentinel_is_said() {
     );
 }
 
-/// One side speaks TLS and the other does not.
+/// One side uses TLS and the other does not.
 #[tokio::test(flavor = "local")]
 async fn sentinels_and_masters_that_do_not_both_speak_tls_are_told_apart() {
     if !has_tls() {
@@ -349,7 +349,7 @@ async fn a_cluster_that_speaks_tls_is_used_and_its_redirects_followed() {
     }
     let calls = |node: &(Server, u16)| node.0.client().script_calls().0;
     assert!(masters.nodes.iter().all(|node| calls(node) > 0));
-    // An empty slot has another home, and no node has announced it.
+    // An empty slot has another owner, and no node has announced it.
     let slot = slot_of(&some, b"moves");
     let home = usize::from(slot) * 3 / 16_384;
     let next = (home + 1) % 3;

@@ -1,4 +1,4 @@
-//! The gateway asks sentinels for the master, and leaves a master that is no longer one.
+//! The gateway queries sentinels for the master, and leaves a server that is no longer the master.
 
 use super::support::{Client, Late, Server, fixed_window, free_port, limit, until_up};
 use super::watched::{FAILOVER, Sentinel, Watched, by};
@@ -35,7 +35,8 @@ async fn connected(target: &RedisTarget) -> RedisStore {
     store
 }
 
-/// Asks without a pause until `done`. No request waits longer than the deadline, give or take a busy machine.
+/// Sends checks without a pause until `done`. No request waits longer than the deadline, apart from the delays of a
+/// busy machine.
 async fn under_load(store: &RedisStore, limit: &Arc<Limit>, done: impl Fn() -> bool) -> (u64, u64) {
     let give_up = Instant::now() + FAILOVER;
     let (mut counted, mut missed) = (0, 0);
@@ -58,7 +59,7 @@ async fn under_load(store: &RedisStore, limit: &Arc<Limit>, done: impl Fn() -> b
     (counted, missed)
 }
 
-/// Calls of scripts so far. A server that changes its role closes connections, the test's as well.
+/// The number of script calls so far. A server that changes its role closes connections, the test's as well.
 fn calls(server: &Server) -> u64 {
     let give_up = Instant::now() + FAILOVER;
     loop {
@@ -80,7 +81,7 @@ fn info(server: &Server) -> Option<String> {
     info.arg("commandstats").query(&mut connection).ok()
 }
 
-/// Of several sentinels one hears of a new master before the others.
+/// Of several sentinels one learns of a new master before the others.
 #[tokio::test(flavor = "local")]
 async fn sentinels_that_lag_lead_nowhere_until_all_of_them_name_the_former_master_again() {
     let (old, new) = (Server::start(), Server::start());
@@ -123,11 +124,11 @@ async fn a_planned_failover_in_mid_load_is_followed() {
     println!(
         "{until_named} until another was named, {took:?} until it was followed: {counted} counted, {missed} missed"
     );
-    // The old master is well and learns of the change seconds later: its counts in between are lost.
+    // The old master is healthy and learns of the change seconds later: its counts in between are lost.
     let most = Duration::from_secs(4) + late.by().await;
     assert!(took < most, "{took:?} instead of {most:?}");
     assert!(store.is_up() && counted > 20);
-    // All earlier counts are still there: the state has moved along.
+    // All earlier counts are still present: the state has been replicated.
     let found = look(&watched.target()).await.unwrap();
     assert_eq!(
         found.master,
@@ -174,7 +175,7 @@ async fn a_demoted_master_condemns_every_connection_to_it() {
         matches!(&refused, Err(StoreError::Refused(why)) if why.contains("READONLY")),
         "{refused:?}"
     );
-    // The server that the sentinel names denies that it is a master, until an operator changes the sentinel.
+    // The server that the sentinel names is not a master, until an operator changes the sentinel.
     assert!(!store.is_up());
     let mut client = Client::of(watched.sentinel.port).unwrap();
     client.say("SENTINEL REMOVE cache");
@@ -257,15 +258,15 @@ fn kill_one(client: &mut Client) {
     client.say(&format!("CLIENT KILL ID {id}"));
 }
 
-/// Both servers are well and claim to be the master. A store that has learned of the new one counts nowhere else any
-/// more, by no connection.
+/// Both servers are healthy and report the master's role. A store that has learned of the new one counts nowhere else
+/// any more, on any connection.
 #[tokio::test(flavor = "local")]
 async fn no_connection_is_left_behind_at_a_master_that_was_replaced() {
     let (old, new) = (Server::start(), Server::start());
     let sentinel = Sentinel::start(old.port, "");
     let store = connected(&by(&[sentinel.address()], "cache", None)).await;
     let limit = some_limit();
-    // Questions on both lanes.
+    // Checks on both lanes.
     let ask = async || {
         let tasks = (0..8).map(|_| {
             let (store, limit) = (store.clone(), limit.clone());
@@ -300,7 +301,7 @@ async fn no_connection_is_left_behind_at_a_master_that_was_replaced() {
     assert_eq!(store.stats().falls.get(), 0);
 }
 
-/// The new master has heard of fewer requests, so it may admit a request that the old one refused.
+/// The new master has fewer requests, so that it may admit a request that the old one refused.
 #[tokio::test(flavor = "local")]
 async fn refusals_of_a_master_that_was_replaced_are_forgotten() {
     let (old, new) = (Server::start(), Server::start());
@@ -323,7 +324,7 @@ async fn refusals_of_a_master_that_was_replaced_are_forgotten() {
     });
     let once = limit("once", fixed_window(1, 3_600_000_000));
     let ask = async || {
-        // The way over holds decisions for a moment, which is all of their time on a busy machine.
+        // The succession delays decisions for a moment, which is all of their time on a busy machine.
         let (decided, by) = loop {
             match store.decide(&[Check::new(&once, b"a")]).await {
                 Err(StoreError::Overloaded) => {}

@@ -1,4 +1,4 @@
-//! Scripts that are kept as functions: over failovers and flushes, and beside the functions of another version.
+//! Scripts that are stored as functions: during failovers and flushes, and with the functions of another version.
 
 use super::clusters::{Servers, eventually};
 use super::support::{Client, Server, fixed_window, knows_functions, limit, until_up};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const QUOTA: u64 = 1_000_000;
-/// Most answers of a master that may not have reached its replica.
+/// The most answers of a master that may not have been replicated.
 const LOST: u64 = 20;
 
 fn some_limit() -> Arc<Limit> {
@@ -56,7 +56,7 @@ async fn decide(store: &RedisStore, limit: &Arc<Limit>, key: &str) -> Result<u64
     Ok(decided.decision.verdicts[0].remaining)
 }
 
-/// Questions without a pause, and their outcomes.
+/// Checks without a pause, and their outcomes.
 #[derive(Default)]
 struct Load {
     counted: Cell<u64>,
@@ -65,7 +65,7 @@ struct Load {
 }
 
 impl Load {
-    /// Asks until `done`, which is checked now and then.
+    /// Sends checks until `done`, which is tested periodically.
     async fn run(
         &self,
         store: &RedisStore,
@@ -209,7 +209,7 @@ async fn a_replica_of_a_cluster_that_takes_over_goes_on_with_the_library() {
     until_up(&store, FAILOVER).await;
 }
 
-/// A node that is asked for the map need not keep the library: a replica could not.
+/// A node that is queried for the map need not have the library: a replica cannot store it.
 #[tokio::test(flavor = "local")]
 async fn replicas_tell_the_map_though_they_take_no_library() {
     if !has_functions() {
@@ -268,7 +268,7 @@ async fn a_cluster_whose_functions_are_flushed_all_the_time_loses_no_decision() 
     assert_eq!(store.stats().falls.get(), falls);
 }
 
-/// Gateways of two versions use one server at the same time, and each library may go without the other.
+/// Gateways of two versions use one server at the same time, and each library may be removed without the other.
 #[tokio::test(flavor = "local")]
 async fn a_library_of_another_version_is_left_alone() {
     if !has_functions() {
@@ -287,7 +287,7 @@ async fn a_library_of_another_version_is_left_alone() {
     assert_eq!(client.say(&asks_old), Value::BulkString(b"old".to_vec()));
     let names = libraries(&mut client);
     assert!(names.len() == 2 && names[0] == old, "{names:?}");
-    // An operator's clean-up, in either order.
+    // An operator's cleanup, in either order.
     client.say(&format!("FUNCTION DELETE {}", names[1]));
     assert_eq!(decide(&store, &limit, "a").await, Ok(QUOTA - 2));
     assert_eq!(libraries(&mut client), names);

@@ -27,7 +27,7 @@ pub(super) fn admitted(decided: &StoreDecision) -> bool {
     matches!(decided.decision.ruling, Ruling::Admit { .. })
 }
 
-/// A key of `limit` that lives on that master.
+/// A key of `limit` on that master.
 pub(super) fn key_on(servers: &Servers, limit: &Limit, master: usize) -> String {
     let mut keys = (0..).map(|number| format!("key-{number}"));
     let found = keys.find(|key| servers.home(slot_of(limit, key.as_bytes())) == master);
@@ -93,7 +93,7 @@ async fn as_in_memory(servers: &Servers) {
         let expected = StoreDecision::of(&checks, expected);
         assert_eq!(told, expected, "step {step}: {checks:?}");
         refused += usize::from(!admitted(&told));
-        // Some of the charges come back.
+        // Some of the charges are refunded.
         if admitted(&told) && random.u32(0..4) == 0 {
             for (index, check) in checks.iter().enumerate() {
                 let Some(charge) = told.reservation(index, check) else {
@@ -115,7 +115,7 @@ async fn as_in_memory(servers: &Servers) {
     assert_eq!(store.stats().failures.get(), 0);
 }
 
-/// A request over three masters of which one refuses leaves the others as they were.
+/// A request over three masters of which one refuses leaves the others unchanged.
 async fn all_or_none(servers: &Servers) {
     let store = servers.store().await;
     let rules = [
@@ -203,7 +203,7 @@ async fn never_too_much(servers: &Servers) {
         store.settle().await;
         assert_eq!(store.stats().refunds_lost.get(), 0);
     }
-    // No other request can take units for a moment now: all units are to be had.
+    // No other request can take units for a moment now: all units are available.
     let checks = |limit| [Check::new(limit, b"n")];
     while admitted(&stores[0].decide(&checks(&narrow)).await.unwrap()) {
         admitted_in_all += 1;
@@ -220,7 +220,7 @@ async fn never_too_much(servers: &Servers) {
     assert!(taken <= 60, "{taken}");
 }
 
-/// Units that a refused request took from another slot are missing there until they come back, and no longer.
+/// Units that a refused request took from another slot are missing there until they are given back, and no longer.
 async fn less_for_a_moment(servers: &Servers) {
     let store = servers.store().await;
     let shared = limit("shared", fixed_window(4, 3_600_000_000));
@@ -278,7 +278,7 @@ async fn less_for_a_moment(servers: &Servers) {
     assert_eq!(left.decision.verdicts[0].remaining, 4, "all of it is back");
 }
 
-/// A leaving request is charged nothing when it is refused, keeps no slot, and pays when it is admitted.
+/// A leaving request is charged nothing if it is refused, keeps no slot, and pays if it is admitted.
 async fn who_leaves(servers: &Servers) {
     let store = servers.store().await;
     let wide = limit("wide", fixed_window(100, 3_600_000_000));
@@ -318,7 +318,7 @@ async fn who_leaves(servers: &Servers) {
     }
 }
 
-/// A master that was restarted, or flushed, knows no script.
+/// A master that was restarted, or flushed, has no script.
 async fn forgotten_scripts(servers: &Servers) {
     let store = servers.store().await;
     let one = limit("one", token_bucket(1000, 600_000_000, 1000));
@@ -350,7 +350,7 @@ async fn forgotten_scripts(servers: &Servers) {
     assert!(!store.reset(&one, b"0-0").await.unwrap());
 }
 
-/// Limits with one tag are decided by one call, whatever their keys.
+/// Limits with one tag are decided by one call, for any keys.
 async fn under_one_tag(servers: &Servers) {
     let store = servers.store().await;
     let with =

@@ -16,9 +16,9 @@ use bb8_redis::redis::{Value, cmd};
 use std::sync::Arc;
 
 const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
-/// Memory for the counters of a test, beside the server's own.
+/// Memory for the counters of a test, in addition to the server's own.
 const ROOM: u64 = 400_000;
-/// Requests that meet a full server.
+/// Requests to a full server.
 const MEETINGS: usize = 60;
 
 fn limits() -> Vec<(Arc<Limit>, u32)> {

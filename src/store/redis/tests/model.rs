@@ -1,4 +1,4 @@
-//! A store made of the pure functions alone: the standard for Redis and the scripts.
+//! A store built from the pure functions alone: the reference for Redis and the scripts.
 
 use crate::clock::Timestamp;
 use crate::limit::RecordState;
@@ -27,7 +27,7 @@ pub(super) struct Model {
     pub(super) stored: HashMap<Vec<u8>, (Vec<u8>, u64)>,
 }
 
-/// The limit's own answer, with the slots that it takes numbered from `chosen` on.
+/// The limit's own answer, with its slots numbered from `chosen` on.
 fn checked(
     limit: &Limit,
     state: Option<&State>,
@@ -79,7 +79,7 @@ impl Model {
         self.stored.insert(key.to_vec(), (bytes, life));
     }
 
-    /// Checks all limits, and charges them when all admit. Slots are numbered from `chosen` on, else by the clock.
+    /// Checks all limits, and charges them if all admit. Slots are numbered from `chosen` on, else by the clock.
     pub(super) fn decide(
         &mut self,
         now: Timestamp,
@@ -138,7 +138,7 @@ impl Model {
         all
     }
 
-    /// The byte of the script's answer.
+    /// The byte that the script should answer.
     pub(super) fn refund(
         &mut self,
         now: Timestamp,

@@ -1,4 +1,4 @@
-//! A cluster whose masters die: replicas take over, and requests of unserved slots are answered without a store, at
+//! A cluster whose masters fail: replicas take over, and requests of unserved slots are answered without a store, at
 //! once.
 
 use super::clusters::{Servers, eventually, text};
@@ -43,7 +43,8 @@ fn keys(servers: &Servers, limit: &Limit) -> Vec<String> {
     (0..servers.masters.len()).map(on).collect()
 }
 
-/// A request with limits on two masters, one of which is away: the other's answer holds, and `on_down` is for the rest.
+/// A request with limits on two masters, one of which is unavailable: the other's answer counts, and `on_down` decides
+/// the rest.
 async fn what_is_known_holds(store: &RedisStore, keys: &[String]) {
     let with = |on_down| {
         Store::Shared(SharedStore {
@@ -128,7 +129,7 @@ async fn a_replica_takes_over_and_half_a_cluster_is_away() {
     };
     eventually("the replicas have it", || replicated(&servers));
 
-    // One master dies. Its keys are away at once; the other keys stay served.
+    // One master dies. Its keys are unavailable at once; the other keys stay served.
     servers.masters[1].kill();
     let (begun, late) = (Instant::now(), Late::watch());
     while ask(&store, &window, &keys[1]).await.0.is_ok() {}
@@ -166,7 +167,7 @@ async fn a_replica_takes_over_and_half_a_cluster_is_away() {
     );
     let most = Duration::from_millis(800) + late.by().await;
     assert!(worst < most, "{worst:?} instead of {most:?}");
-    // The replica goes on counting: no write that it received is forgotten.
+    // The replica continues to count: no write that it received is lost.
     let told = store
         .decide(&[Check::new(&window, keys[1].as_bytes())])
         .await;
@@ -174,7 +175,7 @@ async fn a_replica_takes_over_and_half_a_cluster_is_away() {
     assert!(left <= 1_000_000 - 2, "{left}");
     until_up(&store, Duration::from_secs(20)).await;
 
-    // The killed master comes back as a replica of the new one, and dies again; then two more die.
+    // The killed master returns as a replica of the new one, and is killed again; then two more are killed.
     let more = std::mem::take(&mut servers.replicas);
     let mut more: Vec<Server> = more.into_iter().collect();
     servers.masters[0].kill();

@@ -1,4 +1,4 @@
-//! A slot that moves to another master, and on to a new one, while many requests ask for its keys.
+//! A slot that moves to another master, and then to a new one, while many requests use its keys.
 
 use super::clusters::{Servers, eventually, migrate, migrate_and_wait, text};
 use super::masters::{admitted, key_on};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The counter of a limit with ids has moved already, and the record of a new id is nowhere: neither master decides
-/// until the slot has moved as a whole. That takes longer here than a cluster that only changes takes, and less than
+/// until the slot has moved as a whole. That takes longer here than an ordinary reconfiguration, and less than
 /// `timeout`.
 pub(super) async fn new_ids_wait_for_the_end_of_a_move(servers: &Servers) {
     const MOVES: Duration = Duration::from_millis(1200);
@@ -43,7 +43,7 @@ pub(super) async fn new_ids_wait_for_the_end_of_a_move(servers: &Servers) {
     let took = begun.elapsed();
     moving.join().unwrap();
     assert!(decided.is_ok_and(|decided| admitted(&decided)), "{took:?}");
-    // And back, for the tests that come.
+    // And back, for the later tests.
     migrate(slot, (ports.1, ports.0), Duration::ZERO);
     store.settle().await;
 }

@@ -1,4 +1,4 @@
-//! Faults, the time in which they are noticed, and the time in which they are over.
+//! Faults, the time until they are noticed, and the time until they are over.
 
 use super::support::{Late, Server, at_once, limit, token_bucket, until_up};
 use crate::limit::Limit;
@@ -9,9 +9,9 @@ use crate::store::settings::StoreSettings;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Time beyond the deadline, apart from the machine's own delay, that hundreds of answers take a debug build.
+/// The time beyond the deadline, apart from the machine's own delay, that hundreds of answers take in a debug build.
 const GRACE: Duration = Duration::from_millis(250);
-/// Time within which limits are to be shared again.
+/// The time within which limits must be shared again.
 const BACK_WITHIN: Duration = Duration::from_secs(2);
 
 fn some_limit() -> Arc<Limit> {
@@ -142,7 +142,7 @@ async fn killed_idle_connections_are_replaced_before_anyone_notices() {
         server.client().say("CLIENT KILL TYPE normal");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // A decision of the same moment may fail, too.
+    // A decision at the same moment may fail, too.
     server.client().say("CLIENT KILL TYPE normal");
     let _ = decide(&store, &limit).await;
     back_in_time(&store).await;
@@ -194,7 +194,7 @@ async fn a_server_without_memory_is_away_until_it_has_some() {
     let limit = some_limit();
     server.client().say("CONFIG SET maxmemory 1");
     let (_, answer) = decide(&store, &limit).await;
-    // The trouble is the server's, and not that of the key at which it was found.
+    // The fault is the server's, rather than the key's that revealed it.
     let Err(StoreError::Refused(reason)) = answer else {
         panic!("{answer:?}");
     };
@@ -232,7 +232,7 @@ async fn a_wrong_password_is_an_outage_and_a_right_one_is_not() {
     let mut target = server.target();
     target.password = Some(crate::store::Secret::new("secret"));
     target.database = 3;
-    // A busy machine may need longer for the login and the scripts than a decision may take.
+    // A busy machine may need more time for the login and the scripts than a decision may take.
     let patient = StoreSettings {
         timeout: Duration::from_secs(10),
         ..server.settings()
@@ -248,7 +248,7 @@ async fn a_slow_server_is_never_waited_for_longer_than_the_deadline() {
     let limit = some_limit();
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(800) {
-        // Stalls of a third of the deadline and more, again and again.
+        // Repeated stalls of a third of the deadline and more.
         server.stop();
         let (_, ()) = tokio::join!(flood(&store, &limit, 300), async {
             tokio::time::sleep(Duration::from_millis(20)).await;

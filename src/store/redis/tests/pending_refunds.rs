@@ -1,4 +1,4 @@
-//! Refunds for a Redis that is away for a moment: they are there when Redis is back, and there once.
+//! Refunds for a Redis that is unavailable for a moment: they are applied after its return, exactly once.
 
 use super::support::{
     Client, Server, concurrency, fixed_window, limit, sliding_window, token_bucket, until_up,
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const MANY: u32 = 8;
 pub(super) const KEY: &[u8] = b"a";
-/// A Redis that stands still for longer than this is away; a busy machine is late by less.
+/// A Redis that is paused for longer than this is unavailable; a busy machine is late by less.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Only a failing test uses up this time.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
@@ -89,13 +89,13 @@ async fn slots_that_end_while_redis_stands_still_are_free_when_it_goes_on() {
         let tickets = take_all(&store, &limit).await;
         server.stop();
         let (early, late) = tickets.split_at(3);
-        // These releases find out that the server does not answer; later ones know it already.
+        // These releases find out that the server does not answer; later ones find the store unavailable.
         free(&store, early);
         until_down(&store).await;
         free(&store, late);
         server.go_on();
         until_up(&store, PATIENCE).await;
-        // Slots are free at once: pending updates go before questions.
+        // Slots are free at once: pending updates are sent before checks.
         let again = take_all(&store, &limit).await;
         free(&store, &again);
         store.settle().await;
@@ -133,7 +133,7 @@ async fn a_slot_that_was_taken_for_somebody_who_heard_nothing_of_it_is_free_agai
     let answers = futures_of(asked).await;
     assert_eq!(answers, [false; 5], "nobody was told");
     until_down(&store).await;
-    // Redis now reads the questions of that time, and then the releases of their slots.
+    // Redis now reads the questions from before, and then the releases of their slots.
     server.go_on();
     until_up(&store, PATIENCE).await;
     let tickets = take_all(&store, &limit).await;
@@ -142,7 +142,7 @@ async fn a_slot_that_was_taken_for_somebody_who_heard_nothing_of_it_is_free_agai
     assert_eq!(held(&server), 0);
 }
 
-/// Tells for each future whether it was answered. All run at once.
+/// Returns for each future whether it was answered. All run at once.
 async fn futures_of<F, T, E>(all: impl Iterator<Item = F>) -> Vec<bool>
 where
     F: Future<Output = Result<T, E>>,
@@ -222,7 +222,7 @@ async fn a_slot_is_owed_for_as_long_as_it_lasts() {
 
 const HOUR: u64 = 3_600_000_000;
 
-/// Every kind of limit that gives back and settles, of a thousand units an hour.
+/// Every kind of limit with refunds and settlements, of a thousand units an hour.
 pub(super) fn thousands() -> Vec<Arc<Limit>> {
     let gives_back = RefundCondition {
         errors: true,
@@ -267,8 +267,8 @@ pub(super) async fn left(store: &RedisStore, limit: &Arc<Limit>) -> u64 {
     decided.decision.verdicts[0].remaining
 }
 
-/// Calls `five` twice: before the store notices that Redis stands still, and while Redis is known to be away. Redis
-/// reads the first calls when it goes on, and their answers are lost.
+/// Calls `five` twice: before the store notices that Redis is paused, and while Redis is known to be unavailable. Redis
+/// reads the first calls when it continues, and their answers are lost.
 async fn beside_a_redis_that_stands_still(
     (server, store): (&Server, &RedisStore),
     five: impl Fn(bool),
@@ -338,7 +338,7 @@ async fn costs_that_are_told_while_redis_stands_still_are_settled_once() {
     assert_eq!(store.stats().refunds_lost.get(), 0);
 }
 
-/// A call under a name that earlier calls have had is distinguished from these.
+/// A call under a name that earlier calls have used is distinguished from these.
 #[tokio::test(flavor = "local")]
 async fn calls_one_after_the_other_are_all_made() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! Sockets of the file system, databases, users, and the library of functions.
+//! Unix sockets, databases, users, and the library of functions.
 
 use super::editions::editions;
 use super::support::{Server, fixed_window, limit, token_bucket, until_up};
@@ -190,7 +190,7 @@ async fn the_user_of_the_example_may_do_all_that_is_needed_and_nothing_more() {
         assert_eq!(store.beat(7, Presence::There, PATIENCE).await, Ok(1));
         store.settle().await;
         assert_eq!(store.stats().refunds_lost.get(), 0);
-        // No gateway needs the driver's statement about itself. Redis 7.0 does not know it, and 6.2 logs the command
+        // No gateway needs the driver's identification command. Redis 7.0 does not know it, and 6.2 logs the command
         // alone.
         let mut denied = denied(client.say("ACL LOG"));
         denied
@@ -224,13 +224,13 @@ async fn the_user_of_the_example_may_do_all_that_is_needed_and_nothing_more() {
     }
 }
 
-/// Without users a Redis is open to all: the report states that where other machines can reach it.
+/// Without users a Redis is open to all: the report states that if other machines can reach it.
 #[tokio::test(flavor = "local")]
 async fn a_server_that_lets_anybody_in_is_seen() {
     let server = Server::start();
     let at = here(&server);
     assert!(probe::lets_anybody_in(&server.target(), &at, "tollgate").await);
-    // The Redis as a gateway with a user of its own finds it.
+    // The Redis as seen by a gateway with its own user.
     server
         .client()
         .say("ACL SETUSER tollgate on >pass ~* &* +@all");
@@ -271,7 +271,7 @@ async fn a_server_that_lets_anybody_in_is_seen() {
     }
 }
 
-/// For a user that may not ask for its rights, commands without an effect are tried.
+/// For a user that may not read its permissions, commands without an effect are tried.
 #[tokio::test(flavor = "local")]
 async fn a_stranger_who_may_change_anything_is_seen_whatever_they_may_not() {
     let server = Server::start();
@@ -300,7 +300,7 @@ async fn a_stranger_who_may_change_anything_is_seen_whatever_they_may_not() {
     assert_eq!(client.say("DBSIZE"), Value::Int(1), "nothing was changed");
 }
 
-/// What gateways keep for each other beside the counters (ACME).
+/// Shared data of gateways other than counters (ACME).
 async fn shared_keys(target: &RedisTarget) {
     let keys = crate::store::redis::SharedKeys::new(target);
     let (name, life) = ("tollgate:acme:a", Duration::from_secs(60));

@@ -1,5 +1,5 @@
-//! A master that is well is replaced. It goes on answering until the store hears of the new master, which is asked to do
-//! the same again.
+//! A healthy master is replaced. It continues to answer until the store learns of the new master, to which the same
+//! updates are sent again.
 
 use super::pending_refunds::{KEY, PATIENCE, charge, left, thousands};
 use super::support::{Client, Server, concurrency, limit, until_up};
@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A charge of longer ago was replicated before any master was replaced of which the store has not heard yet.
+/// A charge from longer ago was replicated before any replacement that the store has not learned of yet.
 const LONG_AGO: Duration = Duration::from_millis(5_500);
 
 async fn connected(watched: &Watched) -> RedisStore {
@@ -52,7 +52,7 @@ fn held(server: &Server) -> i64 {
     asked.unwrap_or(-1)
 }
 
-/// The replica has all that the master has, and leads as well; the store has not heard of it.
+/// The replica has all of the master's data, and becomes master as well; the store does not know it.
 fn lead_both(watched: &Watched) {
     let mut client = watched.master.client();
     assert_eq!(client.say("WAIT 1 20000"), Value::Int(1));
@@ -88,7 +88,7 @@ async fn slots_that_a_replaced_master_freed_are_free_at_the_new_one() {
     store.settle().await;
     assert_eq!((held(&watched.master), held(&watched.replica)), (3, 200));
     follows(&watched, 3).await;
-    // What ends from now on ends there.
+    // Requests that end from now on are released there.
     for slot in taken {
         store.amend(&slot, Amendment::Refund);
     }
@@ -118,7 +118,7 @@ async fn a_new_master_is_told_of_requests_in_flight_before_it_is_asked() {
     watched.sentinel.name_another(watched.replica.port);
     let begun = Instant::now();
     while held(&watched.replica) != 3 {
-        // Nobody else is let in on the way over, by either master.
+        // No other request is admitted during the succession, by either master.
         let check = Check::new(&slots, KEY);
         let decided = store.decide(&[check]).await.expect("Redis answers");
         assert!(decided.reservation(0, &check).is_none(), "there is room");
@@ -174,13 +174,13 @@ async fn charges_come_back_once_whichever_master_was_told() {
     tokio::time::sleep(LONG_AGO).await;
     for (limit, of_limit) in limits.iter().zip(&mut charges) {
         of_limit.push(charge(&store, limit, 7).await);
-        // The new master hears of this one.
+        // The new master gets this one.
         store.amend(&of_limit[0], Amendment::Refund);
     }
     store.settle().await;
     lead_both(&watched);
     for (limit, of_limit) in limits.iter().zip(&charges) {
-        // And of none of these, nor of this charge.
+        // And none of these, nor this charge.
         let lost = charge(&store, limit, 11).await;
         for charge in of_limit[1..3].iter().chain(&of_limit[4..]).chain([&lost]) {
             store.amend(charge, Amendment::Refund);
@@ -193,7 +193,7 @@ async fn charges_come_back_once_whichever_master_was_told() {
     }
     follows(&watched, 0).await;
     store.settle().await;
-    // A charge that is so young may be unknown there: it does not come back, or another might in its place.
+    // The new master may lack so young a charge: it is not given back, since another might be given back instead.
     for limit in &limits {
         assert_eq!(left(&store, limit).await, 1000 - 50 - 7, "{}", limit.name);
     }

@@ -1,4 +1,4 @@
-//! The scripts as texts: a server's reading of them, by either protocol.
+//! The scripts as texts: parsed by a server, with either protocol.
 
 use super::editions::editions;
 use super::support::{
@@ -38,7 +38,7 @@ fn d4_every_script_compiles_under_the_digest_that_it_is_called_by() {
 
 #[test]
 fn bt1_no_script_names_what_nobody_has_defined() {
-    // A name that does not exist is an error only when it is read, so every algorithm must have been asked once.
+    // A name that does not exist is an error only when it is read, so that every algorithm must have been used once.
     let server = Server::start();
     let mut client = server.client();
     for script in script::ALL {
@@ -103,7 +103,7 @@ fn bf1_a_refusal_is_as_much_of_an_answer_as_an_admission() {
     assert_ne!(told[1], told[2], "a refusal is told from an admission");
 }
 
-/// An operator flushes the scripts at every turn. A call whose script is not known was not run, so nothing is lost and
+/// An operator flushes the scripts each time. A call whose script is unknown was not run, so that nothing is lost and
 /// nothing is counted twice.
 #[tokio::test(flavor = "local")]
 async fn what_is_forgotten_at_every_turn_is_told_again() {

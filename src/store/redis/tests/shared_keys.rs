@@ -1,4 +1,4 @@
-//! Keys that gateways share beside the counters: in one Redis, in a cluster whose slots move, behind sentinels, over TLS.
+//! Shared keys other than counters: in one Redis, in a cluster whose slots move, behind sentinels, over TLS.
 
 use super::certificates::{Authority, TlsServer, has_tls};
 use super::clusters::{Servers, eventually, migrate};

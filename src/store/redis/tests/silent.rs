@@ -1,4 +1,4 @@
-//! A cluster of which most seeds take connections and answer nothing.
+//! A cluster most of whose seeds accept connections and answer nothing.
 
 use super::clusters::Servers;
 use super::support::{Late, at_once, fixed_window, limit, until_up};
@@ -59,7 +59,7 @@ async fn the_one_seed_that_answers_is_soon_found() {
     let servers = Servers::start(2, false, &[]);
     let (_silent, mut seeds) = silent(6);
     seeds.push(Address::new("127.0.0.1", servers.masters[0].port));
-    // Questions to one seed after the other would wait for each.
+    // Queries to the seeds in sequence would wait for each.
     let late = Late::watch();
     let took = until_up(&store(seeds), Duration::from_secs(20)).await;
     println!("up after {took:?}");

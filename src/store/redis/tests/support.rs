@@ -108,13 +108,13 @@ pub(crate) fn limit(name: &str, (rate, rule): (Rate, Rule)) -> Arc<Limit> {
     Arc::new(Limit::new(Policy::new(name.into(), by, rate), rule))
 }
 
-/// A port that no process uses just now.
+/// A port that no process uses at present.
 pub(crate) fn free_port() -> u16 {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     free.local_addr().unwrap().port()
 }
 
-/// A server of the test's own; `REDIS_SERVER` names another program. Dropping it kills it.
+/// A server started by the test; `REDIS_SERVER` names another program. Dropping it kills it.
 pub(crate) struct Server {
     pub(crate) port: u16,
     child: Child,
@@ -136,7 +136,7 @@ impl Server {
         panic!("no redis-server starts here");
     }
 
-    /// Starts a server; nothing when it ends at once, since another process took the port.
+    /// Starts a server; `None` if it exits at once, since another process took the port.
     pub(crate) fn start_on(port: u16, more: &[&str]) -> Option<Self> {
         let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
         let folder = tempfile::tempdir().unwrap();
@@ -193,7 +193,7 @@ impl Server {
         assert!(done.success());
     }
 
-    /// A plain client, apart from the store.
+    /// A plain client, independent of the store.
     pub(crate) fn client(&self) -> Client {
         Client::of(self.port).expect("the server answers")
     }
@@ -209,12 +209,12 @@ impl Server {
         }
     }
 
-    /// A store of this server's, connected.
+    /// A store for this server, connected.
     pub(crate) async fn store(&self) -> RedisStore {
         self.store_with(&self.settings()).await
     }
 
-    /// A store that does not take a busy machine for an absent server.
+    /// A store that does not mistake a busy machine for an unavailable server.
     pub(crate) async fn patient_store(&self) -> RedisStore {
         let timeout = Duration::from_secs(10);
         let settings = self.settings();
@@ -238,7 +238,7 @@ impl Drop for Server {
     }
 }
 
-/// Does the server know functions? Redis 6 does not.
+/// Does the server support functions? Redis 6 does not.
 pub(crate) fn knows_functions(client: &mut Client) -> bool {
     !client.info("server").contains("redis_version:6")
 }
@@ -253,8 +253,8 @@ pub(crate) async fn until_up(store: &RedisStore, within: Duration) -> Duration {
     begun.elapsed()
 }
 
-/// The machine's own delay of due work since the beginning, in all. Bounds of time are longer by that. The delay is
-/// measured beside the tested code, on the same thread.
+/// The total delay of due work on this machine since the beginning. Bounds of time are extended by it. The delay is
+/// measured in parallel to the tested code, on the same thread.
 pub(crate) struct Late {
     sum: Rc<Cell<Duration>>,
     watching: JoinHandle<()>,
@@ -306,11 +306,11 @@ pub(crate) async fn look(target: &RedisTarget) -> Result<RedisReport, StoreError
     probe(target, "tollgate").await?.remove(0).1
 }
 
-/// A connection to a server, apart from the store.
+/// A connection to a server, independent of the store.
 pub(crate) struct Client(Connection);
 
 impl Client {
-    /// A client of the server on this port, once it answers anything, if only a refusal.
+    /// A client of the server on this port, once it answers anything, even a refusal.
     pub(crate) fn of(port: u16) -> Option<Self> {
         let client = redis::Client::open(("127.0.0.1", port)).ok()?;
         let mut connection = client.get_connection().ok()?;
@@ -346,7 +346,7 @@ impl Client {
         command.query(&mut self.0).expect("the server answers")
     }
 
-    /// A question whose answer may be an error.
+    /// A command whose answer may be an error.
     pub(crate) fn ask(&mut self, command: &redis::Cmd) -> redis::RedisResult<Value> {
         command.query(&mut self.0)
     }
@@ -364,7 +364,7 @@ impl Client {
         pipe.query(&mut self.0).expect("the server answers")
     }
 
-    /// Every key with its value in the form of `DUMP`, except keys that count nothing.
+    /// Every key with its value in the form of `DUMP`, except keys that are not counters.
     pub(crate) fn dump(&mut self) -> Vec<(Vec<u8>, Value)> {
         let Value::Array(keys) = self.say("KEYS *") else {
             panic!("KEYS answers a list");

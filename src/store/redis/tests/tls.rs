@@ -1,4 +1,4 @@
-//! Redis over TLS: the believed authorities, the presented certificates, and the errors where these do not suffice.
+//! Redis over TLS: the trusted authorities, the presented certificates, and the errors if these do not suffice.
 
 use super::certificates::{Authority, Pair, TlsServer, has_tls};
 use super::support::{Server, limit, token_bucket, until_up};

@@ -1,4 +1,4 @@
-//! Trouble that other clients and operators cause: an endless script, a slow start, a changed password.
+//! Trouble caused by other clients and operators: an endless script, a slow start, a changed password.
 
 use super::support::{Client, Server, knows_functions, limit, token_bucket, until_up};
 use crate::limit::Limit;
@@ -41,7 +41,7 @@ async fn a_script_that_does_not_end_is_waited_for_once() {
     assert_eq!(decide(&store, &limit).await, Err(StoreError::Down));
     let said = look(&server.target()).await.unwrap_err().to_string();
     assert!(said.contains("BUSY"), "{said}");
-    // The script is ended by hand. No decision without an answer in time is asked twice.
+    // The script is killed by hand. No decision without an answer in time is sent twice.
     let mut killer = Client::of(server.port).expect("who asks is told that it is busy");
     killer.say("SCRIPT KILL");
     assert!(endless.join().unwrap().is_err());

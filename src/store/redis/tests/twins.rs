@@ -24,7 +24,7 @@ use bb8_redis::redis::{Cmd, cmd};
 use std::sync::Arc;
 use unheard::{MADE_BEFORE, Unheard};
 
-/// A charge that may be given back.
+/// A charge that may be refunded.
 #[derive(Clone)]
 struct Granted {
     key: Vec<u8>,
@@ -110,7 +110,7 @@ impl History {
             let mut names: Vec<usize> = (0..self.editions.len()).collect();
             self.random.shuffle(&mut names);
             names.truncate([1, 1, 2, 3, 5][self.random.usize(..5)]);
-            // Limits that do not decide come last; the rates of a list stand side by side.
+            // Limits that do not decide come last; the rates of a list are adjacent.
             let editions = (&self.editions, &self.current);
             names.sort_by_key(|name| match editions.0[*name][editions.1[*name]].mode {
                 Mode::Enforce => 0,
@@ -160,7 +160,7 @@ impl History {
                 question.shadow(group);
                 question.check(prefix, check, Some(now), chosen);
             }
-            // Some requests come several times, and then are asked about together.
+            // Some requests are repeated, and are then sent together.
             let copies = [1, 1, 1, 2, 3, 9, 40][self.random.usize(..7)];
             for _ in 0..copies {
                 let measured = self.model.decide(now, &checks, chosen);
@@ -216,7 +216,7 @@ impl History {
         let now = Timestamp::from_micros(self.now);
         let (mut questions, mut expected, mut touched) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..self.random.usize(1..3) {
-            // Mostly one of the newest tickets, which still have something to give back; some are presented twice.
+            // Mostly one of the newest tickets, which can still be refunded; some are presented twice.
             let newest = self.tickets.len().saturating_sub(4);
             let Some(index) = (newest < self.tickets.len())
                 .then(|| self.random.usize(newest..self.tickets.len()))

@@ -1,5 +1,5 @@
-//! A request over several slots of which one refuses, again and again, and many at a time: the charges of the other
-//! slots come back.
+//! Repeated and concurrent requests over several slots of which one refuses: the charges of the other slots are given
+//! back.
 
 use super::clusters::Servers;
 use super::masters::{admitted, key_on};
@@ -58,8 +58,8 @@ pub(super) async fn refusals_take_nothing(servers: &Servers) {
     }
 }
 
-/// A repeat that another slot refuses has not gone free: as many go free later as the limit says, and the charge that
-/// they rely on is still there.
+/// A repeat that another slot refuses was not free: later as many are free as the limit states, and the charge that
+/// they depend on is still present.
 pub(super) async fn refused_repeats_do_not_count(servers: &Servers) {
     let store = servers.store().await;
     let dedupe = Dedupe {
@@ -87,7 +87,7 @@ pub(super) async fn refused_repeats_do_not_count(servers: &Servers) {
             Check::new(&all, b.as_bytes()),
         ];
         let mut seen = Vec::new();
-        // In each second the first request passes.
+        // In each second the first request is admitted.
         for tenth in [0, 1, 2, 10, 11, 12, 20, 21, 30] {
             let now = NOW.plus(tenth * 100_000);
             let decided = store.at(now).decide(&both).await.unwrap();
@@ -103,7 +103,7 @@ pub(super) async fn refused_repeats_do_not_count(servers: &Servers) {
             free(false),
             free(false),
             free(true),
-            // Both have gone free: this one is charged, and its charge comes back.
+            // Both were free: this one is charged, and its charge is given back.
             (false, Repeat::No),
             (true, Repeat::No),
         ];
@@ -111,7 +111,7 @@ pub(super) async fn refused_repeats_do_not_count(servers: &Servers) {
     }
 }
 
-/// By a clock of the test's: no unit is missing.
+/// With a clock of the test: no unit is missing.
 async fn one_after_the_other(
     store: &RedisStore,
     limit: &Arc<Limit>,
@@ -130,7 +130,7 @@ async fn one_after_the_other(
         ..both[0]
     };
     assert!(admitted(&store.at(NOW).decide(&[half]).await.unwrap()));
-    // By the counter's history, no gateway has had permits for so long.
+    // By the counter's history, no gateway has had permits for that long.
     let later = NOW.plus(150_000);
     let before = left(store, Some(later), limit, a).await;
     for _ in 0..50 {
@@ -142,7 +142,7 @@ async fn one_after_the_other(
     store.reset(empty, b.as_bytes()).await.unwrap();
 }
 
-/// Sixteen clients over their limit, for a while, beside one that is admitted now and then.
+/// Sixteen clients over their limit, for some time, and one that is admitted occasionally.
 async fn many_at_once(
     store: &RedisStore,
     limit: &Arc<Limit>,
@@ -160,7 +160,7 @@ async fn many_at_once(
     assert!(admitted(&store.decide(&[half]).await.unwrap()));
     let both = [Check::new(limit, a.as_bytes()), used[0]];
     assert!(!admitted(&store.decide(&both).await.unwrap()));
-    // By the counter's history, no gateway has had permits for so long.
+    // By the counter's history, no gateway has had permits for that long.
     tokio::time::sleep(Duration::from_millis(120)).await;
     let before = left(store, None, limit, a).await;
     let over = Instant::now() + Duration::from_millis(300);
@@ -191,6 +191,6 @@ async fn many_at_once(
         "{}: {refused} refused, {before} before, {after} after",
         limit.name
     );
-    // Units that flow in by themselves only add to the remainder.
+    // Units that return by themselves only increase the remainder.
     assert!(after >= before, "{}: {before} and {after}", limit.name);
 }

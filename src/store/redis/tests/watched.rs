@@ -1,4 +1,4 @@
-//! A master, a replica and a sentinel that watches them, for the tests that lose the master.
+//! A master, a replica and a sentinel that monitors them, for the tests that lose the master.
 
 use super::support::{Client, Server, free_port};
 use crate::store::{Address, RedisEndpoint, RedisTarget, Secret};
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Longest time of a failover here: it is noticed, voted on, and carried out.
+/// The longest time of a failover here: detection, vote, and execution.
 pub(super) const FAILOVER: Duration = Duration::from_secs(60);
 
 pub(super) struct Watched {
@@ -18,7 +18,7 @@ pub(super) struct Watched {
     pub(super) sentinel: Sentinel,
 }
 
-/// A sentinel of the test's own. Dropping it kills it.
+/// A sentinel started by the test. Dropping it kills it.
 pub(super) struct Sentinel {
     pub(super) port: u16,
     child: Child,
@@ -33,7 +33,7 @@ impl Drop for Sentinel {
 }
 
 impl Sentinel {
-    /// Starts a sentinel that watches this port under the name `cache`; one vote is enough. `more` are lines of its
+    /// Starts a sentinel that monitors this port under the name `cache`; one vote is enough. `more` are lines of its
     /// file.
     pub(super) fn start(watches: u16, more: &str) -> Self {
         let port = free_port();
@@ -42,7 +42,7 @@ impl Sentinel {
         sentinel
     }
 
-    /// Starts a sentinel that listens with TLS only; `lines` name its certificate and its authorities.
+    /// Starts a sentinel with TLS only; `lines` name its certificate and its authorities.
     pub(super) fn start_encrypted(watches: u16, lines: &str) -> Self {
         let port = free_port();
         let lines = format!("port 0\ntls-port {port}\n{lines}");
@@ -88,7 +88,7 @@ impl Sentinel {
         Address::new("127.0.0.1", self.port)
     }
 
-    /// Has the sentinel name the master at this port from now on.
+    /// Makes the sentinel name the master at this port from now on.
     pub(super) fn name_another(&self, port: u16) {
         let mut client = Client::of(self.port).expect("it answers");
         client.say("SENTINEL REMOVE cache");
@@ -137,7 +137,7 @@ impl Watched {
         }
     }
 
-    /// An operator's failover, as soon as the sentinel knows enough of the replica.
+    /// An operator's failover, as soon as the sentinel knows enough about the replica.
     pub(super) fn fail_over(&self) {
         let url = ("127.0.0.1", self.sentinel.port);
         let mut client = redis::Client::open(url).unwrap().get_connection().unwrap();
@@ -158,7 +158,7 @@ impl Watched {
     }
 }
 
-/// Is a replica known, with an id of its run?
+/// Is a replica known, with its run id?
 fn is_known(replicas: &Value) -> bool {
     let Value::Array(replicas) = replicas else {
         return false;

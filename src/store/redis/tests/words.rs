@@ -87,7 +87,7 @@ async fn a_password_is_said_to_be_whose_it_is() {
     }
 }
 
-/// A server that does not know AUTH repeats the password in its error.
+/// A server without AUTH repeats the password in its error.
 #[tokio::test(flavor = "local")]
 async fn a_login_that_is_not_taken_says_what_to_change() {
     let (plain, renamed) = (
@@ -154,7 +154,7 @@ async fn who_is_something_else_is_told_so() {
     }
     let hidden = RedisTarget::new(RedisEndpoint::Tcp(closed.address()));
     let said = look(&hidden).await.unwrap_err().to_string();
-    // Valkey's wants the password before it reports unknown commands.
+    // Valkey requires the password before it reports unknown commands.
     let names_itself = said.contains("where it is a sentinel, write `redis+sentinel://");
     assert!(names_itself || said.contains("(NOAUTH)"), "{said}");
     refused(
@@ -177,7 +177,7 @@ async fn tls_is_asked_about_where_it_may_be_missing() {
         tls: Some(crate::tls::ClientTls::of_system()),
         ..alone(plain.port)
     };
-    // No handshake begins without a believed authority, as on a machine without a list of authorities.
+    // No handshake begins without a trusted authority, as on a machine without a list of authorities.
     if crate::tls::ClientTls::of_system().config().is_ok() {
         refused(&encrypted, &["write `redis` in place of `rediss`"]).await;
     }

@@ -1,4 +1,4 @@
-//! Servers that forget counters when their memory is full: a counter that is gone is a limit that starts anew.
+//! Servers that evict counters when their memory is full: an evicted counter means a limit that starts anew.
 
 use super::probe::{self, ServerFacts};
 use crate::store::endpoint::RedisEndpoint;
@@ -9,12 +9,13 @@ use crate::store::settings::RedisTarget;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The longest time for the questions of one attempt.
+/// The longest time for the commands of one attempt.
 const WITHIN: Duration = Duration::from_secs(5);
-/// The time until a Redis that was away is asked again.
+/// The pause before an unavailable Redis is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Logs one line for each server of `target` that evicts counters. A Redis that is away is asked again until it answers.
+/// Logs one line for each server of `target` that evicts counters. An unavailable Redis is tried again until it
+/// answers.
 pub async fn warn_of_eviction(target: RedisTarget) {
     loop {
         match timeout(WITHIN, evicting(&target)).await {
@@ -26,7 +27,7 @@ pub async fn warn_of_eviction(target: RedisTarget) {
                 }
                 return;
             }
-            // The workers say that it is away.
+            // The workers log that it is unavailable.
             Ok(Err(_)) | Err(_) => tokio::time::sleep(AGAIN).await,
         }
     }

@@ -1,4 +1,4 @@
-//! Reports to Redis that this gateway lives, and reads the number of gateways that do.
+//! Reports to Redis that this gateway is alive, and reads the number of live gateways.
 
 use crate::store::error::StoreError;
 use crate::store::redis::RedisStore;
@@ -10,7 +10,7 @@ use crate::store::redis::wire::layout::gateways_key;
 use bb8_redis::redis::{Cmd, Value, cmd};
 use std::time::Duration;
 
-/// The script is sent whole each time: it is short and goes every few seconds. So it is not among the scripts that
+/// The script is sent whole each time: it is short and is sent every few seconds. So it is not among the scripts that
 /// decide.
 const BEAT: &str = include_str!("../../../../lua/heartbeat.lua");
 
@@ -19,19 +19,19 @@ const NO_NUMBER: StoreError = StoreError::Protocol("not a number of gateways");
 /// A gateway's report of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// The gateway is there.
+    /// The gateway is alive.
     There,
-    /// The gateway goes.
+    /// The gateway leaves.
     Goes,
 }
 
 impl RedisStore {
-    /// Reports that gateway `me` is there, or goes. Returns the number of gateways that have reported within `life`.
-    /// The report goes between the calls under way, and counts against the server only if no call was answered since.
-    /// It takes a second and twice the settings' `timeout` at most.
+    /// Reports that gateway `me` is alive, or leaves. Returns the number of gateways that have reported within `life`.
+    /// The report is sent between current calls, and counts against the server only if no call was answered since. It
+    /// takes at most a second and twice the settings' `timeout`.
     ///
     /// # Errors
-    /// The error of a Redis that did not answer.
+    /// If Redis did not answer.
     pub async fn beat(
         &self,
         me: u64,
@@ -51,7 +51,7 @@ impl RedisStore {
         if let Err(error) = &counted
             && is_of_server(error)
         {
-            // The store goes down now, so that not even the next request has to find the outage.
+            // The store becomes unavailable now, so that not even the next request has to detect the outage.
             node.go_down(era, error);
         }
         counted
@@ -96,7 +96,7 @@ fn command(prefix: &str, me: u64, presence: Presence, life: Duration) -> Cmd {
     command
 }
 
-/// The error, with the key where another value lives there.
+/// The error, with the key if it holds another value.
 fn explain(error: StoreError, prefix: &str) -> StoreError {
     match error {
         StoreError::Refused(reason) if reason.contains("WRONGTYPE") => {
@@ -119,15 +119,15 @@ fn count(answer: Value) -> Result<u32, StoreError> {
 /// Would the next request have the same error?
 fn is_of_server(error: &StoreError) -> bool {
     match error {
-        // Where only the connection was lost, the next connection shows whether the server is there.
+        // If only the connection was lost, the next connection shows whether the server is available.
         StoreError::Timeout { .. } | StoreError::Unreachable(_) => true,
         StoreError::Refused(reason) => reply::server_wide(reason),
         _ => false,
     }
 }
 
-/// Is the connection of no use after this error? A connection that brings a server's refusal works, unless it leads to
-/// a server that is no master any more.
+/// Is the connection useless after this error? A connection that carries a server's refusal works, unless it leads to a
+/// server that is no longer a master.
 fn is_of_connection(counted: &Result<u32, StoreError>) -> bool {
     match counted {
         Ok(_) => false,

@@ -1,6 +1,6 @@
-//! The tasks of one node: its lanes, and the watch that brings it up, guards it, and brings it up again.
+//! The tasks of one node: its lanes, and the watch that makes it available, guards it, and makes it available again.
 //!
-//! In: a node. Out: a node that is asked, or a line in the log why it is not.
+//! In: a node. Out: an available node, or a log line with the reason for its unavailability.
 //!
 //! ```text
 //! trial        is all there that the limits need?
@@ -34,20 +34,22 @@ use succession::beside_queue;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
 
-/// Pause between two attempts to bring a node up, in milliseconds; jittered, or all gateways would ask at once.
+/// The pause between two attempts to use a node again, in milliseconds; jittered, since otherwise all gateways would
+/// try at once.
 const PAUSE: std::ops::Range<u64> = 100..250;
-/// A node that stays up for less than this is unstable. It is tried again more slowly, though at least this often.
+/// A node that stays available for less than this is unstable. It is tried again more slowly, though at least this
+/// often.
 const STEADY: Duration = Duration::from_secs(1);
 
-/// Longest time of a trial of all that the limits need: a few round trips.
+/// The longest time of a trial of everything that the limits need: a few round trips.
 const TRIED_WITHIN: Duration = Duration::from_secs(3);
-/// Least time between two trials for counters that can be neither read nor written.
+/// The least time between two trials for counters that can be neither read nor written.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Limits the lines about a replaced master: every worker finds out by itself.
+/// Throttles the lines about a replaced master, since every worker detects it separately.
 static REPLACED: Throttle = Throttle::every(Duration::from_secs(5));
 
-/// Starts the tasks of a node. To be called in a worker's own runtime, where tasks need not be `Send`.
+/// Starts the tasks of a node. Must be called in a worker's own runtime, where tasks need not be `Send`.
 pub(super) fn start(node: Rc<Node>, router: Option<Weak<Router>>) -> NodeHandle {
     let lane = Lane {
         node: Rc::clone(&node),
@@ -64,14 +66,14 @@ pub(super) fn start(node: Rc<Node>, router: Option<Weak<Router>>) -> NodeHandle 
     NodeHandle::new(node, tasks)
 }
 
-/// Sends updates again when their time has come, until the worker ends.
+/// Sends postponed updates when they are due, until the worker ends.
 async fn remind(node: Rc<Node>) {
     loop {
         node.updates.remind().await;
     }
 }
 
-/// Brings the node up, watches over it, and brings it up again, until the worker ends.
+/// Makes the node available, watches it, and makes it available again, until the worker ends.
 async fn watch(lane: Lane) {
     let node = &*lane.node;
     let mut brink = Duration::ZERO;
@@ -105,9 +107,9 @@ async fn watch(lane: Lane) {
     }
 }
 
-/// Tries all that the limits need, where the server has not passed that, on a new connection if there is no other; then
-/// makes a trial decision. In this order a command that the server does not know is named: the error about a script's
-/// call repeats bytes of the call, which no client can read.
+/// Tries everything that the limits need, if the server has not passed that, on a new connection if there is no other;
+/// then makes a trial decision. In this order a command that the server does not know is named: the error about a
+/// script's call repeats bytes of the call, which no client can read.
 async fn attempt(lane: &Lane) -> Result<(), StoreError> {
     let node = &*lane.node;
     let mut connection = within(CONNECT_WITHIN, node.connections.take()).await?;
@@ -121,9 +123,9 @@ async fn attempt(lane: &Lane) -> Result<(), StoreError> {
             node.lanes.window.answer(start);
             Ok(())
         }
-        // The node serves, even if other slots than the map names.
+        // The node works, even if it serves other slots than the map states.
         Err(StoreError::Refused(reason)) if lane.is_redirected(&reason) => Ok(()),
-        // A script that may not call a command may fail without a word of it.
+        // A script that may not call a command may fail without naming it.
         Err(StoreError::Refused(reason)) if !reply::server_wide(&reason) => {
             node.context.target.trials.forget(&node.server());
             let named = try_all(lane, &mut connection).await;
@@ -134,7 +136,7 @@ async fn attempt(lane: &Lane) -> Result<(), StoreError> {
     tried.inspect_err(|_| connection.condemn())
 }
 
-/// Tries all that the limits need, unless the server has passed that already.
+/// Tries everything that the limits need, unless the server has already passed that.
 async fn try_all(lane: &Lane, connection: &mut Connection) -> Result<(), StoreError> {
     let node = &*lane.node;
     let (target, prefix) = (&node.context.target, &node.context.prefix);
@@ -158,7 +160,7 @@ async fn try_all(lane: &Lane, connection: &mut Connection) -> Result<(), StoreEr
     }
 }
 
-/// Tries all that the limits need while the node is asked. A node that refuses is down.
+/// Tries everything that the limits need while the node is available. A node that refuses becomes unavailable.
 async fn try_while_up(lane: &Lane) {
     let node = &*lane.node;
     let era = node.health.era();
@@ -171,15 +173,15 @@ async fn try_while_up(lane: &Lane) {
     }
 }
 
-/// Waits until the node is down. A connection that ends while it is idle is replaced at once. Where it cannot be
-/// replaced, the node is down, so that not even the first request waits.
+/// Waits until the node is unavailable. A connection that ends while it is idle is replaced at once. If it cannot be
+/// replaced, the node becomes unavailable, so that not even the first request waits.
 async fn watch_over(lane: &Lane) {
     let node = &*lane.node;
     let connections = &node.connections;
     let trials = &node.context.target.trials;
     let mut wanted = trials.follow();
     let mut last = None;
-    // It follows a sentinel's news, and is not begun anew with each turn of the loop.
+    // It follows a sentinel's notifications, and is not created anew with each turn of the loop.
     let mut master_replaced = pin!(connections.master_replaced());
     while !node.health.is_down() {
         if connections.signals.is_untold() {
@@ -211,8 +213,8 @@ async fn watch_over(lane: &Lane) {
     }
 }
 
-/// Tries a node again where a counter could be neither read nor written, unless that was done just now. Where the node
-/// refuses nothing, another value is at the counter's key, of which `line` tells.
+/// Tries a node again if a counter could be neither read nor written, unless that was done just now. If the node
+/// refuses nothing, the counter's key holds another value, and `line` is logged.
 async fn look_at(lane: &Lane, line: &str, last: &mut Option<Instant>) {
     let node = &*lane.node;
     let now = clock::now();
@@ -228,8 +230,8 @@ async fn look_at(lane: &Lane, line: &str, last: &mut Option<Instant>) {
     }
 }
 
-/// Goes over to another master. The last counts of the former one may be missing there. Where it cannot be told of them,
-/// it is away.
+/// Switches to another master. It may lack the last counts of the former one. If the counts cannot be sent to the new
+/// master, the master counts as unavailable.
 async fn master_changed(lane: &Lane) {
     let node = &*lane.node;
     let era = node.health.era();
@@ -239,7 +241,7 @@ async fn master_changed(lane: &Lane) {
     }
 }
 
-/// Notes that the master is another: remembered refusals may not hold there.
+/// Notes that the master was replaced: cached refusals may not be valid there.
 fn report_master(node: &Node) {
     node.context.stats.counters_changed();
     if let (Some(master), Some(more)) = (node.connections.master(), REPLACED.pass()) {

@@ -1,4 +1,4 @@
-//! A look at a Redis before anything is counted there: its answer, its kind, and whether it takes the scripts.
+//! A probe of a Redis before it is used for counting: its answer, its kind, and whether it accepts the scripts.
 
 use super::trial;
 use crate::clock;
@@ -23,17 +23,17 @@ use tokio::time::timeout;
 /// The properties of a Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisReport {
-    /// Its address, if sentinels had to be asked.
+    /// Its address, if sentinels named it.
     pub master: Option<Address>,
     /// Its name and version: `redis 7.0.15`.
     pub version: String,
-    /// The time that one question took.
+    /// The time of one command.
     pub took: Duration,
     /// The eviction policy when its memory is full, if its memory has a bound.
     pub evicts: Option<String>,
     /// The cause for which gateways cannot be counted, with its remedy.
     pub uncounted: Option<String>,
-    /// May any client on another machine that reaches the Redis change its data, without a password?
+    /// May every client on another machine that reaches the Redis change its data, without a password?
     pub open: bool,
 }
 
@@ -64,11 +64,11 @@ impl fmt::Display for RedisReport {
     }
 }
 
-/// Connects to `target`, loads the scripts, tries all that the limits need, and asks for its properties. Of a cluster, the
-/// first seed to answer names every master, and each has an outcome of its own. The caller bounds the time.
+/// Connects to `target`, loads the scripts, tries everything that the limits need, and reads its properties. In a
+/// cluster, the first seed to answer names every master, and each has a separate outcome. The caller bounds the time.
 ///
 /// # Errors
-/// The error of a Redis that cannot be reached, or refuses the login or the scripts.
+/// If Redis cannot be reached, or refuses the login or the scripts.
 pub async fn probe(target: &RedisTarget, prefix: &str) -> Result<Vec<ProbeOutcome>, StoreError> {
     let RedisEndpoint::Cluster { seeds } = &target.place else {
         let found = look(RedisDestination::of(target), prefix, None).await?;
@@ -102,7 +102,7 @@ pub(crate) async fn masters(
     Ok(ranges)
 }
 
-/// Every master once, by a key that it serves; and how many slots no master serves.
+/// Every master once, by a key that it serves; and the number of slots that no master serves.
 async fn each(target: &RedisTarget, prefix: &str, ranges: Vec<SlotRange>) -> Vec<ProbeOutcome> {
     let served: usize = ranges.iter().map(SlotRange::len).sum();
     let mut all: Vec<ProbeOutcome> = Vec::new();
@@ -137,7 +137,7 @@ async fn look(
 ) -> Result<RedisReport, StoreError> {
     let RedisDestination { target, node } = destination;
     let mut connection = open(destination).await?;
-    // The commands by themselves come first: the error about a script's call may repeat bytes that no client can read.
+    // The individual commands come first: the error about a script's call may repeat bytes that no client can read.
     let uses = target.trials.wanted();
     let tried = match trial::all(&mut connection, target, prefix, tag, uses).await {
         Ok(()) => trial::decide(&mut connection, prefix, tag).await,
@@ -171,7 +171,7 @@ async fn look(
     })
 }
 
-/// The cause for which the count of gateways, which has a script that is sent whole, is refused.
+/// The cause for which the gateway count, whose script is sent whole, is refused.
 async fn uncounted(connection: &mut Connection, target: &RedisTarget) -> Option<String> {
     let asked = connection.send(cmd("EVAL").arg("return 1").arg(0)).await;
     match asked {
@@ -180,11 +180,11 @@ async fn uncounted(connection: &mut Connection, target: &RedisTarget) -> Option<
     }
 }
 
-/// What a server says of itself.
+/// The server's `INFO`.
 pub(super) struct ServerFacts(String);
 
 impl ServerFacts {
-    /// Asks the server. A user that may call scripts and not send INFO is good enough: nothing is known then.
+    /// Reads `INFO`. A user that may call scripts but not send INFO is sufficient: nothing is known then.
     pub(crate) async fn ask(connection: &mut Connection) -> Self {
         let mut info = Cmd::new();
         info.arg("INFO");
@@ -201,8 +201,8 @@ impl ServerFacts {
         lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
     }
 
-    /// The policy by which the server evicts keys that have a life, as all counters have; nothing where its memory has
-    /// no bound, or it evicts none.
+    /// The policy by which the server evicts keys with an expiry, as all counters are; `None` if its memory has no
+    /// bound, or it evicts none.
     pub(super) fn evicts(&self) -> Option<String> {
         let is_bounded = self.get("maxmemory").is_some_and(|bytes| bytes != "0");
         let policy = self.get("maxmemory_policy")?;
@@ -210,15 +210,15 @@ impl ServerFacts {
     }
 }
 
-/// Can a Redis at this address be reached from other machines? A connection to no address in particular leads to the
-/// own machine.
+/// Can a Redis at this address be reached from other machines? A connection to an unspecified address leads to this
+/// machine.
 pub(crate) async fn is_far(at: &Address) -> bool {
     let is_far = |ip: IpAddr| !ip.is_loopback() && !ip.is_unspecified();
     let found = tokio::net::lookup_host((&*at.host, at.port)).await;
     found.is_ok_and(|mut all| all.any(|address| is_far(address.ip().to_canonical())))
 }
 
-/// May a client that has not logged in do more than read?
+/// May a client without a login do more than read?
 pub(crate) async fn lets_anybody_in(target: &RedisTarget, at: &Address, prefix: &str) -> bool {
     let stranger = RedisTarget {
         database: 0,
@@ -239,9 +239,9 @@ pub(crate) async fn lets_anybody_in(target: &RedisTarget, at: &Address, prefix: 
     asked.ok().flatten().unwrap_or_default()
 }
 
-/// Does the server let through any of the commands that can be tried without a change? The trial replaces the question
-/// for the user's rights, where the user may not ask, as in `+@all -acl`. The commands: a key that no client has is
-/// deleted, a setting that no server has is set, a script does nothing.
+/// Does the server allow any of the commands that can be tried without a change? The trial replaces reading the user's
+/// permissions if the user may not read them, as with `+@all -acl`. The commands: a key that no client has is deleted,
+/// a setting that no server has is set, a script does nothing.
 async fn may_change(connection: &mut Connection, prefix: &str) -> bool {
     let absent = format!("{prefix}:{{nobody}}");
     let tries: [&[&str]; 5] = [
@@ -260,7 +260,7 @@ async fn may_change(connection: &mut Connection, prefix: &str) -> bool {
             Ok(user) if words[0] == "ACL" => says_more_than_reading(&user),
             Ok(_) => true,
             Err(StoreError::Refused(reason)) => is_behind_permission(&reason),
-            // The connection is gone.
+            // The connection has ended.
             Err(_) => return false,
         };
         if is_let {
@@ -270,7 +270,7 @@ async fn may_change(connection: &mut Connection, prefix: &str) -> bool {
     false
 }
 
-/// Does only a user with the right to send the command have this answer?
+/// Does only a user with the permission for the command get this answer?
 fn is_behind_permission(reason: &str) -> bool {
     const BEHIND: [&str; 6] = ["READONLY", "MOVED", "ASK", "CLUSTERDOWN", "MISCONF", "OOM"];
     let words = reason.to_ascii_lowercase();
@@ -300,7 +300,7 @@ fn says_more_than_reading(user: &Value) -> bool {
     on && nopass && all.iter().flat_map(|text| text.split(' ')).any(risks)
 }
 
-/// All texts of an answer, however deep.
+/// All texts of an answer, at any depth.
 fn texts(value: &Value, out: &mut Vec<String>) {
     match value {
         Value::Array(all) | Value::Set(all) => all.iter().for_each(|one| texts(one, out)),

@@ -1,7 +1,7 @@
-//! The end of a worker behind sentinels. A master that is being replaced answers until the gateways hear of the new one,
-//! and what it answers then is lost. A worker that stays sends it to the new one again (`succession`); one that ends would
-//! hear of it too late. So it asks whether a replica has its last updates. Where none has, it stays until the sentinels
-//! have had time to name another master.
+//! Shutdown of a worker with a master that sentinels watch. A master that is being replaced answers until the gateways
+//! learn of the new one, and its updates since then are lost. A worker that stays sends them to the new one again
+//! (`succession`); a worker that ends would learn of it too late. So it checks whether a replica has its last updates.
+//! If none has, the worker stays until the sentinels have had time to name another master.
 
 use crate::clock;
 use crate::store::redis::link::pool::CONNECTIONS;
@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 const ACKNOWLEDGED: Duration = Duration::from_millis(250);
 /// Time in which sentinels name another master, once the replica has been promoted.
 const NAMED: Duration = Duration::from_secs(2);
-/// Time between two looks for another master.
+/// The interval of checks for another master.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Waits until a server that outlives the master has this worker's last updates, for a few seconds at most.
@@ -33,7 +33,7 @@ pub(crate) async fn outlive_master(node: &Node) {
     }
 }
 
-/// Has a replica all that was written on each of the connections? A user who may not ask for that is not told.
+/// Has a replica everything that was written on each of the connections? A user without the permission gets no answer.
 async fn is_replicated(node: &Node) -> bool {
     let mut question = cmd("WAIT");
     question.arg(1).arg(ACKNOWLEDGED.as_millis());
@@ -41,7 +41,7 @@ async fn is_replicated(node: &Node) -> bool {
         let Ok(Ok(mut connection)) = timeout(ACKNOWLEDGED, node.connections.take()).await else {
             return false;
         };
-        // The answer that no replica has it comes at the end of the time.
+        // The answer that no replica has it arrives at the end of the time.
         match timeout(ACKNOWLEDGED * 2, connection.send(&question)).await {
             Ok(Ok(Value::Int(0))) | Err(_) => return false,
             Ok(Ok(_) | Err(_)) => {}

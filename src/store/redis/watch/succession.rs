@@ -1,9 +1,9 @@
-//! The way over to another master, which may lack the last moments of the former one. Before it is asked anything, it is
-//! told of what this worker's requests hold, and what the former one answered last is sent to it again.
+//! The switch to another master, which may lack the last moments of the former one. Before it is used for checks, this
+//! worker's requests are registered with it, and the former one's last answered updates are sent to it again.
 //!
-//! Other workers and gateways hear of the new master at about the same time, and tell it of their requests. A question
-//! that comes before they have would find room that is none. So questions wait for a moment that is long enough for
-//! all, and much shorter than `timeout`.
+//! Other workers and gateways learn of the new master at about the same time, and register their requests. A check
+//! before that would find room that does not exist. So checks wait for a moment that is long enough for all, and much
+//! shorter than `timeout`.
 
 use crate::clock;
 use crate::store::error::StoreError;
@@ -13,11 +13,10 @@ use crate::store::redis::node::Node;
 use std::convert::Infallible;
 use tokio::time::{sleep_until, timeout_at};
 
-/// Goes over to the new master, in whose stead no lane calls meanwhile. Decisions that use up their time are turned
-/// away.
+/// Switches to the new master; no lane makes calls meanwhile. Decisions that use up their time are rejected.
 ///
 /// # Errors
-/// The error of a master that cannot be reached with them.
+/// If the master cannot be reached for that.
 pub(super) async fn go_over(lane: &Lane) -> Result<(), StoreError> {
     let node = &*lane.node;
     let change = node.connections.signals.changes();
@@ -29,11 +28,11 @@ pub(super) async fn go_over(lane: &Lane) -> Result<(), StoreError> {
     done
 }
 
-/// Tells a Redis that was away of all that this worker's requests hold, before it is asked anything. Returns the change
-/// of masters by which that was.
+/// Registers this worker's requests with a Redis that was unavailable, before it is used for checks. Returns the change
+/// of masters at that time.
 ///
 /// # Errors
-/// The error of a Redis that is not back after all.
+/// If Redis has not returned after all.
 pub(super) async fn come_back(lane: &Lane) -> Result<u64, StoreError> {
     let node = &*lane.node;
     let from = clock::now();
@@ -47,7 +46,7 @@ pub(super) async fn come_back(lane: &Lane) -> Result<u64, StoreError> {
     Ok(change)
 }
 
-/// Does `work`, and meanwhile turns away decisions that have used up their time.
+/// Does `work`, and meanwhile rejects decisions that have used up their time.
 pub(super) async fn beside_queue<T>(node: &Node, work: impl Future<Output = T>) -> T {
     tokio::select! {
         done = work => done,
@@ -58,7 +57,7 @@ pub(super) async fn beside_queue<T>(node: &Node, work: impl Future<Output = T>) 
 async fn tell(lane: &Lane) -> Result<(), StoreError> {
     let node = &*lane.node;
     let from = clock::now();
-    // The former master answers what it was asked.
+    // The former master answers its pending calls.
     let ends = from + node.context.timeout;
     while node.lanes.serving.get() > 0 {
         let quiet = node.lanes.quiet.notified();
@@ -68,13 +67,13 @@ async fn tell(lane: &Lane) -> Result<(), StoreError> {
     }
     node.updates.repeat_answered();
     node.updates.register().await;
-    // A call that came late would take slots of requests that have ended meanwhile.
+    // A late call would take slots of requests that have ended meanwhile.
     lane.pay_within(CONNECT_WITHIN).await?;
     sleep_until(from + node.context.together()).await;
     Ok(())
 }
 
-/// Turns away decisions that have used up their time, for as long as no lane does so.
+/// Rejects decisions that have used up their time, as long as no lane does so.
 async fn turn_away(node: &Node) -> Infallible {
     loop {
         let next = node.queue.expire();

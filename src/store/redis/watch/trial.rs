@@ -1,6 +1,6 @@
-//! Trials on keys of the gateway's own. One decision shows whether a server serves at all: one that takes connections
-//! but no writes does not. When a server is met, all that the file's limits need is tried: a decision, a renewal, a
-//! release, a refund and a settlement of each kind.
+//! Trials on the gateway's own keys. One decision shows whether a server works at all: one that accepts connections but
+//! no writes does not. When a server is first reached, everything that the file's limits need is tried: a decision, a
+//! renewal, a release, a refund and a settlement of each kind.
 
 use crate::key::{
     IdField, KeyTemplate, Meter, MeterPlace, MissingKey, OnLeave, RepeatId, Sameness,
@@ -26,11 +26,11 @@ use bb8_redis::redis::cmd;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 
-/// The time that a trial's counters count for, in microseconds. Redis keeps them a little longer.
+/// The time for which a trial's counters count, in microseconds. Redis keeps them slightly longer.
 const LIFE: u64 = 1_000_000;
 
-/// Decides on one key with this tag where a node of a cluster is meant. Else decides on two keys with tags of their
-/// own, as a request's keys have: a node of a cluster refuses such a question.
+/// Decides on one key with this tag for a node of a cluster. Otherwise decides on two keys with different tags, like a
+/// request's keys: a node of a cluster refuses such a call.
 pub(crate) async fn decide(
     connection: &mut Connection,
     prefix: &str,
@@ -63,12 +63,12 @@ fn rate() -> Rate {
     }
 }
 
-/// Tries all that counters of these uses need: first each command by itself, then the scripts. Keys have this tag, or
-/// the one of keys that all clients share. What was written is removed. Where a right to that is missing, it lapses
-/// within minutes.
+/// Tries everything that counters of these uses need: first each command individually, then the scripts. Keys have this
+/// tag, or the tag of keys that all clients share. The written keys are removed. Without the permission for that, they
+/// expire within minutes.
 ///
 /// # Errors
-/// A refusal with its cause: the command that may not be called, where it is one.
+/// If a trial is refused, with its cause: the forbidden command, if that is the cause.
 pub(crate) async fn all(
     connection: &mut Connection,
     target: &RedisTarget,
@@ -88,7 +88,7 @@ pub(crate) async fn all(
     rights.look(connection, uses).await?;
     let tried = Trial { prefix, tag, uses };
     let outcome = tried.run(connection).await;
-    // A user without the right to remove them leaves them to lapse.
+    // Without the permission to remove them, they expire.
     let mut remove = cmd("DEL");
     for (name, _) in KINDS {
         remove.arg(probe_counter(prefix, name, tag));
@@ -99,7 +99,7 @@ pub(crate) async fn all(
     outcome
 }
 
-/// The counters of a trial, each with the use that asks for it.
+/// The counters of a trial, each with the use that requires it.
 const KINDS: [(&str, CounterUses); 5] = [
     ("states", CounterUses::STATES),
     ("logs", CounterUses::LOGS),
@@ -123,7 +123,7 @@ struct TrialCounter {
 }
 
 impl TrialCounter {
-    /// The same counter, charged beyond the estimate of a cost, where costs are settled.
+    /// The same counter, charged beyond the estimate of a cost, if costs are settled.
     fn overdraft(&self) -> Option<Self> {
         Some(Self {
             name: "overdraft",
@@ -236,7 +236,7 @@ impl Trial<'_> {
     }
 
     /// The updates that a charge of this counter may have: slots are renewed and freed, a part of a cost is settled,
-    /// and what is left comes back.
+    /// and the rest is refunded.
     fn updates(&self, counter: &TrialCounter, ticket: Ticket) -> Vec<Question> {
         let TrialCounter { limit, prefix, .. } = counter;
         let returns = match counter.name {

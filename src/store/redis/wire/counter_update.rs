@@ -1,9 +1,9 @@
 //! An update of one counter that no request waits for: a refund, a settlement, a renewal, a release of slots. A cost
-//! beyond the estimate is charged as a decision is, by another script, under an id by which a repeat is recognised.
+//! beyond the estimate is charged like a decision, by another script, under an id by which a repeat is recognised.
 //!
-//! A call that gives charges back leaves a marker in Redis, by which Redis knows that it has applied the call. A marker
-//! is a name and the number of a call. One call after the other uses the same name, each only when the one before is
-//! answered and will not be made again (`answered_calls`).
+//! A call that gives charges back leaves a marker in Redis, which shows that the call was applied. A marker is a name
+//! and the number of a call. Successive calls use the same name, each only after the previous one is answered and will
+//! not be repeated (`answered_calls`).
 
 use super::question::Question;
 use super::slot::CallRoute;
@@ -31,42 +31,42 @@ pub(crate) type UpdateSender = oneshot::Sender<Result<u8, StoreError>>;
 pub(crate) enum UpdateKind {
     /// Slots are freed.
     Release {
-        /// The pause before a second look for the slots. Set where the call that asked for the slots had no answer: it
-        /// may take them yet.
+        /// The pause before the slots are looked up a second time. `Some` if the call that requested the slots had no
+        /// answer: it may take them yet.
         recheck: Option<Duration>,
     },
-    /// Slots are held for longer. A renewal that is lost is followed by the next.
+    /// Slots are renewed. A lost renewal is followed by the next.
     Renewal,
-    /// A server that may not know the slots of a request in flight gets them.
+    /// Slots of a request in flight are registered with a server that may not know them.
     Registration,
-    /// A charge comes back.
+    /// A charge is refunded.
     Refund,
-    /// A charge was too high: its surplus comes back.
+    /// A charge was too high: its surplus is refunded.
     Settlement,
     /// A charge was too low: the difference is charged.
     Surcharge,
-    /// The counter is forgotten, and the caller waits for the answer.
+    /// The counter is deleted, and the caller waits for the answer.
     Reset,
 }
 
-/// One update, with all that a repeated call needs.
+/// One update, with everything that a repeated call needs.
 #[derive(Debug)]
 pub(crate) struct CounterUpdate {
     pub(crate) kind: UpdateKind,
     pub(crate) question: Question,
     pub(crate) clock: Option<Timestamp>,
     pub(crate) route: CallRoute,
-    /// The instant from which on the update has no use any more.
+    /// The instant from which the update is of no use.
     pub(crate) until: Instant,
-    /// The number of vain attempts to send the update.
+    /// The number of failed attempts to send the update.
     pub(crate) tries: u8,
     /// The marker of the call that carried the update.
     pub(crate) marker: Option<AppliedMarker>,
-    /// The sender of the answer, where a caller waits.
+    /// The sender of the answer, if a caller waits.
     pub(crate) answer: Option<UpdateSender>,
-    /// The instant of the charge that comes back, by the clock of the master that made it, where it is known.
+    /// The instant of the refunded charge, by the clock of the master that made it, if known.
     pub(crate) charged: Option<Timestamp>,
-    /// Has a master answered it already, which may have been replaced?
+    /// Has a master already answered it that may have been replaced?
     pub(crate) is_again: bool,
 }
 
@@ -81,7 +81,7 @@ impl UpdateKind {
         })
     }
 
-    /// The kind of an amendment that brings something back to `limit`.
+    /// The kind of an amendment that gives something back to `limit`.
     pub(crate) fn of_refund(limit: &Limit, amendment: Amendment) -> Self {
         match amendment {
             Amendment::Settlement(_) => Self::Settlement,
@@ -123,7 +123,7 @@ impl CounterUpdate {
             && is_surcharge(self) == is_surcharge(other)
     }
 
-    /// Is the update kept while Redis is away? By a clock of the caller's nothing waits.
+    /// Is the update kept while Redis is unavailable? With a clock of the caller nothing waits.
     pub(crate) fn is_kept(&self) -> bool {
         self.clock.is_none() && self.kind.operation().is_some()
     }
@@ -134,7 +134,7 @@ impl CounterUpdate {
         matches!(self.kind, Refund | Settlement | Surcharge)
     }
 
-    /// Can the update be sent again though it may have been applied?
+    /// Can the update be sent again although it may have been applied?
     pub(crate) fn is_repeatable(&self) -> bool {
         let is_marked = self
             .marker
@@ -142,7 +142,7 @@ impl CounterUpdate {
         self.is_kept() && (is_marked || !self.adds_up())
     }
 
-    /// Is the update without use, or could Redis not recognise that it was applied?
+    /// Is the update of no use any more, or could Redis no longer recognise that it was applied?
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         self.until <= now || (self.tries > 0 && !self.is_repeatable())
     }
@@ -168,11 +168,11 @@ impl CounterUpdate {
 pub(crate) struct AppliedMarker {
     pub(crate) name: u64,
     pub(crate) number: u64,
-    /// The instant at which the call was sent first.
+    /// The instant at which the call was first sent.
     pub(crate) since: Instant,
 }
 
-/// Marker names that no call uses just now, with the last number of each.
+/// Marker names that no call uses at present, with the last number of each.
 #[derive(Debug, Default)]
 pub(crate) struct MarkerNames(RefCell<Vec<(u64, u64)>>);
 

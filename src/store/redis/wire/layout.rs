@@ -1,8 +1,8 @@
-//! The names of counters in Redis: `PREFIX:VERSION:limit:KIND:{key}`, or `PREFIX:VERSION:limit:KIND:{TAG}{key}` of a
+//! The names of counters in Redis: `PREFIX:VERSION:limit:KIND:{key}`, or `PREFIX:VERSION:limit:KIND:{TAG}{key}` for a
 //! limit that is counted `with` others.
 //!
-//! The name is the identity, so that edited numbers keep the counters. Because of the braces, the key alone chooses the
-//! cluster slot: the counters of one client live together. The record of an id has its name behind the braces:
+//! The name is the identity, so that changed numbers keep the counters. Because of the braces, the key alone determines
+//! the cluster slot: the counters of one client are together. The record of an id has its name after the braces:
 //! `PREFIX:VERSION:limit:KIND:{key}:d:DIGEST`. The kind is `candidate-KIND` for a limit's candidate, and `GROUP.KIND`
 //! for the tier of a group.
 
@@ -11,17 +11,17 @@ use crate::limit::{Limit, Mode};
 use smallvec::SmallVec;
 use std::fmt::Write;
 
-/// The version of the bytes behind the keys. States of another version are left to expire.
+/// The version of the bytes stored at the keys. States of another version are left to expire.
 pub(super) const VERSION: u32 = 1;
 
-/// Names of counters, one behind the other.
+/// Concatenated names of counters.
 pub(crate) type Names = SmallVec<[u8; 96]>;
 
-/// The key of a limit that counts all clients together: empty braces would choose no slot. No other key has this
+/// The key of a limit that counts all clients together: empty braces would determine no slot. No other key has this
 /// character.
 pub(crate) const EVERYONE: &[u8] = b"*";
 
-/// The tag of a counter, which alone chooses its slot.
+/// The tag of a counter, which alone determines its slot.
 pub(crate) fn tag<'a>(limit: &'a Limit, key: &'a [u8]) -> &'a [u8] {
     match &limit.with {
         Some(tag) => tag.as_bytes(),
@@ -30,7 +30,7 @@ pub(crate) fn tag<'a>(limit: &'a Limit, key: &'a [u8]) -> &'a [u8] {
     }
 }
 
-/// Appends the name of the counter of `key`; `prefix` ends with the brace that this closes.
+/// Appends the name of the counter of `key`; `prefix` ends with the brace that is closed here.
 pub(crate) fn counter(out: &mut Names, prefix: &[u8], key: &[u8]) {
     out.extend_from_slice(prefix);
     out.extend_from_slice(if key.is_empty() { EVERYONE } else { key });
@@ -46,7 +46,7 @@ pub(crate) fn record(prefix: &[u8], key: &[u8], id: RepeatId) -> Vec<u8> {
     name.into_vec()
 }
 
-/// The part of the names in front of the key, built once for each limit.
+/// The part of the names before the key, built once for each limit.
 ///
 /// A name may hold any character. Characters with a meaning in a key are escaped, so that no two limits share a key.
 #[must_use]
@@ -66,7 +66,7 @@ pub(crate) fn key_prefix(prefix: &str, limit: &Limit) -> Box<[u8]> {
     };
     text.push(':');
     if let Some(group) = &limit.group {
-        // No name of a group has a dot in it.
+        // No name of a group contains a dot.
         let _ = write!(text, "{group}.");
     }
     let _ = write!(text, "{candidate}{}:", limit.kind);
@@ -95,7 +95,7 @@ pub(crate) fn probe_counter(prefix: &str, kind: &str, tag: &[u8]) -> Vec<u8> {
     name.into_vec()
 }
 
-/// The limit that a counter's name belongs to, in the form that it has in names.
+/// The limit that a counter's name belongs to, in the form of names.
 pub(crate) fn limit_of<'k>(prefix: &str, counter: &'k [u8]) -> Option<&'k str> {
     let rest = counter.strip_prefix(format!("{prefix}:{VERSION}:").as_bytes())?;
     let end = rest.iter().position(|byte| *byte == b':')?;
@@ -117,7 +117,7 @@ pub(crate) fn marker(prefix: &str, beside: Option<&[u8]>, name: u64) -> Vec<u8> 
     marker
 }
 
-/// The key at which the gateways report that they live. No limit has it: it has no kind.
+/// The key at which the gateways report that they are alive. No limit has it: it has no kind.
 #[must_use]
 pub(crate) fn gateways_key(prefix: &str) -> String {
     format!("{prefix}:{VERSION}:gateways:{{*}}")
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(&*key_prefix("x", &odd), b"x:1:a%3A%7Bb%7D%25:tb:{");
     }
 
-    /// The value in the specification of Redis Cluster.
+    /// The reference value of the Redis Cluster specification.
     fn slot(name: &[u8]) -> u16 {
         let open = name.iter().position(|byte| *byte == b'{');
         let tag = open.and_then(|open| {
@@ -153,7 +153,7 @@ mod tests {
         crc % 16_384
     }
 
-    /// IF6: a record's key was made in the script, and lay on another node for most clients.
+    /// IF6: a record's key was made in the script, and was on another node for most clients.
     #[test]
     fn if6_what_is_remembered_lives_in_the_slot_of_its_counter() {
         assert_eq!(slot(b"123456789"), 0x31c3);

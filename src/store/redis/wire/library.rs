@@ -1,8 +1,8 @@
-//! The scripts as a library of functions, for operators that want the scripts kept with the data: on disk, and on every
-//! replica before it becomes the master.
+//! The scripts as a library of functions, for operators that want the scripts stored with the data: on disk, and on
+//! every replica before its promotion.
 //!
-//! A function's name is unique in the whole server, so it carries a digest of the library and the script's own name.
-//! Gateways of two versions keep their libraries beside each other.
+//! A function's name is unique in the whole server, so that it contains a digest of the library and the script's own
+//! name. Gateways of two versions have separate libraries.
 
 use super::script;
 use crate::store::error::StoreError;
@@ -43,7 +43,7 @@ impl Library {
     }
 }
 
-/// The command that asks for the library.
+/// The command that looks up the library.
 pub(crate) fn find() -> Cmd {
     let mut command = Cmd::new();
     command.arg("FUNCTION").arg("LIST");
@@ -59,7 +59,7 @@ pub(crate) fn load() -> Cmd {
     command
 }
 
-/// The command that writes the library where it is missing. The server refuses it where the library is there.
+/// The command that writes the library if missing. The server refuses it if the library is present.
 pub(crate) fn remind() -> Cmd {
     let mut command = Cmd::new();
     command.arg("FUNCTION").arg("LOAD").arg(&LIBRARY.text);
@@ -84,17 +84,17 @@ pub(crate) fn call(script: &Cmd) -> Cmd {
     command
 }
 
-/// Does the server answer that the library is not there any more?
+/// Does the server answer that the library no longer exists?
 pub(crate) fn is_missing(reason: &str) -> bool {
     reason.contains("Function not found")
 }
 
-/// Does the server answer that the library is there already?
+/// Does the server answer that the library already exists?
 pub(crate) fn is_there(error: &StoreError) -> bool {
     matches!(error, StoreError::Refused(reason) if reason.contains("already exists"))
 }
 
-/// The cause for which a server that knows no functions refuses them.
+/// The cause for which a server without functions refuses them.
 pub(crate) fn unknown(reason: &str) -> Option<String> {
     let unknown = reason.to_ascii_lowercase().contains("unknown command");
     unknown.then(|| {

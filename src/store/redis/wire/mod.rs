@@ -1,4 +1,4 @@
-//! What is asked of Redis, as bytes: the names of counters, the scripts, questions and updates.
+//! The content of calls to Redis, as bytes: the names of counters, the scripts, questions and updates.
 //!
 //! In: limits, keys and costs. Out: the call of a script. Nothing is sent here.
 //!

@@ -1,4 +1,4 @@
-//! The questions to the scripts, as bytes: keys, parameter blocks, and the shape of the batch.
+//! The questions to the scripts, as bytes: keys, parameter blocks, and the form of the batch.
 
 mod packing;
 
@@ -32,16 +32,16 @@ pub(crate) struct Question {
     keys: layout::Names,
     counters: SmallVec<[KeyPlace; 4]>,
     blocks: SmallVec<[u8; 64]>,
-    /// The keys of records, in the order of the limits that ask for them.
+    /// The keys of records, in the order of the limits that use them.
     records: Vec<Vec<u8>>,
     /// Slots with numbers that this gateway has chosen.
     slots: Vec<ChosenSlots>,
     level: ScriptLevel,
-    /// Can the scripts not be asked about several such questions at once?
+    /// Must several such questions be sent separately?
     is_single: bool,
 }
 
-/// The place of one counter's key among the bytes of all keys.
+/// The position of one counter's key among the bytes of all keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyPlace {
     end: u32,
@@ -61,7 +61,7 @@ struct ChosenSlots {
     decides: bool,
 }
 
-/// The limits of one request, as Redis is asked about them.
+/// The limits of one request, in the form for Redis.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DecisionRequest<'a> {
     pub(crate) checks: &'a [Check<'a>],
@@ -70,8 +70,8 @@ pub(crate) struct DecisionRequest<'a> {
     pub(crate) intent: Intent,
 }
 
-/// Slot numbers that gateways choose: above all instants, and below the bound up to which a double counts exactly with
-/// a cost added.
+/// Slot numbers that gateways choose: above all instants, and below the bound up to which a double is exact with a cost
+/// added.
 pub(crate) const CHOSEN: std::ops::Range<u64> = 1 << 52..(1 << 52) + (1 << 51);
 
 /// The number of a slot that no other is likely to have.
@@ -79,17 +79,17 @@ pub(in crate::store) fn random_slot() -> u64 {
     fastrand::u64(CHOSEN)
 }
 
-/// The script that can decide a question. Each knows all that the ones before it know.
+/// The script that can decide a question. Each level includes all earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 enum ScriptLevel {
-    /// The algorithms that most limits have.
+    /// The algorithms that most limits use.
     #[default]
     Plain,
     /// All algorithms.
     Any,
-    /// Ids that are charged once, too.
+    /// Also ids that are charged once.
     Once,
-    /// Limits that do not decide, too.
+    /// Also limits that do not decide.
     Shadow,
 }
 
@@ -125,8 +125,8 @@ impl Question {
         }
     }
 
-    /// Adds one limit of a request. Its slots are numbered from `chosen` on, else by chance. `clock` is the caller's
-    /// clock, if the caller has one.
+    /// Adds one limit of a request. Its slots are numbered from `chosen` on, else at random. `clock` is the caller's
+    /// clock, if it has one.
     pub(crate) fn check(
         &mut self,
         prefix: &[u8],
@@ -157,8 +157,8 @@ impl Question {
         self.push(prefix, key, &block(limit, *cost, clock));
     }
 
-    /// Numbers the slots that `own`, the block of `check`, asks for, so that they can be given back even without an
-    /// answer. By a clock of the caller's the slots have the numbers of the Rust twin, unless the caller has chosen.
+    /// Numbers the slots that `own`, the block of `check`, requests, so that they can be given back even without an
+    /// answer. With a clock of the caller the slots have the numbers of the Rust twin, unless the caller has chosen.
     fn number(
         &mut self,
         check: &Check<'_>,
@@ -183,7 +183,7 @@ impl Question {
         });
     }
 
-    /// Does the question ask for slots of a limit that decides?
+    /// Does the question request slots of a limit that decides?
     pub(crate) fn asks_for_slots(&self) -> bool {
         self.slots.iter().any(|slots| slots.decides)
     }
@@ -213,7 +213,7 @@ impl Question {
         &self.counters
     }
 
-    /// Is `other` the same question, so that one question with a number can stand for both?
+    /// Is `other` the same question, so that one question with a number can represent both?
     pub(crate) fn is_equal(&self, other: &Self) -> bool {
         !self.is_single
             && !other.is_single
@@ -222,12 +222,12 @@ impl Question {
             && self.blocks == other.blocks
     }
 
-    /// Are the limits of `other` asked about with the same numbers, whatever their counters?
+    /// Are the limits of `other` checked with the same numbers, for any counters?
     fn has_form_of(&self, other: &Self) -> bool {
         self.counters.len() == other.counters.len() && self.blocks == other.blocks
     }
 
-    /// Adds a return of one charge, with the record of its id; or of a repeat, which only its record knows.
+    /// Adds the refund of one charge, with the record of its id; or of a repeat, which only its record shows.
     pub(crate) fn refund(&mut self, prefix: &[u8], key: &[u8], block: &[u8], ticket: Ticket) {
         let Some(record) = ticket.record else {
             return self.push(prefix, key, block);
@@ -257,7 +257,7 @@ impl Question {
 }
 
 impl KeyPlace {
-    /// The counter whose key ends `keys`, and begins at `start`.
+    /// The counter whose key is the end of `keys`, from `start` on.
     #[allow(
         clippy::cast_possible_truncation,
         reason = "a half of a digest is a digest, and all keys of a request are shorter than 4 GiB"
@@ -271,7 +271,7 @@ impl KeyPlace {
     }
 }
 
-/// A limit's block at a cost that need not be its own.
+/// A limit's block at a cost that may differ from its own.
 fn block(limit: &Limit, cost: Cost, clock: Option<Timestamp>) -> wire::Block {
     let now = if limit.rule.follows_a_calendar() {
         clock.unwrap_or_else(clock::wall)
@@ -281,13 +281,13 @@ fn block(limit: &Limit, cost: Cost, clock: Option<Timestamp>) -> wire::Block {
     limit.block_of(cost, now)
 }
 
-/// Equal questions from which on they are asked once, with their number. Two are cheaper one after the other.
+/// The number of equal questions from which on they are sent once, with their number. Two are cheaper in sequence.
 const WORTH: usize = 3;
 
 /// One byte for each question of a call.
 type Numbers = SmallVec<[u8; MOST_IN_CALL]>;
 
-/// The questions of a call as the scripts are asked: of equal ones that follow each other the first, with their number.
+/// The questions of a call in the scripts' form: of adjacent equal ones the first, with their number.
 struct CountedQuestions<'q> {
     different: SmallVec<[&'q Question; MOST_IN_CALL]>,
     numbers: Numbers,
@@ -312,7 +312,7 @@ impl<'q> CountedQuestions<'q> {
     }
 }
 
-/// The forms of the questions of a call: what they ask with, whatever their counters. Most clients meet the same limits.
+/// The forms of the questions of a call: their content without their counters. Most clients meet the same limits.
 struct QuestionForms<'q> {
     /// The first question of each form.
     firsts: SmallVec<[&'q Question; 8]>,
@@ -321,7 +321,7 @@ struct QuestionForms<'q> {
 }
 
 impl<'q> QuestionForms<'q> {
-    /// The forms of `questions`; nothing where each has one of its own.
+    /// The forms of `questions`; `None` if each has a different one.
     fn of(questions: &[&'q Question]) -> Option<Self> {
         let (mut firsts, mut numbers) = (SmallVec::<[&Question; 8]>::new(), Numbers::new());
         for question in questions {
@@ -337,8 +337,8 @@ impl<'q> QuestionForms<'q> {
     }
 }
 
-/// One call that decides `questions` in order. Equal questions that follow each other are asked once, with their number.
-/// `clock` replaces the server's own, for tests.
+/// One call that decides `questions` in order. Adjacent equal questions are sent once, with their number. `clock`
+/// replaces the server's own, for tests.
 pub(crate) fn decide<'q>(
     clock: Option<Timestamp>,
     questions: impl Iterator<Item = &'q Question>,
@@ -373,7 +373,7 @@ pub(crate) fn decide<'q>(
     command
 }
 
-/// The call that decides one question, as an idle gateway asks it.
+/// The call that decides one question, as sent by an idle gateway.
 fn decide_alone(clock: Option<Timestamp>, question: &Question) -> Cmd {
     let all = std::iter::once(question);
     let mut command = call(question.level.script(), clock, None, all.clone(), all);
@@ -388,8 +388,7 @@ pub(crate) struct MarkerKey {
     pub(crate) number: u64,
 }
 
-/// One call that gives back `questions`, each a single charge. A call with a marker can be repeated when it had no
-/// answer.
+/// One call that refunds `questions`, each a single charge. A call with a marker can be repeated when it had no answer.
 pub(crate) fn refund<'q>(
     clock: Option<Timestamp>,
     questions: impl Iterator<Item = &'q Question> + Clone,
@@ -428,7 +427,7 @@ fn call<'q>(
         }
     }
     if records > 0 {
-        // The script takes the arguments from the end: it need not know how many counters there are.
+        // The script takes the arguments from the end: it need not know the number of counters.
         let all: Vec<&[u8]> = questions
             .flat_map(|question| question.records.iter().map(Vec::as_slice))
             .collect();
@@ -447,7 +446,7 @@ fn call<'q>(
     command
 }
 
-/// The block of a refund; nothing when the ticket can give nothing back under the limit's present numbers.
+/// The block of a refund; `None` if the ticket has nothing to give back under the limit's present numbers.
 pub(crate) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block> {
     let mut block = wire::Block::new();
     let mut put = |kind, numbers: &[u64]| {
@@ -457,7 +456,7 @@ pub(crate) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
         }
     };
     if ticket.mark == Mark::Repeat {
-        // A repeat that went free has cost nothing.
+        // A free repeat has cost nothing.
         put(REPEAT, &[ticket.record?.ends]);
         return Some(block);
     }
@@ -500,7 +499,7 @@ pub(crate) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
     (ticket.cost.units() > 0).then_some(block)
 }
 
-/// The block that renews a ticket's slots; nothing when the ticket has none.
+/// The block that renews a ticket's slots; `None` if the ticket has none.
 pub(crate) fn renew_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block> {
     let mut block = refund_block(limit, ticket)?;
     let kind = block.first_mut().filter(|kind| **kind == FREE)?;
@@ -508,7 +507,7 @@ pub(crate) fn renew_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block> 
     Some(block)
 }
 
-/// The block that forgets a counter of any kind.
+/// The block that deletes a counter of any kind.
 pub(crate) fn forget_block() -> wire::Block {
     let mut block = wire::Block::new();
     block.push(FORGET);

@@ -1,4 +1,4 @@
-//! The scripts of `lua/`, put together: their text, their digest, and the commands that load and call them.
+//! The scripts of `lua/`, assembled: their text, their digest, and the commands that load and call them.
 
 use bb8_redis::redis::{self, Arg, Cmd, cmd};
 use std::sync::LazyLock;
@@ -20,10 +20,10 @@ macro_rules! every_algorithm {
     };
 }
 
-/// The line of a file in front of its refunds: behind it stands the code that gives charges back.
+/// The line of a file before its refunds: the code that gives charges back follows.
 const REFUNDS: &str = "\n-- == refund ==\n";
 
-/// The deciding part of each file: all of it, or the part in front of its refunds.
+/// The deciding part of each file: all of it, or the part before its refunds.
 fn decisions(files: &[&str]) -> String {
     let parts = files
         .iter()
@@ -39,8 +39,8 @@ fn refunds(files: &[&str]) -> String {
     parts.collect::<Vec<_>>().join("\n")
 }
 
-/// Decides a batch of requests by the algorithms that most limits have. Redis builds a script anew for each call, so
-/// code that a script does not contain costs nothing.
+/// Decides a batch of requests by the algorithms that most limits use. Redis builds a script anew for each call, so
+/// that code that a script does not contain costs nothing.
 pub(super) static DECIDE: LazyLock<Script> =
     LazyLock::new(|| Script::new(&decisions(&files!("short"))));
 
@@ -58,14 +58,14 @@ pub(super) static DECIDE_ONCE: LazyLock<Script> = LazyLock::new(|| {
     ))
 });
 
-/// Decides a batch in which some limits do not decide, and only count beside the deciding limits.
+/// Decides a batch in which some limits do not decide, and are only counted in addition to the deciding limits.
 pub(super) static DECIDE_SHADOW: LazyLock<Script> = LazyLock::new(|| {
     Script::new(&decisions(
         &every_algorithm!("partial" "history" "settlement" "dedupe" "check" "batch" "shadow"),
     ))
 });
 
-/// Every script: what a connection loads.
+/// Every script that a connection loads.
 pub(crate) static ALL: [&LazyLock<Script>; 5] =
     [&DECIDE, &DECIDE_ANY, &DECIDE_ONCE, &DECIDE_SHADOW, &REFUND];
 
@@ -78,7 +78,7 @@ pub(super) static REFUND: LazyLock<Script> = LazyLock::new(|| {
     Script::new(&(decisions(&files!("prelude")) + &refunds))
 });
 
-/// One script as the server knows it.
+/// One script in the server's form.
 #[derive(Debug)]
 pub(crate) struct Script {
     text: String,
@@ -86,8 +86,8 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// Comments stay here: a server reads no more than 16 KiB from a client that has not logged in, and would not name
-    /// the cause of its refusal for a longer script.
+    /// Comments are removed: a server reads no more than 16 KiB from a client that has not logged in, and would not
+    /// name the cause of its refusal of a longer script.
     fn new(text: &str) -> Self {
         let code = text
             .lines()
@@ -116,7 +116,7 @@ impl Script {
         &self.text
     }
 
-    /// The command that loads the script, by `SCRIPT LOAD`: newer servers forget scripts that came by `EVAL`.
+    /// The command that loads the script, by `SCRIPT LOAD`: newer servers forget scripts that were sent by `EVAL`.
     pub(crate) fn load(&self) -> Cmd {
         let mut command = cmd("SCRIPT");
         command.arg("LOAD").arg(&self.text);

@@ -6,10 +6,10 @@ use crate::limit::Limit;
 /// A slot, below [`SLOTS`].
 pub(crate) type Slot = u16;
 
-/// How many slots a cluster has.
+/// The number of slots of a cluster.
 pub(crate) const SLOTS: usize = 16_384;
 
-/// The remainders of every byte, by XMODEM's polynomial, which the specification of Redis Cluster demands.
+/// The remainders of every byte, by XMODEM's polynomial, which the specification of Redis Cluster requires.
 const REMAINDERS: [u16; 256] = {
     let mut table = [0_u16; 256];
     let mut byte = 0_u16;
@@ -60,14 +60,14 @@ pub(crate) struct CallRoute {
     pub(crate) slot: Slot,
     /// Is the slot being moved to the node that the call is sent to?
     pub(crate) asking: bool,
-    /// Is the call to be sent without others beside it?
+    /// Is the call to be sent alone?
     pub(crate) alone: bool,
     /// The number of times that the call was sent to another node.
     pub(crate) hops: u8,
     /// The number of times that the call was repeated at the same node.
     pub(crate) tries: u8,
-    /// Was the call sent back to the slot's home, since some of its counters were in each place? The redirection that
-    /// follows is no detour of its own.
+    /// Was the call sent back to the slot's owner, since some of its counters were in each place? The following
+    /// redirection is then not a separate detour.
     pub(crate) returned: bool,
 }
 
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn every_slot_has_a_tag() {
         let mut seen = vec![false; SLOTS];
-        // The number of cases that a search goes through.
+        // The most numbers that a search tries.
         for number in 0..1_000_000_u32 {
             seen[usize::from(of_tag(number.to_string().as_bytes()))] = true;
         }

@@ -1,6 +1,6 @@
 //! A request with a limit that cannot be counted, since its key holds another value. The request was charged nothing,
-//! so it is asked again without that limit. The other limits are decided where they live, and `on_down` answers for the
-//! one.
+//! so that it is checked again without that limit. The other limits are decided by their stores, and `on_down` answers
+//! for the one.
 
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::store::answers::{Answers, UnknownCause};
@@ -13,12 +13,11 @@ use std::sync::Arc;
 use tokio::time::{Instant, timeout_at};
 
 impl SharedStore {
-    /// Decides the checks that can be decided by the instant `ends`, after a question about all `checks` that failed
-    /// with `why`. Each limit that cannot be counted falls out of the question once.
+    /// Decides the checks that can be decided by the instant `ends`, after a call for all `checks` that failed with
+    /// `why`. Each limit that cannot be counted is removed from the call once.
     ///
     /// # Errors
-    /// The error, where no limit can be decided, an uncountable limit lets nothing pass, or something may have been
-    /// charged.
+    /// If no limit can be decided, an uncountable limit refuses requests then, or a charge may have been made.
     pub(in crate::store) async fn ask_without(
         &self,
         checks: &[Check<'_>],
@@ -41,7 +40,7 @@ impl SharedStore {
         let mut last = why.clone();
         loop {
             match uncounted(&last) {
-                // All rates of a limit fall out together.
+                // All rates of a limit are removed together.
                 Some(name) if !out.contains(name) => out.push(Arc::clone(name)),
                 _ => return Err(last),
             }
@@ -66,7 +65,7 @@ impl SharedStore {
     }
 }
 
-/// The limit that could not be read before anything was written. Any other error may have come at a write, after
+/// The limit that could not be read before anything was written. Any other error may have occurred at a write, after
 /// another limit's charge.
 fn uncounted(error: &StoreError) -> Option<&Arc<str>> {
     match error {

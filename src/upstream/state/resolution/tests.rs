@@ -1,4 +1,4 @@
-//! Names that answer, answer late, answer nothing, and change.
+//! Names that resolve, resolve late, resolve to nothing, and change.
 
 use super::*;
 use crate::telemetry::metrics::TextFormat;
@@ -11,12 +11,12 @@ use tokio::sync::Notify;
 struct NameServer {
     answers: Mutex<Option<io::Result<Vec<IpAddr>>>>,
     asked: Notify,
-    /// Ends the wait of those that are not answered.
+    /// Ends the wait of the lookups without an answer.
     release: Notify,
 }
 
 impl NameServer {
-    /// The next answers: none at all where it is `None`.
+    /// Sets the next answers; `None` means no answer at all.
     fn set(&self, answer: Option<io::Result<&[&str]>>) {
         let read = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
         *self.answers.lock().unwrap() = answer.map(|answer| answer.map(read));
@@ -45,7 +45,7 @@ impl NameServer {
     }
 }
 
-/// The time between two questions.
+/// The time between two lookups.
 const EVERY: Duration = Duration::from_millis(30);
 
 fn upstream() -> Arc<Upstream> {
@@ -81,7 +81,7 @@ async fn only_a_good_answer_changes_the_addresses() {
     let mut resolutions = Resolutions::new(server.lookup(), Arc::clone(&metrics));
     let (mut registry, mut upstreams) = (Registry::default(), vec![upstream()]);
 
-    // Without an answer the gateway goes on.
+    // Without an answer the gateway continues.
     server.set(Some(Err(io::ErrorKind::NotFound.into())));
     let names = registry.unresolved(&upstreams);
     assert_eq!(names, [Arc::<str>::from("orders")]);
@@ -113,7 +113,7 @@ async fn only_a_good_answer_changes_the_addresses() {
     server.set(Some(Ok(&["192.0.2.3"])));
     server.release.notify_waiters();
     until(|| addresses(&upstreams[0]) == ["192.0.2.3"]).await;
-    // A reload keeps what is known.
+    // A reload keeps the known addresses.
     let mut reloaded = vec![upstream()];
     assert!(registry.unresolved(&reloaded).is_empty());
     registry.adopt(&mut reloaded, &Addresses::new());
@@ -139,7 +139,7 @@ async fn a_name_that_left_the_file_is_asked_for_no_more() {
     assert_eq!(resolutions.running.len(), 1, "a reload does not begin anew");
     server.asked.notified().await;
     resolutions.follow(&[]);
-    // A question that was under way may still be noted.
+    // A running lookup may still be noted.
     let _ = timeout(EVERY, server.asked.notified()).await;
     let asked = timeout(EVERY * 5, server.asked.notified()).await;
     assert!(asked.is_err());

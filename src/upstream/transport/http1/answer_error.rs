@@ -20,19 +20,19 @@ pub enum AnswerError {
     /// The connection failed.
     #[error("the connection failed")]
     Io(#[source] io::Error),
-    /// The connection ended inside the head of the answer, of which this came.
+    /// The connection ended inside the head of the answer, of which this arrived.
     #[error("the connection ended inside the answer's head")]
     CutHead(OffendingLine),
     /// The connection ended, or failed, inside the body of the answer.
     #[error("the connection ended inside the answer's body")]
     CutBody(#[source] Option<io::Error>),
-    /// The server sent bytes that no request had asked for.
+    /// The server sent unrequested bytes.
     #[error("the server sent bytes that no request had asked for")]
     Unasked(OffendingLine),
     /// The head of the answer is malformed, in this line.
     #[error("the answer's head is malformed")]
     Head(#[source] HeadFault, OffendingLine),
-    /// The server speaks another protocol.
+    /// The server uses another protocol.
     #[error("the answer is in another protocol: {0}")]
     OtherProtocol(OtherProtocol),
     /// The server has not processed the request: it has closed the connection for it, or has refused its stream (RFC
@@ -48,16 +48,16 @@ pub enum AnswerError {
     /// The body of the request failed.
     #[error("the request's body failed")]
     Upload(#[source] Box<dyn Error + Send + Sync>),
-    /// The body of the request is longer or shorter than its head says.
+    /// The body of the request is longer or shorter than its head states.
     #[error("the request's body has another length than its head says")]
     UploadLength,
-    /// The server reads nothing of what the connection's streams send, and nothing of this request was sent.
+    /// The server reads nothing of the connection's streams, and no byte of this request was sent.
     #[error("the connection's window stays empty")]
     Starved,
-    /// The connection was given up, because the request's body could not be written to its end.
+    /// The connection was abandoned, because the request's body could not be written to its end.
     #[error("the connection was given up")]
     GivenUp,
-    /// The server speaks HTTP/2 where a WebSocket was asked for.
+    /// The server uses HTTP/2 although a WebSocket was requested.
     #[error(
         "the server speaks HTTP/2 alone, and WebSockets need HTTP/1.1: give their route an upstream whose servers speak it"
     )]
@@ -67,7 +67,7 @@ pub enum AnswerError {
     Tunnel(#[source] hyper::Error),
 }
 
-/// The failure of an answer to a request for a WebSocket, behind its head.
+/// The failure of an answer to a request for a WebSocket, after its head.
 impl From<hyper::Error> for AnswerError {
     fn from(error: hyper::Error) -> Self {
         let kind = io_error(&error).map(io::Error::kind);
@@ -78,7 +78,7 @@ impl From<hyper::Error> for AnswerError {
     }
 }
 
-/// No line of interim answers is worse than the others.
+/// No single line of the interim answers is the offending one.
 impl From<TooMany> for AnswerError {
     fn from(fault: TooMany) -> Self {
         Self::Head(fault.into(), OffendingLine::of(b""))
@@ -86,18 +86,18 @@ impl From<TooMany> for AnswerError {
 }
 
 impl AnswerError {
-    /// Bytes that came before any request was sent.
+    /// The fault of bytes that arrived before any request was sent.
     pub(super) fn unasked(bytes: &[u8]) -> Self {
         Self::by_first_bytes(bytes).unwrap_or_else(|| Self::Unasked(OffendingLine::of(bytes)))
     }
 
-    /// A head that cannot be read, and the bytes that are left of it.
+    /// The fault of an unreadable head, with the remaining bytes.
     #[cold]
     pub(super) fn of_head(bad: BadHead, bytes: &[u8]) -> Self {
         Self::by_first_bytes(bytes).unwrap_or(Self::Head(bad.fault, bad.line))
     }
 
-    /// A body that cannot be read, and the bytes that are left of it: they begin with the line that is malformed.
+    /// The fault of an unreadable body, with the remaining bytes, which begin with the malformed line.
     #[cold]
     pub(super) fn of_chunks(fault: ChunkFault, bytes: &[u8]) -> Self {
         let line = bytes.split(|byte| *byte == b'\n').next();
@@ -106,7 +106,7 @@ impl AnswerError {
         Self::Chunks(fault, OffendingLine::of(line))
     }
 
-    /// The end of a connection on which these bytes of a head came.
+    /// The fault of a connection's end after these bytes of a head.
     #[cold]
     pub(super) fn of_part(bytes: &[u8]) -> Self {
         if bytes.is_empty() {
@@ -115,8 +115,8 @@ impl AnswerError {
         Self::by_first_bytes(bytes).unwrap_or_else(|| Self::CutHead(OffendingLine::of(bytes)))
     }
 
-    /// The failure of a request for a WebSocket, in answer to which these bytes came: they are read once more for the
-    /// line that is to blame.
+    /// The failure of a request for a WebSocket, which was answered with these bytes: they are parsed once more for the
+    /// offending line.
     #[cold]
     pub(in crate::upstream) fn of_tunnel(error: hyper::Error, bytes: &[u8]) -> Self {
         if OtherProtocol::of(bytes) == Some(OtherProtocol::Http2) {
@@ -138,7 +138,7 @@ impl AnswerError {
         (other != OtherProtocol::Http1).then_some(Self::OtherProtocol(other))
     }
 
-    /// Has the server said that it has not processed the request?
+    /// Has the server stated that it has not processed the request?
     #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Refused(_))

@@ -1,4 +1,4 @@
-//! The chunks of an answer's body, read from the bytes as they come (RFC 9112, section 7.1).
+//! The chunks of an answer's body, decoded as their bytes arrive (RFC 9112, section 7.1).
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -10,10 +10,10 @@ const MOST_EXTENSION_BYTES: usize = 16 * 1024;
 const MOST_TRAILER_BYTES: usize = 16 * 1024;
 /// The most trailers of a body.
 const MOST_TRAILERS: usize = 100;
-/// The most digits of a chunk's size, zeros in front included.
+/// The most digits of a chunk's size, including leading zeros.
 const MOST_DIGITS: usize = 32;
 
-/// The end of a chunk and the last, empty one: most often they have come with the last chunk's bytes.
+/// The end of a chunk and the last, empty one: mostly they have arrived with the last chunk's bytes.
 const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
 
 /// Reads a body that comes in chunks.
@@ -32,12 +32,12 @@ pub(super) struct ChunkDecoder {
     trailer_lines: usize,
 }
 
-/// The place in the coding that the next byte has.
+/// The position in the coding of the next byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChunkState {
     /// The first digit of a size.
     Start,
-    /// A digit of a size, or what follows it.
+    /// A digit of a size, or the byte after the size.
     Size,
     /// The space after a size.
     SizeSpace,
@@ -59,7 +59,7 @@ enum ChunkState {
     End,
 }
 
-/// The part of a body that is decoded.
+/// A decoded part of a body.
 #[derive(Debug)]
 pub(super) enum Decoded {
     /// Bytes of the body.
@@ -75,22 +75,22 @@ pub(super) enum Decoded {
 /// Causes for which a body in chunks is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkFault {
-    /// A chunk's size is no number, or is too large.
+    /// A chunk's size is not a number, or is too large.
     #[error("invalid chunk size")]
     Size,
-    /// A chunk or its size does not end as it must.
+    /// A chunk or its size does not end correctly.
     #[error("invalid end of a chunk")]
     End,
     /// The chunks' extensions are too long, or have a line feed.
     #[error("invalid chunk extension")]
     Extension,
-    /// The trailers are too long, or no fields.
+    /// The trailers are too long, or not fields.
     #[error("invalid trailers")]
     Trailers,
 }
 
 impl ChunkDecoder {
-    /// A body that begins.
+    /// A decoder at the beginning of a body.
     pub(super) fn new() -> Self {
         Self {
             state: ChunkState::Start,
@@ -110,7 +110,7 @@ impl ChunkDecoder {
     /// Takes the next part of the body from `bytes`.
     ///
     /// # Errors
-    /// When the bytes are not in chunks: they begin then with the line that is to blame, as far as it is still there.
+    /// If the bytes are not chunked: they then begin with the offending line, if it is still available.
     pub(super) fn decode(&mut self, bytes: &mut BytesMut) -> Result<Decoded, ChunkFault> {
         if self.state != ChunkState::Data {
             let mut used = 0;
@@ -145,7 +145,7 @@ impl ChunkDecoder {
         if self.left == 0 {
             self.state = ChunkState::DataCr;
             if bytes.starts_with(LAST_CHUNK) {
-                // The end that is known early frees the connection early.
+                // An early known end frees the connection early.
                 bytes.advance(LAST_CHUNK.len());
                 self.state = ChunkState::End;
             }

@@ -1,7 +1,7 @@
-//! One connection to a server as a client of HTTP/1.1 sees it: one request, its answer, then the next.
+//! An HTTP/1.1 client connection to one server: one request, its answer, then the next.
 //!
-//! The task that waits for the answer moves the connection on. There is no task and no channel between them. Requests
-//! for another protocol go another way ([`super::tunnel`]).
+//! The task that waits for the answer drives the connection. There is no separate task and no channel. Requests for
+//! another protocol use hyper ([`super::tunnel`]).
 //!
 //! ```text
 //! request_head                the head of a request as bytes
@@ -62,17 +62,17 @@ pub struct Http1<B, S> {
     reading: Reading,
     buffer: ReadBuffer,
     buffers: Rc<ReadBuffers>,
-    /// The connection can carry another request after this one, as far as is known.
+    /// The connection can carry another request after this one, as far as known.
     keeps: bool,
-    /// The answer's body has a length that its head names.
+    /// The answer's body has a length that its head states.
     is_sized: bool,
-    /// A byte has come since the request was begun.
+    /// A byte has arrived since the request was begun.
     is_heard: bool,
     /// The request's method is HEAD.
     to_head: bool,
-    /// The fields of the request, emptied: their room is the answer's.
+    /// The fields of the request, emptied: their memory is used for the answer.
     spare: HeaderMap,
-    /// What has come of the answer before its head.
+    /// The interim answers and bytes before the answer's head.
     interim: InterimCount,
 }
 
@@ -84,7 +84,7 @@ pub struct WrittenRequest<B> {
 }
 
 impl<B> WrittenRequest<B> {
-    /// Names another host in the request.
+    /// Sets another host in the request.
     pub(super) fn set_host(&mut self, host: &HeaderValue) {
         self.writer.set_host(host);
     }
@@ -95,13 +95,13 @@ impl<B> WrittenRequest<B> {
 enum Reading {
     /// No answer is awaited.
     Idle,
-    /// The request has not been begun: the server must not have sent anything.
+    /// The request has not been begun: the server must not have sent any byte.
     Before,
-    /// The head, of which so many bytes have been looked at without finding its end.
+    /// The head, of which this number of bytes has been searched without finding its end.
     Head(usize),
-    /// As many bytes of the body.
+    /// This number of bytes of the body.
     Length(u64),
-    /// The body in chunks.
+    /// The chunked body.
     Chunked(Box<ChunkDecoder>),
     /// The body, until the connection ends.
     UntilClose,
@@ -127,12 +127,12 @@ impl<B, S> Http1<B, S> {
         }
     }
 
-    /// The stream beneath.
+    /// The stream underneath.
     pub fn stream(&self) -> &S {
         &self.stream
     }
 
-    /// The stream beneath, for another protocol.
+    /// The stream underneath, for another protocol.
     pub fn into_stream(self) -> S {
         self.stream
     }
@@ -152,18 +152,18 @@ impl<B, S> Http1<B, S> {
         self.writer.has_unwritten()
     }
 
-    /// Has the client held its body back, and does so still?
+    /// Has the client delayed its body, and does it still?
     pub fn is_held_back(&self) -> bool {
         self.writer.is_held_back()
     }
 
-    /// Bytes that have been written so far.
+    /// The number of bytes written so far.
     pub fn written(&self) -> u64 {
         self.writer.written()
     }
 
-    /// Can the connection carry another request: is the answer wholly read and the request wholly written, does the
-    /// server keep it, and has it sent nothing more?
+    /// Can the connection carry another request: is the answer read and the request written completely, does the server
+    /// keep it, and has it sent no further byte?
     pub fn is_free(&self) -> bool {
         self.keeps && self.is_read() && self.writer.is_complete() && self.buffer.bytes.is_empty()
     }
@@ -173,7 +173,7 @@ impl<B, S> Http1<B, S> {
         self.to_head
     }
 
-    /// The bytes that are left of the body, where its length is known.
+    /// The bytes that are left of the body, if the length is known.
     pub fn length(&self) -> Option<u64> {
         match self.reading {
             Reading::Length(left) => Some(left),
@@ -182,8 +182,8 @@ impl<B, S> Http1<B, S> {
         }
     }
 
-    /// The request that was not answered, where it can be sent once more: nothing of it was written, or it is
-    /// `repeatable` and no byte came back.
+    /// The unanswered request, if it can be sent once more: no byte of it was written, or it is `repeatable` and no
+    /// byte was received.
     pub fn into_unsent(self, repeatable: bool) -> Option<WrittenRequest<B>> {
         if self.is_heard {
             return None;
@@ -194,7 +194,7 @@ impl<B, S> Http1<B, S> {
         })
     }
 
-    /// The failure after which the request can be sent once more: nothing of it was written, or the connection ended.
+    /// The failure after which the request can be sent once more: no byte of it was written, or the connection ended.
     pub fn retry_cause(&self) -> RetryCause {
         if self.writer.is_untouched() {
             RetryCause::Connect
@@ -203,7 +203,7 @@ impl<B, S> Http1<B, S> {
         }
     }
 
-    /// A copy of a request that has no body and was sent, to be sent once more.
+    /// A copy of a sent request without a body, to be sent once more.
     pub fn repeated(&self) -> Option<WrittenRequest<B>> {
         Some(WrittenRequest {
             writer: self.writer.repeated()?,
@@ -213,14 +213,14 @@ impl<B, S> Http1<B, S> {
 }
 
 impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
-    /// Takes a request, to be written while its answer is waited for ([`Self::poll_answer`]). Behind its fields come
-    /// the lines of `added`, as they are: they are valid fields, none of which frames the body.
+    /// Takes a request; the request is written while [`Self::poll_answer`] waits for its answer. Its fields are
+    /// followed by the lines of `added`, unchanged: they must be valid fields, none of which frames the body.
     pub fn begin(&mut self, request: Request<B>, added: &[&[u8]]) {
         let (head, body) = request.into_parts();
         self.begin_parts(head, Some(body), added);
     }
 
-    /// As [`Self::begin`], where a request without a body may have none to ask.
+    /// Like [`Self::begin`], for a request that may have no body.
     pub(super) fn begin_whole(&mut self, request: WholeRequest<B>) {
         self.begin_parts(request.head, request.body, &[]);
     }
@@ -249,7 +249,7 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
     /// Writes the request, and waits for the head of its answer.
     ///
     /// # Errors
-    /// When the connection ends before an answer, the answer is malformed, or the request's body fails.
+    /// If the connection ends before an answer, the answer is malformed, or the request's body fails.
     pub fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<()>, AnswerError>> {
         if let Reading::Before = self.reading {
             if let Poll::Ready(ended) = self.poll_silence(cx) {
@@ -257,7 +257,7 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
             }
             self.reading = Reading::Head(0);
             let written = self.writer.poll_write(&mut self.stream, cx);
-            // The wait for an answer has begun above. A stream that has failed may have one already.
+            // The wait for an answer has begun above. A failed stream may already have one.
             return match written {
                 Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                 Poll::Ready(Ok(())) if !self.writer.is_complete() => self.poll_head(cx),
@@ -272,18 +272,18 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
         self.poll_head(cx)
     }
 
-    /// Goes on writing the request while its answer is read elsewhere. Ready when there is nothing left to write.
+    /// Continues to write the request while its answer is read elsewhere. Ready when there is nothing left to write.
     ///
     /// # Errors
-    /// When the request's body fails.
+    /// If the request's body fails.
     pub fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AnswerError>> {
         self.writer.poll_write(&mut self.stream, cx)
     }
 
-    /// The next part of the answer's body; nothing after its end.
+    /// The next part of the answer's body; `None` after its end.
     ///
     /// # Errors
-    /// When the connection ends before the body, or the body is malformed.
+    /// If the connection ends before the body, or the body is malformed.
     pub fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
@@ -310,7 +310,7 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
         }
     }
 
-    /// Ready when the server ends the connection, or sends bytes that no request has asked for.
+    /// Ready when the server ends the connection, or sends unrequested bytes.
     pub fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<AnswerError> {
         let mut bytes = [0; 16];
         let mut bytes = ReadBuf::new(&mut bytes);
@@ -323,8 +323,8 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
         })
     }
 
-    /// Lets the connection rest: it wakes no task and holds no more memory than it must. False when it cannot be used
-    /// again.
+    /// Prepares the connection for idleness: it wakes no task and keeps as little memory as possible. Returns false if
+    /// it cannot be used again.
     pub fn rest(&mut self) -> bool {
         self.buffer.release(&self.buffers);
         self.writer.rest();
@@ -332,7 +332,7 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
         self.is_silent()
     }
 
-    /// Has the server neither ended a resting connection nor sent anything on it?
+    /// Has the server neither ended an idle connection nor sent a byte on it?
     pub fn is_silent(&mut self) -> bool {
         self.poll_silence(&mut Context::from_waker(Waker::noop()))
             .is_pending()
@@ -352,7 +352,7 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
             };
             self.keeps = false;
             if failure.refused_certificate().is_some() {
-                // A server that says why it ends the connection explains that the request could not be written.
+                // A server that sends the reason for ending the connection explains the failed write.
                 return Poll::Ready(Err(failure));
             }
             let earlier = self.writer.take_failure().map(AnswerError::Io);
@@ -387,7 +387,7 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
         Ok(Some(head.response))
     }
 
-    /// The next part of the body, if it has been read. Nothing at its end, which it notes.
+    /// The next part of the body, if it has been read. `None` at its end, which is noted.
     fn next_frame(&mut self) -> Result<Option<Frame<Bytes>>, AnswerError> {
         let bytes = &mut self.buffer.bytes;
         let (data, is_over) = match &mut self.reading {
@@ -419,7 +419,7 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
         Ok(Some(data).filter(|data| !data.is_empty()).map(Frame::data))
     }
 
-    /// The answer is over with `error`.
+    /// Ends the answer with `error`.
     fn fail(&mut self, error: AnswerError) -> AnswerError {
         self.reading = Reading::Over;
         self.keeps = false;

@@ -1,5 +1,5 @@
-//! The answer to a question of the gateway's own: read by the rules that the answers to requests are held to, so that a
-//! probe fails where requests do, with the same words.
+//! The answer to a probe: read by the same rules as the answers to requests, so that a probe fails under the same
+//! conditions, with the same words.
 
 use super::AnswerError;
 use super::chunk_decoder::{ChunkDecoder, Decoded};
@@ -16,14 +16,14 @@ pub(in crate::upstream) struct ProbeAnswer {
     /// Its status.
     pub(in crate::upstream) status: StatusCode,
     framing: BodyFraming,
-    /// What has come behind the head.
+    /// The bytes after the head.
     bytes: BytesMut,
 }
 
-/// The answer that comes on `stream`, as far as its head. The caller bounds the time.
+/// Reads an answer on `stream`, up to the end of its head. The caller bounds the time.
 ///
 /// # Errors
-/// When the connection ends before an answer, or the answer's head is malformed.
+/// If the connection ends before an answer, or the answer's head is malformed.
 pub(in crate::upstream) async fn answer_head(
     stream: &mut (impl AsyncRead + Unpin),
 ) -> Result<ProbeAnswer, AnswerError> {
@@ -52,7 +52,7 @@ impl ProbeAnswer {
     /// Reads the body on `stream`, about `most` bytes of it. The caller bounds the time.
     ///
     /// # Errors
-    /// When the connection ends before the body does, or the body is malformed.
+    /// If the connection ends before the body does, or the body is malformed.
     pub(in crate::upstream) async fn read_body(
         self,
         stream: &mut (impl AsyncRead + Unpin),
@@ -94,7 +94,7 @@ impl ProbeAnswer {
     }
 }
 
-/// Takes what has come of chunks.
+/// Decodes the available bytes of chunks.
 fn take_chunks(chunks: &mut ChunkDecoder, bytes: &mut BytesMut) -> Result<(), AnswerError> {
     loop {
         let decoded = chunks.decode(bytes);

@@ -1,9 +1,9 @@
-//! The memory that answers are read into: a buffer goes from connection to connection, so that a resting one has none.
+//! The memory that answers are read into: a buffer moves from connection to connection, so that an idle one has none.
 
 use bytes::BytesMut;
 use std::cell::RefCell;
 
-/// The least room for a read; with less, a new buffer is begun.
+/// The least room for a read; with less, a new buffer is used.
 const LEAST: usize = 2 * 1024;
 /// The usual size of a buffer.
 const USUAL: usize = 8 * 1024;
@@ -21,7 +21,7 @@ pub struct ReadBuffers {
 pub(super) struct ReadBuffer {
     /// The bytes.
     pub(super) bytes: BytesMut,
-    /// The room for the next read, as the last ones suggest.
+    /// The room for the next read, estimated from the last ones.
     room: usize,
 }
 
@@ -37,14 +37,14 @@ impl ReadBuffer {
         }
     }
 
-    /// Notes that `count` bytes have been read. Where they filled all the room, there is more the next time.
+    /// Notes that `count` bytes have been read. If they filled all the room, there is more the next time.
     pub(super) fn note_read(&mut self, count: usize) {
         if self.bytes.len() == self.bytes.capacity() {
             self.room = (2 * count).clamp(USUAL, MOST);
         }
     }
 
-    /// Gives the memory back, at the end of an answer.
+    /// Returns the memory, at the end of an answer.
     pub(super) fn release(&mut self, buffers: &ReadBuffers) {
         self.room = 0;
         let bytes = std::mem::take(&mut self.bytes);

@@ -1,4 +1,4 @@
-//! The head of a request as bytes, and the way in which its body's end is told (RFC 9112, sections 3 and 6).
+//! The head of a request as bytes, and the framing of its body (RFC 9112, sections 3 and 6).
 
 use super::response_head::{digits, says_close};
 use http::request::Parts;
@@ -8,28 +8,28 @@ use std::io::Write as _;
 /// The usual length of a field's line.
 const USUAL_LINE: usize = 48;
 
-/// The way in which the end of a request's body is told.
+/// The framing of a request's body.
 #[derive(Debug)]
 pub(super) enum BodyEnd {
-    /// The head is all.
+    /// There is no body.
     Bodiless,
-    /// As many bytes follow.
+    /// This number of bytes follows.
     After(u64),
-    /// Chunks follow; the trailers behind them are those that `Trailer` has announced.
+    /// Chunks follow; after them come the trailers that `Trailer` has announced.
     Chunks(Vec<HeaderName>),
 }
 
 /// A head that has been written.
 #[derive(Debug)]
 pub(super) struct WrittenHead {
-    /// The end of the body.
+    /// The framing of the body.
     pub(super) end: BodyEnd,
     /// The connection may be used again.
     pub(super) keeps: bool,
 }
 
-/// Writes the head of `request` to `line`, and `added` behind its fields: whole lines, none of which frames the body. A
-/// body without a valid length goes in chunks.
+/// Writes the head of `request` to `line`, and `added` after its fields: whole lines, none of which frames the body. A
+/// body without a valid length is chunked.
 pub(super) fn write(
     request: &Parts,
     added: &[&[u8]],
@@ -43,7 +43,7 @@ pub(super) fn write(
     line.push(b' ');
     match (request.uri.path_and_query(), request.uri.authority()) {
         (Some(target), None) => line.extend_from_slice(target.as_str().as_bytes()),
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         _ => drop(write!(line, "{}", request.uri)),
     }
     line.extend_from_slice(b" HTTP/1.1\r\n");
@@ -56,7 +56,7 @@ pub(super) fn write(
     let mut keeps = true;
     for (name, value) in fields {
         match *name {
-            // The framing is the writer's own.
+            // The writer sets the framing itself.
             header::TRANSFER_ENCODING => continue,
             header::CONTENT_LENGTH => match end {
                 BodyEnd::Chunks(_) => continue,
@@ -82,7 +82,7 @@ pub(super) fn write(
     WrittenHead { end, keeps }
 }
 
-/// Does the method have bodies as a rule, so that a request without one says so (RFC 9110, section 8.6)?
+/// Does the method usually have bodies, so that a request without one must state so (RFC 9110, section 8.6)?
 #[inline]
 fn may_mean_a_body(request: &Parts) -> bool {
     request.method != Method::GET
@@ -98,7 +98,7 @@ pub(super) fn write_field(name: &HeaderName, value: &HeaderValue, line: &mut Vec
     line.extend_from_slice(b"\r\n");
 }
 
-/// The end of a body whose head has these fields: a valid length counts, else the body goes in chunks.
+/// The framing of a body whose head has these fields: a valid length counts, else the body is chunked.
 fn body_end(fields: &HeaderMap) -> BodyEnd {
     let lines = fields.get_all(header::CONTENT_LENGTH).into_iter();
     let mut numbers = lines
@@ -125,7 +125,7 @@ fn announced_trailers(fields: &HeaderMap) -> Vec<HeaderName> {
         .collect()
 }
 
-/// May a field of this name be a trailer, whoever announces it?
+/// May a field of this name be a trailer, if announced?
 pub(in crate::upstream) fn may_trail(name: &HeaderName) -> bool {
     !matches!(
         *name,

@@ -1,4 +1,4 @@
-//! A request on its way out: the head as bytes, then the body piece by piece, no faster than the server takes them.
+//! The writing of a request: the head as bytes, then the body piece by piece, no faster than the server takes them.
 
 use super::answer_error::AnswerError;
 use super::request_head::{self, BodyEnd};
@@ -15,22 +15,22 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 
-/// The longest piece of a body that is copied behind what waits already, so that both go out at once.
+/// The longest piece of a body that is copied after the waiting bytes, so that both are written at once.
 const SMALL: usize = 1024;
-/// The bytes beside a large piece that are gathered before they are written.
+/// The bytes before a large piece that are gathered before they are written.
 const GATHERED: usize = 8 * 1024;
 /// The end of a head.
 const HEAD_END: &[u8] = b"\r\n\r\n";
-/// The room for heads that a resting connection keeps.
+/// The memory for heads that an idle connection keeps.
 const KEPT: usize = 4 * 1024;
 
-/// A request, as far as it is not written yet.
+/// The part of a request that is not written yet.
 #[derive(Debug)]
 pub(super) struct RequestWriter<B> {
-    /// The head, the sizes of chunks, and small pieces of the body. The head of a bodiless request stays until its
+    /// The head, the sizes of chunks, and small pieces of the body. The head of a bodiless request is kept until its
     /// answer is over, since it may have to be written once more.
     line: Vec<u8>,
-    /// Bytes of `line` that are written.
+    /// The number of written bytes of `line`.
     at: usize,
     /// A large piece of the body, which follows `line`.
     piece: Bytes,
@@ -41,22 +41,22 @@ pub(super) struct RequestWriter<B> {
     /// The state of its upload.
     upload: Option<Rc<dyn UploadState>>,
     end: BodyEnd,
-    /// The head lets the connection be used again.
+    /// The head allows the reuse of the connection.
     keeps: bool,
-    /// Bytes that are written, of this request and those before.
+    /// Written bytes, of this request and earlier ones.
     written: u64,
-    /// The bytes that had been written when this request began.
+    /// The number of bytes that had been written when this request began.
     before: u64,
-    /// The server takes no more, for this reason.
+    /// The server takes no more bytes, for this reason.
     failed: Option<io::Error>,
-    /// The body ended before its end: what is written cannot be made whole.
+    /// The body ended early, so that the written part cannot be completed.
     is_broken: bool,
-    /// The stream has taken bytes that it may still hold.
+    /// The stream may buffer bytes that it has taken.
     is_unflushed: bool,
 }
 
 impl<B> RequestWriter<B> {
-    /// Nothing to write.
+    /// A writer without a request.
     pub(super) fn new() -> Self {
         Self {
             line: Vec::new(),
@@ -85,7 +85,7 @@ impl<B> RequestWriter<B> {
         self.failed.is_none() && !self.is_broken && self.is_over()
     }
 
-    /// Can the connection be used again after this request, as far as the request is concerned?
+    /// Does the request allow the reuse of the connection?
     pub(super) fn keeps(&self) -> bool {
         self.keeps
     }
@@ -95,7 +95,7 @@ impl<B> RequestWriter<B> {
         self.failed.is_none() && (self.has_bytes() || self.is_unflushed)
     }
 
-    /// Has the client held its body back, and does so still?
+    /// Has the client delayed its body, and does it still?
     pub(super) fn is_held_back(&self) -> bool {
         let upload = self.upload.as_ref();
         upload.is_some_and(|upload| upload.owed().is_held_back())
@@ -106,17 +106,17 @@ impl<B> RequestWriter<B> {
         self.at < self.line.len() || !self.piece.is_empty() || !self.tail.is_empty()
     }
 
-    /// Bytes that are written, of this request and those before.
+    /// Written bytes, of this request and earlier ones.
     pub(super) fn written(&self) -> u64 {
         self.written
     }
 
-    /// The cause for which the server takes no more.
+    /// The cause for which the server takes no more bytes.
     pub(super) fn take_failure(&mut self) -> Option<io::Error> {
         self.failed.take()
     }
 
-    /// The request that can be sent once more: nothing of it was written, or, if it is `repeatable`, its head was all.
+    /// The request that can be sent once more: no byte of it was written, or, if it is `repeatable`, it has no body.
     pub(super) fn into_unsent(mut self, repeatable: bool) -> Option<Self> {
         let is_unsent = self.written == self.before || (repeatable && self.body.is_none());
         if self.is_broken || !is_unsent {
@@ -131,12 +131,12 @@ impl<B> RequestWriter<B> {
         Some(self)
     }
 
-    /// Has nothing of the request been written?
+    /// Has no byte of the request been written?
     pub(super) fn is_untouched(&self) -> bool {
         self.written == self.before
     }
 
-    /// A copy of a request whose head was all, to be written once more.
+    /// A copy of a request without a body, to be written once more.
     pub(super) fn repeated(&self) -> Option<Self> {
         let is_whole = matches!(self.end, BodyEnd::Bodiless) && !self.line.is_empty();
         is_whole.then(|| Self {
@@ -146,7 +146,8 @@ impl<B> RequestWriter<B> {
         })
     }
 
-    /// Names another host in a request that is written anew. Its head begins `line`; pieces of the body may follow.
+    /// Sets another host in a request that is written again. Its head is at the beginning of `line`; pieces of the body
+    /// may follow.
     #[cold]
     pub(super) fn set_host(&mut self, host: &HeaderValue) {
         const FIELD: &[u8] = b"\r\nhost: ";
@@ -166,15 +167,15 @@ impl<B> RequestWriter<B> {
             .splice(start..start + length, host.as_bytes().iter().copied());
     }
 
-    /// The head as it is written, and the body: those of a request that can be sent once more. Nothing where a piece of
-    /// the body is behind the head.
+    /// The written head and the body of a request that can be sent once more. `None` if a piece of the body follows the
+    /// head.
     pub(super) fn into_head(self) -> Option<(Vec<u8>, Option<B>)> {
         let is_head = self.piece.is_empty()
             && memmem::find(&self.line, HEAD_END)? + HEAD_END.len() == self.line.len();
         is_head.then_some((self.line, self.body))
     }
 
-    /// Lets go of memory that a resting connection does not need.
+    /// Frees memory that an idle connection does not need.
     pub(super) fn rest(&mut self) {
         if self.line.capacity() > KEPT {
             self.line = Vec::new();
@@ -183,7 +184,7 @@ impl<B> RequestWriter<B> {
 }
 
 impl<B: OutgoingBody> RequestWriter<B> {
-    /// Begins with a request; `added` is written behind its fields.
+    /// Begins a request; `added` is written after its fields.
     pub(super) fn begin(&mut self, head: &Parts, added: &[&[u8]], body: Option<B>) {
         let is_bodiless = body.as_ref().is_none_or(Body::is_end_stream);
         self.line.clear();
@@ -201,10 +202,10 @@ impl<B: OutgoingBody> RequestWriter<B> {
 
     /// Writes as much as the server takes and the body has. Ready when there is nothing left.
     ///
-    /// A stream that takes no more is no error here: the server may have answered first.
+    /// A stream that takes no more bytes is not an error here: the server may have answered first.
     ///
     /// # Errors
-    /// When the body fails.
+    /// If the body fails.
     pub(super) fn poll_write<S: AsyncWrite + Unpin>(
         &mut self,
         stream: &mut S,
@@ -217,7 +218,8 @@ impl<B: OutgoingBody> RequestWriter<B> {
             } else if self.failed.is_none() && self.body.is_some() {
                 UploadWait::Client
             } else {
-                // A server that takes no more may have answered: it is waited for, not the client.
+                // A server that takes no more bytes may have answered: the exchange waits for the server, not for the
+                // client.
                 UploadWait::Answer
             };
             upload.owed().note(self.written - self.before, wait);
@@ -234,7 +236,7 @@ impl<B: OutgoingBody> RequestWriter<B> {
             let filled = self.poll_fill(cx)?;
             if !self.has_bytes() {
                 if self.is_unflushed {
-                    // What is encrypted may wait behind a write.
+                    // Encrypted bytes may wait after a write.
                     match ready!(Pin::new(&mut *stream).poll_flush(cx)) {
                         Ok(()) => self.is_unflushed = false,
                         Err(error) => {
@@ -288,7 +290,7 @@ impl<B: OutgoingBody> RequestWriter<B> {
         }
     }
 
-    /// Takes pieces of the body until there is enough to write. Pending while the body has none.
+    /// Takes pieces of the body until there is enough to write. Pending while the body is.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AnswerError>> {
         while let Some(body) = &mut self.body {
             let has_enough = self.line.len() - self.at > GATHERED;
@@ -344,7 +346,7 @@ impl<B: OutgoingBody> RequestWriter<B> {
                 None => return self.give_up(),
             },
             BodyEnd::Chunks(_) => {
-                // Writing to memory does not fail.
+                // Writing to memory cannot fail.
                 let _ = write!(self.line, "{:X}\r\n", data.len());
                 after = b"\r\n";
             }
@@ -358,7 +360,7 @@ impl<B: OutgoingBody> RequestWriter<B> {
         }
     }
 
-    /// The body is over.
+    /// Ends the body.
     fn finish(&mut self, trailers: Option<&HeaderMap>) {
         self.body = None;
         match &self.end {

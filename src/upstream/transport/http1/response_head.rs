@@ -1,7 +1,7 @@
-//! The head of an answer: its fields, and the way in which the end of its body is known (RFC 9112, sections 4 to 6).
+//! The head of an answer: its fields, and the framing of its body (RFC 9112, sections 4 to 6).
 //!
-//! The tolerance is that of hyper's client, whose parser this is: lines may end with a bare line feed. Folded lines,
-//! control characters and odd names are refused.
+//! The tolerance equals that of hyper's client, whose parser is used: lines may end with a bare line feed. Folded
+//! lines, control characters and invalid names are refused.
 
 mod body_framing;
 mod head_fault;
@@ -21,30 +21,30 @@ use memchr::memchr_iter;
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 
-/// Fields of an answer for which a head is read without memory of its own.
+/// The most fields of an answer for which a head is parsed without an allocation.
 const MOST_USUAL: usize = 100;
 
-/// Fields of an answer for which no memory is taken while the head is read.
+/// The most fields of an answer whose positions need no allocation.
 const USUAL_FIELDS: usize = 32;
 
 /// The room for fields that the gateway adds to an answer.
 const OURS: usize = 8;
 
-/// The head of an answer that is no interim one.
+/// The head of a final answer.
 #[derive(Debug)]
 pub(super) struct ResponseHead {
     /// The answer without its body.
     pub(super) response: Response<()>,
-    /// The way in which the body's end is known.
+    /// The framing of the body.
     pub(super) framing: BodyFraming,
     /// The server keeps the connection afterwards.
     pub(super) keeps: bool,
 }
 
-/// Drops the empty lines that `bytes` begin with, so that they are not parsed anew with each read.
+/// Drops the empty lines at the beginning of `bytes`, so that they are not parsed anew with each read.
 ///
 /// # Errors
-/// When they are too many.
+/// If there are too many.
 #[cold]
 fn drop_empty_lines(bytes: &mut BytesMut, interim: &mut InterimCount) -> Result<(), TooMany> {
     let mut whole = 0;
@@ -52,7 +52,7 @@ fn drop_empty_lines(bytes: &mut BytesMut, interim: &mut InterimCount) -> Result<
         whole += match &bytes[whole..] {
             [b'\n', ..] => 1,
             [b'\r', b'\n', ..] => 2,
-            // A carriage return alone is no end of a line, or its line feed is still to come.
+            // A lone carriage return does not end a line, or its line feed is still to come.
             _ => break,
         };
     }
@@ -60,21 +60,21 @@ fn drop_empty_lines(bytes: &mut BytesMut, interim: &mut InterimCount) -> Result<
     interim.note_bytes(whole, MOST_ANSWER_HEAD)
 }
 
-/// Is this the beginning of no head?
+/// Can no head begin with these bytes?
 fn is_malformed(bytes: &[u8]) -> bool {
     Outline::of(bytes, &mut FieldPlaces::new()).is_err()
 }
 
-/// Where in the head a field stands.
+/// The position of a field in the head.
 struct FieldPlace {
     name: (usize, usize),
     value: (usize, usize),
 }
 
-/// The places of all fields of a head. They are filled where they lie: they are large to move.
+/// The positions of all fields of a head. They are filled in place, since they are large to move.
 type FieldPlaces = SmallVec<[FieldPlace; USUAL_FIELDS]>;
 
-/// The first line of an answer, and its length with its fields.
+/// The first line of an answer, and the length of the head.
 struct Outline {
     length: usize,
     status: StatusCode,
@@ -82,8 +82,8 @@ struct Outline {
     reason: Option<ReasonPhrase>,
 }
 
-/// Can a head of which `seen` bytes have been looked at without an end be whole now? A server that sends its head byte
-/// by byte must not have it parsed anew for each.
+/// Can a head of which `seen` bytes have been searched without an end be complete now? A server that sends its head
+/// byte by byte must not cause a new parse for each byte.
 pub(super) fn may_be_whole(bytes: &[u8], seen: usize) -> bool {
     seen == 0
         || memchr_iter(b'\n', &bytes[seen..]).any(|at| {
@@ -92,13 +92,13 @@ pub(super) fn may_be_whole(bytes: &[u8], seen: usize) -> bool {
         })
 }
 
-/// Takes the head of the answer from `bytes`, and interim answers before it. Nothing while it is not whole.
+/// Takes the head of the answer from `bytes`, and interim answers before it. `None` while it is incomplete.
 ///
 /// The fields are put into `spare`, which is empty and has room. `to_head` means that the request's method is HEAD.
-/// What comes before the head is counted in `interim`.
+/// Everything before the head is counted in `interim`.
 ///
 /// # Errors
-/// When the bytes are no answer of HTTP/1, the end of its body cannot be told, or too much comes before it.
+/// If the bytes are not an answer of HTTP/1, the framing of its body is invalid, or too much comes before it.
 pub(super) fn take(
     bytes: &mut BytesMut,
     to_head: bool,
@@ -125,7 +125,7 @@ pub(super) fn take(
             return Ok(Some(head));
         }
         interim.note(lines.len(), MOST_ANSWER_HEAD)?;
-        // The gateway's client has not asked for an interim answer, and gets the answer alone.
+        // The gateway's client has not requested an interim answer, and gets the final answer alone.
         *spare = head.response.into_parts().0.headers;
         spare.clear();
     }
@@ -133,8 +133,8 @@ pub(super) fn take(
 }
 
 impl Outline {
-    /// Reads the head that `bytes` begin with, and puts its fields' places into `places`. Nothing while it is not
-    /// whole.
+    /// Parses the head at the beginning of `bytes`, and puts its fields' positions into `places`. `None` while it is
+    /// incomplete.
     fn of(bytes: &[u8], places: &mut FieldPlaces) -> Result<Option<Self>, HeadFault> {
         let mut fields = [const { MaybeUninit::uninit() }; MOST_USUAL];
         match Self::read(bytes, places, &mut fields) {
@@ -143,7 +143,7 @@ impl Outline {
         }
     }
 
-    /// Reads a head with more fields than usual.
+    /// Parses a head with more fields than usual.
     #[cold]
     fn of_many(bytes: &[u8], places: &mut FieldPlaces) -> Result<Option<Self>, HeadFault> {
         let lines = memchr_iter(b'\n', bytes).count();
@@ -152,7 +152,7 @@ impl Outline {
         Self::read(bytes, places, &mut fields)
     }
 
-    /// Reads a head with at most as many fields as `fields` has room for.
+    /// Parses a head with at most as many fields as fit into `fields`.
     #[inline]
     fn read<'b>(
         bytes: &'b [u8],
@@ -196,7 +196,7 @@ impl Outline {
         }))
     }
 
-    /// Reads the fields at `places` out of `lines`, the bytes of the head.
+    /// Reads the fields at `places` from `lines`, the bytes of the head.
     fn fill(
         self,
         places: &FieldPlaces,
@@ -205,7 +205,7 @@ impl Outline {
         spare: &mut HeaderMap,
     ) -> Result<ResponseHead, HeadFault> {
         let mut fields = std::mem::take(spare);
-        // The gateway's own fields come to them.
+        // The gateway adds its own fields to them.
         fields.reserve(places.len() + OURS);
         let mut framing = FramingFields::default();
         let mut keeps = self.version == Version::HTTP_11;
@@ -234,13 +234,13 @@ impl Outline {
         Ok(ResponseHead {
             response,
             framing: body,
-            // Who sends two framings may hold another one to be true than we do: nothing is read after such an answer.
+            // A server that sends two framings may rely on the other one: nothing is read after such an answer.
             keeps: keeps && !framing.is_ambiguous() && self.status.as_u16() != 101,
         })
     }
 }
 
-/// Is a head of `length` bytes with these fields larger than one may be?
+/// Is a head of `length` bytes with these fields larger than the bound?
 #[cold]
 fn is_too_large(length: usize, fields: &[httparse::Header<'_>]) -> bool {
     let sizes = fields
@@ -249,8 +249,8 @@ fn is_too_large(length: usize, fields: &[httparse::Header<'_>]) -> bool {
     length > MOST_ANSWER_HEAD || sizes.sum::<usize>() > MOST_ANSWER_HEAD
 }
 
-/// The fields without a `Connection: keep-alive` at their end, where many servers write it. It says what HTTP/1.1 does
-/// anyway, and every answer loses it; elsewhere it would leave another order of the fields behind.
+/// The fields without a `Connection: keep-alive` at their end, where many servers write it. It states the default of
+/// HTTP/1.1, and is removed from every answer; elsewhere its removal would change the order of the fields.
 fn without_last_keep_alive<'a>(places: &'a [FieldPlace], lines: &[u8]) -> &'a [FieldPlace] {
     match places.split_last() {
         Some((FieldPlace { name, value }, others))
@@ -263,7 +263,7 @@ fn without_last_keep_alive<'a>(places: &'a [FieldPlace], lines: &[u8]) -> &'a [F
     }
 }
 
-/// A field's name. The usual ones are recognised as they are usually spelled; only the others are read letter by
+/// A field's name. The common ones are recognised in their common spelling; only the others are parsed letter by
 /// letter.
 fn field_name(spelled: &[u8]) -> Option<HeaderName> {
     let is = |one: &[u8], other: &[u8]| spelled == one || spelled == other;
@@ -289,7 +289,7 @@ fn unusual_reason(reason: &str) -> Result<Option<ReasonPhrase>, HeadFault> {
     reason.map(Some).map_err(|_| HeadFault::Reason)
 }
 
-/// Does this line of `Connection` say that the connection ends?
+/// Does this line of `Connection` announce the connection's end?
 pub(super) fn says_close(value: &HeaderValue) -> bool {
     let mut options = value.as_bytes().split(|byte| *byte == b',');
     options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))

@@ -1,4 +1,4 @@
-//! One client over streams in memory: reuse, sending again, early answers, framing both ways.
+//! One client over streams in memory: reuse, retries, early answers, framing in both directions.
 
 use super::*;
 use bytes::Buf as _;
@@ -100,7 +100,7 @@ async fn whole_body(client: &mut Client) -> Result<Vec<u8>, AnswerError> {
     Ok(body)
 }
 
-/// All bytes that have come to the server's end.
+/// All bytes that have arrived at the server's end.
 fn received(far: &mut DuplexStream) -> Vec<u8> {
     let mut bytes = BytesMut::with_capacity(1 << 16);
     let mut cx = Context::from_waker(Waker::noop());
@@ -339,7 +339,7 @@ async fn chunks_are_bounded() {
     }
 }
 
-/// A request as a server of hyper's sees it.
+/// A request as seen by a hyper server.
 #[derive(Debug, Default)]
 struct Seen {
     method: Method,

@@ -1,11 +1,11 @@
-//! A request that was not answered, apart from any protocol: it can go out once more on a connection of another one.
+//! An unanswered request, independent of any protocol: it can be sent once more on a connection of another protocol.
 
 use super::WrittenRequest;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Method, Request};
 
-/// A request, with all fields that it is sent with.
+/// A request, with all fields that are sent.
 #[derive(Debug)]
 pub(in crate::upstream) struct WholeRequest<B> {
     /// Its head; the target is a path.
@@ -26,13 +26,13 @@ impl<B: http_body::Body> WholeRequest<B> {
 }
 
 impl<B> WholeRequest<B> {
-    /// May the request not be repeated once it is sent: it has a body, or a method that is not idempotent?
+    /// May the request not be repeated after it is sent, since it has a body, or a method that is not idempotent?
     pub(in crate::upstream) fn is_once(&self) -> bool {
         self.body.is_some() || !self.head.method.is_idempotent()
     }
 
-    /// Reads back what was to be written. Nothing where that is not a head of ours, or where a piece of the body was
-    /// taken, which is framed for HTTP/1.1 already.
+    /// Parses a request back from its serialised head. `None` if that is not a head of ours, or if a piece of the body
+    /// was taken, which is already framed for HTTP/1.1.
     pub(in crate::upstream) fn of_unsent(unsent: WrittenRequest<B>) -> Option<Self> {
         let (line, body) = unsent.writer.into_head()?;
         let mut lines = line.split(|byte| *byte == b'\n');

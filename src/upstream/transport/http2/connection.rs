@@ -1,4 +1,4 @@
-//! One connection of HTTP/2 to a server: its streams are counted, a task of the worker moves it on and pings.
+//! One HTTP/2 connection to a server: its streams are counted, a task of the worker drives it and sends pings.
 
 use super::first_bytes::{FirstBytes, NotedStream};
 use super::kept_bytes::KeptBytes;
@@ -28,27 +28,27 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Streams that one connection carries at once, where its server allows as many.
+/// Streams that one connection carries concurrently, if its server allows as many.
 const MOST_STREAMS: usize = 100;
-/// The bytes of an answer that may wait here for a slow client. No stream takes another's share.
+/// The bytes of an answer that may be buffered here for a slow client. No stream takes another's share.
 pub(crate) const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * MOST_STREAMS as u32;
-/// The bytes of a request's body that wait here for the connection, whatever its server's window allows.
+/// The bytes of a request's body that wait here for the connection, for any window of its server.
 const MOST_UNSENT: usize = 16 * 1024;
-/// The longest wait for the answer.
+/// The longest wait for the answer to a ping.
 const PONG: Duration = Duration::from_secs(10);
-/// Streams that we reset before a connection gets no further one. Servers that guard against floods of resets would
-/// close it with all streams on it.
+/// The streams that we may reset on a connection before it gets no further one. Servers that guard against reset floods
+/// would close it with all streams on it.
 const MOST_RESETS: u32 = 100;
-/// The age from which a connection takes no further request, where none is written.
+/// The age from which a connection takes no further request, by default.
 const MAX_AGE: Duration = Duration::from_secs(600);
 /// The time after which a connection without streams is closed.
 const MOST_REST: Duration = Duration::from_secs(60);
 
-/// What is said with every request of a connection.
+/// The parts of every request's head that belong to the connection.
 #[derive(Debug, Clone)]
 pub(in crate::upstream) struct Origin {
-    /// The host, where a request names none.
+    /// The host for a request that names none.
     pub(in crate::upstream) authority: Option<Authority>,
     /// The connection is encrypted.
     pub(in crate::upstream) is_encrypted: bool,
@@ -60,42 +60,42 @@ pub(in crate::upstream) struct Http2Connection {
     sender: RefCell<Option<SendRequest<Bytes>>>,
     origin: Origin,
     state: Rc<ConnectionState>,
-    /// What its server lets it send.
+    /// The window for sending to its server.
     window: Rc<SendWindow>,
     /// The time from which it gets no further request.
     retires: Instant,
 }
 
-/// What the connection's task and its streams share.
+/// The state that the connection's task and its streams share.
 #[derive(Debug, Default)]
 struct ConnectionState {
     /// Streams that are open.
     open: Cell<usize>,
     /// Streams that we have reset.
     resets: Cell<u32>,
-    /// Since when no stream is open.
+    /// The time since which no stream is open.
     rests: Cell<Option<Instant>>,
     /// The connection has carried a stream.
     is_used: Cell<bool>,
     /// The connection has ended.
     is_over: Cell<bool>,
-    /// The server asks for fewer requests.
+    /// The server has sent `ENHANCE_YOUR_CALM`.
     is_calm: Cell<bool>,
-    /// A part of an answer has come since the server was last asked whether it is there.
+    /// A part of an answer has arrived since the last ping.
     has_sent: Cell<bool>,
-    /// A part of an answer has come.
+    /// A part of an answer has arrived.
     is_proven: Cell<bool>,
-    /// A stream was repeated on no account, since the connection had closed unread.
+    /// One stream has already been repeated for free, since the connection had closed without an answer.
     is_forgiven: Cell<bool>,
     /// The server has not answered a ping.
     is_silent: Cell<bool>,
-    /// The end that the server has announced, once it has come.
+    /// The GOAWAY of the server, once received.
     goaway: RefCell<Option<GoAway>>,
     /// The library's words about malformed frames.
     heard: HeardWords,
     /// The uploads whose bytes wait for the socket.
     kept: Rc<KeptBytes>,
-    /// Wakes the task, where no sender is left.
+    /// Wakes the task when no sender is left.
     left: Notify,
     /// Wakes the tasks that wait for a stream.
     freed: Rc<Notify>,
@@ -111,22 +111,22 @@ pub(in crate::upstream) struct OpenStream {
     is_on_proven: bool,
     /// The stream has failed.
     pub(super) is_broken: bool,
-    /// The stream is reset by us.
+    /// We reset the stream.
     pub(super) is_cut: bool,
 }
 
-/// Causes for which a stream does not become a connection of HTTP/2.
+/// Causes for which a socket does not become an HTTP/2 connection.
 #[derive(Debug)]
 pub(in crate::upstream) enum NoHttp2 {
-    /// The connection ended, or another protocol came.
+    /// The connection ended, or another protocol was received.
     Ended(Option<OtherProtocol>),
-    /// The server does not take our certificate, in words.
+    /// The server refuses our certificate, in words.
     RefusedCertificate(String),
-    /// The server takes no streams at all.
+    /// The server allows no streams at all.
     NoStreams,
 }
 
-/// What every connection says of itself as it begins.
+/// The settings that every connection announces at its beginning.
 pub(in crate::upstream) fn settings() -> Builder {
     let mut settings = Builder::new();
     settings
@@ -139,7 +139,7 @@ pub(in crate::upstream) fn settings() -> Builder {
 }
 
 impl Http2Connection {
-    /// Begins HTTP/2 on a stream, and waits for the server's settings. `freed` is woken when a stream ends.
+    /// Begins HTTP/2 on a socket, and waits for the server's settings. `freed` is notified when a stream ends.
     pub(in crate::upstream) async fn open(
         stream: ServerStream,
         socket: OpenSocket,
@@ -190,7 +190,7 @@ impl Http2Connection {
         Ok(opened)
     }
 
-    /// The most streams that the server takes at once.
+    /// The most concurrent streams that the server allows.
     fn most_streams(&self) -> usize {
         let sender = self.sender.borrow();
         sender
@@ -214,7 +214,7 @@ impl Http2Connection {
         matches!(ready, Some(Poll::Ready(Ok(()))))
     }
 
-    /// Has the server asked for fewer requests?
+    /// Has the server sent `ENHANCE_YOUR_CALM`?
     pub(in crate::upstream) fn is_calm(&self) -> bool {
         self.state.is_calm.get()
     }
@@ -224,7 +224,7 @@ impl Http2Connection {
         self.window.has_room(need)
     }
 
-    /// Is there none, and has that not changed for long?
+    /// Has the room been insufficient, without change, for long?
     pub(super) fn is_stuck(&self, need: u32, now: Instant) -> bool {
         self.window.is_stuck(need, now)
     }
@@ -240,7 +240,7 @@ impl Http2Connection {
         self.state.open.get() == 0
     }
 
-    /// A stream, where there is room for one.
+    /// A stream, if there is room for one.
     pub(in crate::upstream) fn take(self: &Rc<Self>) -> Option<OpenStream> {
         let open = self.state.open.get();
         if open >= self.most_streams().min(MOST_STREAMS) {
@@ -260,7 +260,7 @@ impl Http2Connection {
 impl Drop for Http2Connection {
     fn drop(&mut self) {
         self.sender.replace(None);
-        // The connection does not notice by itself that no sender is left.
+        // The connection does not detect by itself that no sender is left.
         self.state.left.notify_one();
     }
 }
@@ -269,7 +269,7 @@ impl OpenStream {
     /// Sends the head of a request.
     ///
     /// # Errors
-    /// When the connection takes no streams any more.
+    /// If the connection accepts no streams any more.
     pub(super) fn send(
         &self,
         head: Request<()>,
@@ -282,7 +282,7 @@ impl OpenStream {
         }
     }
 
-    /// Bytes of the request's body are handed over, which the socket may not take at once.
+    /// Notes that bytes of the request's body are handed over, which the socket may not take at once.
     pub(super) fn keeps(&self, upload: &Rc<dyn UploadState>) {
         self.connection.state.kept.add(upload);
     }
@@ -292,7 +292,7 @@ impl OpenStream {
         !self.connection.state.is_over.get() && self.connection.is_ready()
     }
 
-    /// What the connection may send.
+    /// The connection's send window.
     pub(super) fn window(&self) -> &Rc<SendWindow> {
         &self.connection.window
     }
@@ -307,21 +307,21 @@ impl OpenStream {
         self.connection.origin.authority.clone()
     }
 
-    /// Notes that a part of an answer has come.
+    /// Notes that a part of an answer has arrived.
     #[inline]
     pub(super) fn note_sent(&self) {
         self.connection.state.has_sent.set(true);
         self.connection.state.is_proven.set(true);
     }
 
-    /// Was the connection good when the stream began, and is this the first stream that its end has broken? One may be
-    /// repeated as on a connection that its server has closed meanwhile. More would be many attempts where servers
-    /// break off again and again.
+    /// Was the connection good when the stream began, and is this the first stream that its end has broken? One stream
+    /// may be repeated, as on a connection that its server has closed meanwhile. More would mean many attempts if
+    /// servers break connections repeatedly.
     pub(super) fn is_first_broken(&self) -> bool {
         self.is_on_proven && !self.connection.state.is_forgiven.replace(true)
     }
 
-    /// What the failure of stream `id` in this part of its answer is.
+    /// The fault of stream `id` in this part of its answer.
     #[cold]
     pub(super) fn fault(&self, error: h2::Error, part: AnswerPart, id: Option<u32>) -> StreamFault {
         let state = &self.connection.state;
@@ -331,12 +331,12 @@ impl OpenStream {
             .told_by(&state.heard, id)
     }
 
-    /// Has the server asked for fewer requests?
+    /// Has the server sent `ENHANCE_YOUR_CALM`?
     pub(super) fn is_calm(&self) -> bool {
         self.connection.is_calm()
     }
 
-    /// Notes that the server asks for fewer requests.
+    /// Notes that the server has sent `ENHANCE_YOUR_CALM`.
     pub(super) fn note_calm(&self) {
         self.connection.state.is_calm.set(true);
     }
@@ -357,7 +357,7 @@ impl Drop for OpenStream {
     }
 }
 
-/// Moves a connection on until it ends.
+/// Drives a connection until it ends.
 async fn drive(
     mut connection: Connection<NotedStream, Bytes>,
     state: Rc<ConnectionState>,
@@ -369,7 +369,7 @@ async fn drive(
     let mut watching = pin!(watch(pings, &state));
     let mut leaving = pin!(leave(&state));
     let ended = poll_fn(|cx| {
-        // Both are polled each time, so that the connection is moved on after either wakes.
+        // Both are polled each time, so that the connection is driven after either wakes.
         if watching.as_mut().poll(cx).is_ready() || leaving.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Ok(()));
         }
@@ -387,7 +387,7 @@ async fn drive(
         state.goaway.replace(GoAway::of(error));
     }
     state.is_over.set(true);
-    // Streams that are left learn it by this.
+    // The remaining streams learn of the end by this drop.
     drop(connection);
     drop(socket);
     first.settled.notify_one();
@@ -400,7 +400,7 @@ async fn leave(state: &ConnectionState) {
     sleep(PONG).await;
 }
 
-/// Resolves when a server with open streams does not answer a ping, which comes as often as servers bear.
+/// Resolves when a server with open streams does not answer a ping; pings are as frequent as servers tolerate.
 async fn watch(pings: Option<PingPong>, state: &ConnectionState) {
     let Some(mut pings) = pings else {
         return std::future::pending().await;
@@ -420,7 +420,7 @@ async fn watch(pings: Option<PingPong>, state: &ConnectionState) {
 }
 
 impl FirstBytes {
-    /// Why a connection that begins so is none of HTTP/2.
+    /// The reason why a connection with this beginning is not HTTP/2.
     fn ended(&self) -> NoHttp2 {
         match self.refused_certificate() {
             Some(why) => NoHttp2::RefusedCertificate(why),

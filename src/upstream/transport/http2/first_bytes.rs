@@ -1,5 +1,5 @@
 //! The first bytes that a server sends: settings of HTTP/2 (RFC 9113, section 3.4), or another protocol. All bytes pass
-//! here, and the connection's window is counted in them.
+//! through here, and the connection's window is counted from them.
 
 use super::kept_bytes::KeptBytes;
 use super::send_window::SendWindow;
@@ -19,28 +19,28 @@ const HEAD: usize = 9;
 /// The type of a frame of settings.
 const SETTINGS: u8 = 4;
 
-/// What a server has begun with.
+/// The first bytes of a server.
 #[derive(Debug, Default)]
 pub(super) struct FirstBytes {
-    /// The first frame's head, as far as it has come.
+    /// The received part of the first frame's head.
     head: RefCell<Vec<u8>>,
-    /// Bytes that have come.
+    /// The number of received bytes.
     count: Cell<usize>,
-    /// The first frame has come, or what came is none.
+    /// The first frame has arrived, or the bytes are not one.
     is_settled: Cell<bool>,
-    /// The server does not take our certificate, and says why.
+    /// The server refuses our certificate, with the reason.
     refused: RefCell<Option<String>>,
-    /// Wakes the task that waits for that.
+    /// Wakes the task that waits for the first frame.
     pub(super) settled: Notify,
 }
 
 impl FirstBytes {
-    /// Has the first frame come, or something else?
+    /// Has the first frame arrived, or something else?
     pub(super) fn is_settled(&self) -> bool {
         self.is_settled.get()
     }
 
-    /// The other protocol that the server speaks, as far as it can be recognised.
+    /// The other protocol of the server, if it can be recognised.
     pub(super) fn other_protocol(&self) -> Option<OtherProtocol> {
         OtherProtocol::of(&self.head.borrow()).filter(|other| *other != OtherProtocol::Http2)
     }
@@ -69,7 +69,7 @@ impl FirstBytes {
     }
 }
 
-/// A stream of which is noted what comes first, what it takes, and which frames pass.
+/// A stream whose first bytes, writes and frames are noted.
 #[derive(Debug)]
 pub(super) struct NotedStream {
     pub(super) stream: ServerStream,
@@ -79,8 +79,8 @@ pub(super) struct NotedStream {
 }
 
 impl NotedStream {
-    /// The outcome of a write. Where one fails as the connection begins, the server may have said why before it ended
-    /// the connection: what it has sent is read first, though the runtime may not know yet that it is there.
+    /// The outcome of a write. If one fails at the beginning of the connection, the server may have sent the reason
+    /// before it ended the connection: received bytes are read first, though the runtime may not know of them yet.
     fn written<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -92,7 +92,7 @@ impl NotedStream {
         {
             let mut bytes = [0; 64];
             let read = Pin::new(self).poll_read(cx, &mut ReadBuf::new(&mut bytes));
-            // The failure comes again with the next write.
+            // The failure occurs again with the next write.
             let _ = ready!(read);
         }
         written
@@ -110,7 +110,7 @@ impl AsyncRead for NotedStream {
         if let Err(error) = &read
             && !self.first.is_settled()
         {
-            // The library beneath keeps the kind of the error alone.
+            // The library underneath keeps only the kind of the error.
             self.first.refused.replace(dial::refused_certificate(error));
         }
         read?;

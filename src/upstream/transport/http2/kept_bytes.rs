@@ -1,5 +1,5 @@
-//! Uploads whose bytes a connection of HTTP/2 has and its socket has not taken: their server owes nothing new until it
-//! does.
+//! Uploads whose bytes are in an HTTP/2 connection and not yet in its socket: their server owes nothing new until they
+//! are.
 
 use crate::clock;
 use crate::upstream::transport::owed_time::UploadState;
@@ -12,21 +12,21 @@ use std::task::Poll;
 #[derive(Debug, Default)]
 pub(super) struct KeptBytes {
     uploads: RefCell<Vec<Rc<dyn UploadState>>>,
-    /// The socket has taken bytes since the last look.
+    /// The socket has taken bytes since the last check.
     has_moved: Cell<bool>,
-    /// The socket takes none now.
+    /// The socket takes no bytes now.
     is_full: Cell<bool>,
 }
 
 impl KeptBytes {
-    /// Bytes of an upload are handed to the connection.
+    /// Notes that bytes of an upload are handed to the connection.
     pub(super) fn add(&self, upload: &Rc<dyn UploadState>) {
         if upload.owed().keep() {
             self.uploads.borrow_mut().push(Rc::clone(upload));
         }
     }
 
-    /// The socket was written to.
+    /// Notes a write to the socket.
     pub(super) fn note<T>(&self, written: &Poll<io::Result<T>>) {
         self.has_moved
             .set(self.has_moved.get() || written.is_ready());
@@ -38,7 +38,7 @@ impl KeptBytes {
         self.is_full.get()
     }
 
-    /// The connection has written what it could, and waits.
+    /// Notes that the connection has written what it could, and waits.
     pub(super) fn look(&self) {
         let has_moved = self.has_moved.take();
         if self.uploads.borrow().is_empty() {
@@ -56,7 +56,7 @@ impl KeptBytes {
 
 impl Drop for KeptBytes {
     fn drop(&mut self) {
-        // The request may go out again on another connection.
+        // The request may be sent again on another connection.
         let now = clock::now();
         let uploads = self.uploads.get_mut();
         uploads.drain(..).for_each(|one| one.owed().gone_out(now));

@@ -1,7 +1,7 @@
-//! HTTP/2 as a client speaks it: connections that carry many requests, and one request on its stream.
+//! The HTTP/2 client: connections that carry many requests, and one request on its stream.
 //!
-//! A connection is moved on by a task of its worker. The task that waits for an answer moves its own stream on, both
-//! ways, so that a body that has not been begun can still go elsewhere.
+//! A task of the worker drives a connection. The task that waits for an answer drives its own stream, in both
+//! directions, so that a body that has not been begun can still go elsewhere.
 //!
 //! ```text
 //! stream_pool   connections of one worker to one server, opened one at a time
@@ -47,16 +47,16 @@ use upload::Upload;
 /// The longest wait for the end of a stream whose answer has no body.
 const QUIET_END: Duration = Duration::from_secs(1);
 
-/// One request on a stream of its own.
+/// One request on its own stream.
 #[derive(Debug)]
 pub(super) struct Http2Exchange<B> {
     stream: OpenStream,
     phase: Phase,
-    /// The request, for a second time on another stream. Its body is here until it is sent, or longer where it is kept.
+    /// The request, for another attempt on another stream. Its body is here until it is sent, or longer if it is kept.
     request: Option<WholeRequest<B>>,
-    /// The rest of the body of a request that is answered already.
+    /// The rest of the body of a request that is already answered.
     rest: Option<B>,
-    /// The body goes up.
+    /// The body is being sent.
     upload: Option<Upload>,
     /// The state of the upload, until its end is noted there.
     state: Option<Rc<dyn UploadState>>,
@@ -64,25 +64,25 @@ pub(super) struct Http2Exchange<B> {
     is_begun: bool,
     /// The server has reset the stream while more of the body was awaited.
     is_cut_short: bool,
-    /// Bytes of the body that have been sent.
+    /// The number of sent bytes of the body.
     sent: u64,
-    /// The server has not processed the request, and says so.
+    /// The server has not processed the request, and states so.
     is_refused: bool,
-    /// A malformed answer has come.
+    /// A malformed answer has arrived.
     is_heard: bool,
     /// The interim answers before the answer.
     interim: InterimCount,
-    /// The answer's body comes with a length.
+    /// The answer's body has a length.
     length: Option<u64>,
     to_head: bool,
-    /// The room that the beginning of the body must find in the connection's window, and the wait for it.
+    /// The room that the beginning of the body needs in the connection's window, and the wait for it.
     need: u32,
-    /// It waits for none: no other connection is to be had.
+    /// It does not wait, since no other connection is available.
     shares_window: bool,
     hold: Option<Hold>,
 }
 
-/// The wait for room in the window of a connection. False when none comes.
+/// The wait for room in the window of a connection. Resolves to false if none becomes available.
 struct Hold(Pin<Box<dyn Future<Output = bool>>>);
 
 impl fmt::Debug for Hold {
@@ -93,11 +93,11 @@ impl fmt::Debug for Hold {
 
 #[derive(Debug)]
 enum Phase {
-    /// The request has not been sent. `true`: what the server has said meanwhile has been read.
+    /// The request has not been sent. `true`: bytes that the server has sent meanwhile have been read.
     Before(bool),
     /// The answer's head is awaited.
     Head(ResponseFuture),
-    /// Data comes.
+    /// Data is expected.
     Data(RecvStream),
     /// Trailers may come.
     Trailers(RecvStream),
@@ -129,7 +129,7 @@ impl<B> Http2Exchange<B> {
         }
     }
 
-    /// Is the connection beneath still of use?
+    /// Is the connection underneath still usable?
     pub(super) fn is_usable(&self) -> bool {
         self.stream.is_usable()
     }
@@ -144,24 +144,24 @@ impl<B> Http2Exchange<B> {
         self.upload.is_some()
     }
 
-    /// Bytes that have been sent so far, where others wait for room.
+    /// The number of bytes sent so far, if others wait for room.
     pub(super) fn stalled_at(&self) -> Option<u64> {
         let upload = self.upload.as_ref()?;
         (!upload.piece.is_empty()).then_some(self.sent)
     }
 
-    /// Has the client held its body back, and does so still?
+    /// Has the client delayed its body, and does it still?
     pub(super) fn is_held_back(&self) -> bool {
         let state = self.state.as_ref();
         state.is_some_and(|state| state.owed().is_held_back())
     }
 
-    /// Has the server asked for fewer requests?
+    /// Has the server sent `ENHANCE_YOUR_CALM`?
     pub(super) fn is_calm(&self) -> bool {
         self.stream.is_calm()
     }
 
-    /// The bytes that are left of the answer's body, where its length is known.
+    /// The bytes that are left of the answer's body, if the length is known.
     pub(super) fn length(&self) -> Option<u64> {
         self.length
     }
@@ -175,8 +175,8 @@ impl<B> Http2Exchange<B> {
         }
     }
 
-    /// Has the connection been closed by its server meanwhile, so that the stream is not the server's failure? A stream
-    /// that the server has reset by itself is.
+    /// Has the connection been closed by its server meanwhile, so that the stream's failure does not count against the
+    /// server? A stream that the server has reset individually counts.
     pub(super) fn is_stale(&self, error: &AnswerError) -> bool {
         match error {
             _ if !self.stream.is_reused => false,
@@ -186,7 +186,7 @@ impl<B> Http2Exchange<B> {
         }
     }
 
-    /// A copy of a request that has no body and was sent, to be sent once more.
+    /// A copy of a sent request without a body, to be sent once more.
     pub(super) fn repeated(&self) -> Option<WholeRequest<B>> {
         let request = self.request.as_ref()?;
         request.body.is_none().then(|| WholeRequest {
@@ -202,8 +202,8 @@ impl<B> Http2Exchange<B> {
 }
 
 impl<B: OutgoingBody> Http2Exchange<B> {
-    /// Takes a request, to be sent while its answer is waited for ([`Self::poll_answer`]). Behind its fields come the
-    /// lines of `added`.
+    /// Takes a request; the request is sent while [`Self::poll_answer`] waits for its answer. Its fields are followed
+    /// by the lines of `added`.
     pub(super) fn begin(&mut self, mut request: WholeRequest<B>, added: &[&[u8]]) {
         request_head::add(&mut request.head.headers, added);
         self.to_head = request.head.method == Method::HEAD;
@@ -213,8 +213,8 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         self.request = Some(request);
     }
 
-    /// The request that was not answered, where it can be sent once more: the server has not processed it, and all that
-    /// was taken of its body is at hand; or it is `repeatable`, and nothing of an answer came.
+    /// The unanswered request, if it can be sent once more: the server has not processed it, and everything that was
+    /// taken of its body is available; or it is `repeatable`, and no part of an answer arrived.
     pub(super) fn into_unsent(mut self, repeatable: bool) -> Option<WholeRequest<B>> {
         if self.is_heard {
             return None;
@@ -229,15 +229,15 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         (may_again && is_whole).then_some(request)
     }
 
-    /// The request may go elsewhere as long as the connection has no room for `need` bytes of its body: what was begun
-    /// here could hang behind an upload that the server does not read.
+    /// Lets the request go elsewhere as long as the connection has no room for `need` bytes of its body: a request
+    /// begun here could hang because of an upload that the server does not read.
     pub(super) fn needs_room(&mut self, need: u32) {
         if !self.shares_window {
             self.need = need;
         }
     }
 
-    /// No room is waited for, since no other connection is to be had.
+    /// Does not wait for room, since no other connection is available.
     pub(super) fn shares_window(&mut self) {
         self.shares_window = true;
     }
@@ -245,7 +245,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
     /// Ready when there is room for the beginning of the body.
     ///
     /// # Errors
-    /// When none comes.
+    /// If none becomes available.
     #[cold]
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AnswerError>> {
         let window = self.stream.window();
@@ -264,7 +264,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
     /// Sends the request, and waits for the head of its answer.
     ///
     /// # Errors
-    /// When the stream or its connection ends before an answer, or the request's body fails.
+    /// If the stream or its connection ends before an answer, or the request's body fails.
     pub(super) fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
@@ -272,8 +272,8 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         if let Phase::Before(is_read) = self.phase {
             let is_once = self.request.as_ref().is_some_and(WholeRequest::is_once);
             if is_once && !is_read && self.stream.is_reused {
-                // The request may go out once only: what the server has sent meanwhile, such as the end of the
-                // connection, is read first.
+                // The request may be sent only once: bytes that the server has sent meanwhile, such as the end of the
+                // connection, are read first.
                 self.phase = Phase::Before(true);
                 if pin!(tokio::task::yield_now()).poll(cx).is_pending() {
                     return Poll::Pending;
@@ -293,7 +293,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
             return Poll::Ready(Err(AnswerError::Incomplete));
         };
         if let Err(fault) = hear_interim(answer, cx, &mut self.interim) {
-            // The stream is reset with its handles.
+            // Dropping the handles resets the stream.
             self.is_heard = true;
             return Poll::Ready(Err(fault.into()));
         }
@@ -302,7 +302,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
             Err(error) => return Poll::Ready(Err(self.failed(error))),
         };
         self.stream.note_sent();
-        // The rest of the body still goes up; the request is answered.
+        // The rest of the body is still sent; the request is answered.
         let body = self.request.take().and_then(|request| request.body);
         self.rest = body.filter(|_| self.upload.is_some());
         self.rest.iter_mut().for_each(B::forget);
@@ -367,7 +367,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
             self.phase = Phase::Over;
         }
         self.stream.is_broken = true;
-        // The library resets a stream by itself where its answer is malformed.
+        // The library resets a stream by itself if its answer is malformed.
         self.is_heard = error.is_library() && error.is_reset();
         let part = if is_answered {
             AnswerPart::Body
@@ -393,10 +393,10 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         }
     }
 
-    /// The next part of the answer's body; nothing after its end.
+    /// The next part of the answer's body; `None` after its end.
     ///
     /// # Errors
-    /// When the stream or its connection ends before the body.
+    /// If the stream or its connection ends before the body.
     pub(super) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
@@ -406,7 +406,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
                 Phase::Data(stream) => match ready!(stream.poll_data(cx)) {
                     Some(Ok(data)) => {
                         self.stream.note_sent();
-                        // Data that is taken is passed on before more is asked for.
+                        // Data that is taken is passed on before more is requested.
                         let _ = stream.flow_control().release_capacity(data.len());
                         if let Some(left) = &mut self.length {
                             *left = left.saturating_sub(data.len() as u64);
@@ -458,10 +458,10 @@ impl<B> Drop for Http2Exchange<B> {
     }
 }
 
-/// Takes the interim answers that have come: the gateway's client has not asked for them.
+/// Takes the received interim answers, which the gateway's client has not requested.
 ///
 /// # Errors
-/// When they are too many.
+/// If there are too many.
 pub(in crate::upstream) fn hear_interim(
     answer: &mut ResponseFuture,
     cx: &mut Context<'_>,
@@ -474,8 +474,8 @@ pub(in crate::upstream) fn hear_interim(
     Ok(())
 }
 
-/// Waits for the end of a stream whose answer has no body. Servers may say the end behind the head, in a frame of its
-/// own, and a stream that is let go before would be reset.
+/// Waits for the end of a stream whose answer has no body. Servers may send the end after the head, in a separate
+/// frame, and a stream that is dropped before would be reset.
 #[cold]
 fn end_quietly(mut stream: RecvStream) {
     tokio::task::spawn_local(async move {
@@ -484,12 +484,12 @@ fn end_quietly(mut stream: RecvStream) {
                 && data.is_empty()
             {}
         };
-        // A server that sends a body all the same, or does not come to an end, is cut off.
+        // A server that sends a body nevertheless, or does not end it, is cut off.
         let _ = timeout(QUIET_END, ended).await;
     });
 }
 
-/// The length that a head announces.
+/// The length that a head states.
 fn announced(fields: &HeaderMap) -> Option<u64> {
     fields
         .get(header::CONTENT_LENGTH)?

@@ -1,25 +1,25 @@
-//! How often a server is asked whether it is still there.
+//! The interval of pings to a server.
 //!
-//! Servers of gRPC take a PING for abuse where they have sent nothing since the one before and less than five minutes have
-//! passed, and end the connection at the third ("client-side keepalive", proposal A8 of gRPC). A stream that is silent for
-//! long would end all others with it.
+//! gRPC servers treat a PING as abuse if they have sent nothing since the previous one and less than five minutes have
+//! passed, and end the connection at the third ("client-side keepalive", proposal A8 of gRPC). One stream that is
+//! silent for long would thus end all others.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The time between two questions, while the server sends.
+/// The time between two pings, while the server sends.
 pub(super) const PING: Duration = Duration::from_secs(30);
-/// The time between two questions to a server that has sent nothing in between, with something to spare.
+/// The time between two pings to a server that has sent nothing in between, with a margin.
 const SILENT: Duration = Duration::from_secs(310);
 
-/// When a server was asked last.
+/// The time of the last ping.
 #[derive(Debug, Default)]
 pub(super) struct PingPace {
     last: Option<Instant>,
 }
 
 impl PingPace {
-    /// Is the server to be asked at `now`? It `has_sent` something since it was asked last, or not.
+    /// Is a ping due at `now`? `has_sent` states whether the server has sent bytes since the last ping.
     pub(super) fn is_due(&mut self, has_sent: bool, now: Instant) -> bool {
         let is_due = has_sent || self.last.is_none_or(|last| now >= last + SILENT);
         if is_due {

@@ -1,5 +1,5 @@
-//! The head of a request as HTTP/2 carries it (RFC 9113, section 8.3.1): the host is a pseudo-field, and what belongs to
-//! connections of HTTP/1.1 is gone.
+//! The head of a request in HTTP/2 (RFC 9113, section 8.3.1): the host is a pseudo-field, and connection-specific
+//! fields of HTTP/1.1 are removed.
 
 use super::connection::OpenStream;
 use bytes::Bytes;
@@ -22,12 +22,12 @@ const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The number of lines that the gateway adds most times.
+/// The usual number of lines that the gateway adds.
 const ADDED: usize = 8;
 
-/// Adds lines as HTTP/1.1 writes them: whole lines, maybe in several parts.
+/// Adds lines in the form of HTTP/1.1: whole lines, possibly in several parts.
 pub(super) fn add(fields: &mut HeaderMap, lines: &[&[u8]]) {
-    // All values share one block: a value in a block of its own would cost an allocation, and another when it is copied.
+    // All values share one block: a separate block for a value would cost an allocation, and another when it is copied.
     let text = Bytes::from(lines.concat());
     if !text.is_empty() {
         fields.reserve(ADDED);
@@ -43,7 +43,7 @@ pub(super) fn add(fields: &mut HeaderMap, lines: &[&[u8]]) {
     }
 }
 
-/// The field that a line of `text` writes.
+/// The field in a line of `text`.
 fn field(text: &Bytes, line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
     let colon = memchr(b':', line)?;
     let value = line[colon + 1..].trim_ascii();
@@ -83,16 +83,16 @@ pub(super) fn head(request: &Parts, has_body: bool, stream: &OpenStream) -> Requ
     *head.method_mut() = request.method.clone();
     *head.version_mut() = Version::HTTP_2;
     *head.headers_mut() = fields;
-    // All parts are there, so they make a target.
+    // All parts are present, so that they form a target.
     *head.uri_mut() = Uri::from_parts(uri).unwrap_or_default();
     head
 }
 
-/// Marks the values that HPACK does not index. Is one of the fields another in HTTP/2, or none?
+/// Marks the values that HPACK does not index. Returns whether one of the fields must differ in HTTP/2, or be removed.
 ///
 /// Secret values never enter the table of the connection, which other clients' requests share (RFC 7541, section 7.1).
-/// Values that the next request hardly has would only drive others out of it; h2 compares each with all of its name. The
-/// first request of a connection brings the names of these into the table.
+/// Values that the next request hardly has would only displace others from it; h2 compares each with all of its name.
+/// The first request of a connection puts their names into the table.
 fn prepare(fields: &mut HeaderMap, has_names: bool) -> bool {
     let mut has_others = false;
     for (name, value) in fields {
@@ -109,7 +109,7 @@ fn prepare(fields: &mut HeaderMap, has_names: bool) -> bool {
     has_others
 }
 
-/// Removes what belongs to a connection of HTTP/1.1, and a length that does not fit.
+/// Removes connection-specific fields of HTTP/1.1, and a length that does not fit.
 fn remove_of_connections(fields: &mut HeaderMap, has_body: bool) {
     let is_coded = fields.contains_key(header::TRANSFER_ENCODING);
     for name in OF_CONNECTIONS {

@@ -1,6 +1,6 @@
-//! What a server lets a connection send on all its streams together (RFC 9113, section 6.9). The library keeps it to
-//! itself, so it is counted in the frames that go and come: an upload that its server does not read may use it up, and
-//! a request with a body that went out on the connection then would hang.
+//! The connection's send window, over all streams together (RFC 9113, section 6.9). The library does not expose it, so
+//! that it is counted from the frames in both directions: an upload that its server does not read may use it up, and a
+//! request with a body that was sent on the connection then would hang.
 
 use crate::clock;
 use std::cell::{Cell, RefCell};
@@ -11,9 +11,9 @@ use tokio::time::{Instant, timeout_at};
 
 /// The window that every connection begins with.
 const INITIAL: i64 = 65_535;
-/// The room that a body of unknown length must find, or one that is longer.
+/// The room that a long body, or one of unknown length, needs.
 pub(in crate::upstream) const ENOUGH: u32 = 16 * 1024;
-/// The time after which a window without enough room that does not move is taken for stuck.
+/// The time after which an insufficient window that does not change counts as stuck.
 const STUCK: Duration = Duration::from_millis(100);
 /// The bytes that a client sends before its first frame.
 const PREFACE: usize = 24;
@@ -28,9 +28,9 @@ const WINDOW_UPDATE: u8 = 8;
 pub(super) struct SendWindow {
     /// The bytes that may still be sent.
     left: Cell<i64>,
-    /// Bytes that the library has been given within that, and has not written yet.
+    /// Bytes that the library has within that, and has not written yet.
     handed: Cell<i64>,
-    /// The last time that bytes went or room came while there was not enough.
+    /// The last change while there was not enough room.
     moved: Cell<Option<Instant>>,
     going: RefCell<FrameCounter>,
     coming: RefCell<FrameCounter>,
@@ -52,7 +52,7 @@ impl Default for SendWindow {
 }
 
 impl SendWindow {
-    /// Bytes go out.
+    /// Counts sent bytes.
     pub(super) fn goes(&self, bytes: &[u8]) {
         let sent = self.going.borrow_mut().count(bytes, DATA);
         if sent > 0 {
@@ -61,18 +61,18 @@ impl SendWindow {
         }
     }
 
-    /// The library is given bytes of a body, which it will send: they are no room for others.
+    /// Notes that the library has bytes of a body, which it will send: they leave less room for others.
     pub(super) fn hands(&self, bytes: usize) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         self.handed.set(self.handed.get().saturating_add(bytes));
     }
 
-    /// All that the library was given has been written, or let go with its stream.
+    /// Notes that all bytes of the library have been written, or dropped with their stream.
     pub(super) fn all_is_written(&self) {
         self.handed.set(0);
     }
 
-    /// Bytes come.
+    /// Counts received bytes.
     pub(super) fn comes(&self, bytes: &[u8]) {
         let more = self.coming.borrow_mut().count(bytes, WINDOW_UPDATE);
         if more > 0 {
@@ -94,19 +94,19 @@ impl SendWindow {
         self.left.get() - self.handed.get() >= i64::from(need)
     }
 
-    /// Is there no room for `need` bytes, and has that not changed for long? Bytes that are still to be written change
-    /// it.
+    /// Is there no room for `need` bytes, and has that not changed for long? Bytes that are still to be written count
+    /// as a change.
     pub(super) fn is_stuck(&self, need: u32, now: Instant) -> bool {
         let moved = self.moved.get();
         self.is_below(need) && moved.is_some_and(|moved| now >= moved + STUCK)
     }
 
-    /// Will there be no room for `need` bytes, whatever is written, until the server makes some?
+    /// Will there be no room for `need` bytes until the server grants some?
     fn is_below(&self, need: u32) -> bool {
         self.left.get() < i64::from(need)
     }
 
-    /// Waits until the server makes room. False when the window is stuck.
+    /// Waits until the server grants room. Returns false if the window is stuck.
     pub(super) async fn waited(self: Rc<Self>, need: u32) -> bool {
         loop {
             let now = clock::now();
@@ -125,19 +125,19 @@ impl SendWindow {
     }
 }
 
-/// Finds frames in bytes as they pass.
+/// Finds frames in passing bytes.
 #[derive(Debug)]
 struct FrameCounter {
     /// The head of the next frame, and the number that follows the head of an update.
     head: [u8; HEAD + 4],
-    /// Bytes of it that have passed.
+    /// The number of its bytes that have passed.
     known: usize,
-    /// Bytes of the frame before it that are still to pass.
+    /// Bytes of the previous frame that are left to pass.
     skipped: usize,
 }
 
 impl FrameCounter {
-    /// Frames that begin behind so many bytes.
+    /// A counter for frames that begin after this number of bytes.
     fn behind(skipped: usize) -> Self {
         Self {
             head: [0; HEAD + 4],
@@ -231,7 +231,7 @@ mod tests {
         assert!(!window.has_room(5_000));
         window.all_is_written();
         assert!(window.has_room(5_000), "its stream was reset");
-        // It was low long ago, and is not now.
+        // The window was low earlier, and is not now.
         window.moved.set(Some(clock::now()));
         window.comes(&frame(WINDOW_UPDATE, 0, &[0, 0, 0xF0, 0]));
         window.hands(60_000);

@@ -1,5 +1,5 @@
-//! The connections of HTTP/2 that one worker has to one server. One is opened at a time, and all that wait learn at once
-//! how that went.
+//! The HTTP/2 connections of one worker to one server. One is opened at a time, and all waiters learn the result at
+//! once.
 
 use super::connection::{Http2Connection, OpenStream};
 use crate::clock;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The wait before a new connection to a server that asks for fewer requests.
+/// The wait before a new connection to a server that has sent `ENHANCE_YOUR_CALM`.
 const CALM: Duration = Duration::from_secs(1);
 
 /// The connections.
@@ -19,12 +19,12 @@ pub(in crate::upstream) struct StreamPool {
     connections: RefCell<Vec<Rc<Http2Connection>>>,
     /// A connection is being opened.
     is_opening: Cell<bool>,
-    /// Wakes the tasks that wait: a connection was opened or not, or a stream has ended.
+    /// Wakes waiting tasks: an opening has ended, or a stream has ended.
     pub(in crate::upstream) changed: Rc<Notify>,
-    /// The number of openings in vain, and the cause of the last one.
+    /// The number of failed openings, and the cause of the last one.
     failure: RefCell<Option<ConnectError>>,
     failures: Cell<u64>,
-    /// The number of connections that were opened.
+    /// The number of opened connections.
     openings: Cell<u64>,
     /// The time before which no connection is opened.
     calm_until: Cell<Option<Instant>>,
@@ -37,7 +37,7 @@ pub(in crate::upstream) struct StreamPool {
 pub(in crate::upstream) struct Opening<'a>(&'a StreamPool);
 
 impl StreamPool {
-    /// A stream of a connection that takes another, and `need` bytes of a body where it has one.
+    /// A stream of a connection that allows another, and has room for `need` bytes of a body if it has one.
     pub(in crate::upstream) fn take(&self, now: Instant, need: u32) -> Option<OpenStream> {
         let connections = self.connections.borrow();
         let usable = || connections.iter().filter(|one| one.is_usable(now));
@@ -53,7 +53,7 @@ impl StreamPool {
         usable.find_map(|one| one.has_room(need).then(|| one.take()).flatten())
     }
 
-    /// A connection is open: its first stream.
+    /// Adds an open connection, and returns its first stream.
     pub(in crate::upstream) fn add(&self, connection: Rc<Http2Connection>) -> Option<OpenStream> {
         let stream = connection.take();
         self.connections.borrow_mut().push(connection);
@@ -61,27 +61,27 @@ impl StreamPool {
         stream
     }
 
-    /// The right to open a connection; nothing while another one opens.
+    /// The right to open a connection; `None` while another one opens.
     pub(in crate::upstream) fn open(&self) -> Option<Opening<'_>> {
         (!self.is_opening.replace(true)).then(|| Opening(self))
     }
 
-    /// The number of connections that were opened.
+    /// The number of opened connections.
     pub(in crate::upstream) fn openings(&self) -> u64 {
         self.openings.get()
     }
 
-    /// The number of openings in vain.
+    /// The number of failed openings.
     pub(in crate::upstream) fn failures(&self) -> u64 {
         self.failures.get()
     }
 
-    /// The cause of the last opening in vain.
+    /// The cause of the last failed opening.
     pub(in crate::upstream) fn failure(&self) -> Option<ConnectError> {
         self.failure.borrow().clone()
     }
 
-    /// The time before which no connection is opened, where that is to come.
+    /// The time before which no connection is opened, if it is in the future.
     pub(in crate::upstream) fn calm_until(&self) -> Option<Instant> {
         self.note_calm();
         self.calm_until.get().filter(|until| *until > clock::now())
@@ -95,14 +95,14 @@ impl StreamPool {
         }
     }
 
-    /// Lets go of connections that are over, or have rested for long.
+    /// Drops connections that are over, or have been idle for long.
     pub(in crate::upstream) fn sweep(&self, now: Instant) {
         self.note_calm();
         let mut connections = self.connections.borrow_mut();
         connections.retain(|one| one.is_usable(now) && !one.has_rested(now));
     }
 
-    /// Lets go of a connection without streams. False when there is none.
+    /// Drops a connection without streams. Returns false if there is none.
     pub(in crate::upstream) fn close_idle(&self) -> bool {
         let mut connections = self.connections.borrow_mut();
         let idle = connections.iter().position(|one| one.is_idle());
@@ -116,12 +116,12 @@ impl StreamPool {
 }
 
 impl Opening<'_> {
-    /// A connection is open: its first stream.
+    /// Adds the opened connection, and returns its first stream.
     pub(in crate::upstream) fn opened(self, connection: Rc<Http2Connection>) -> Option<OpenStream> {
         self.0.add(connection)
     }
 
-    /// The opening was in vain.
+    /// Notes that the opening failed.
     pub(in crate::upstream) fn failed(self, error: &ConnectError) {
         self.0.failure.replace(Some(error.clone()));
         self.0.failures.set(self.0.failures.get() + 1);

@@ -1,4 +1,4 @@
-//! The way up of a request's body over HTTP/2.
+//! The sending of a request's body over HTTP/2.
 
 use super::Http2Exchange;
 use crate::upstream::OutgoingBody;
@@ -10,7 +10,7 @@ use http::HeaderMap;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// The way up of a body.
+/// The state of sending a body.
 #[derive(Debug)]
 pub(super) struct Upload {
     pub(super) stream: SendStream<Bytes>,
@@ -23,10 +23,10 @@ pub(super) struct Upload {
 }
 
 impl<B: OutgoingBody> Http2Exchange<B> {
-    /// Goes on sending the request's body. Ready when there is nothing left to send.
+    /// Continues to send the request's body. Ready when there is nothing left to send.
     ///
     /// # Errors
-    /// When the body fails.
+    /// If the body fails.
     pub(in crate::upstream) fn poll_upload(
         &mut self,
         cx: &mut Context<'_>,
@@ -57,7 +57,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
                 let room = match upload.stream.capacity() {
                     0 => match ready!(upload.stream.poll_capacity(cx)) {
                         Some(Ok(room)) => room,
-                        // The server takes no more; its answer says why.
+                        // The server takes no more; its answer has the reason.
                         Some(Err(_)) | None => 0,
                     },
                     room => room,
@@ -80,7 +80,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
                     Some(trailers) => upload.stream.send_trailers(trailers),
                     None => upload.stream.send_data(Bytes::new(), true),
                 };
-                // Where the stream takes no end, its answer says why.
+                // If the stream takes no end, its answer has the reason.
                 drop(ended);
                 self.end_upload();
                 continue;
@@ -95,7 +95,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         Poll::Ready(Ok(()))
     }
 
-    /// No more of the body goes up. It stays where the request may still be repeated.
+    /// Stops sending the body. The body is kept if the request may still be repeated.
     pub(super) fn end_upload(&mut self) {
         self.upload = None;
         self.rest = None;
@@ -114,7 +114,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
             return Poll::Ready(Ok(()));
         };
         let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
-        // A body of which nothing has come yet can still go elsewhere: a stream may be open for long before it speaks.
+        // A body without any byte so far can still go elsewhere: a stream may be open for long before its first byte.
         self.is_begun = true;
         upload.is_last = body.is_end_stream();
         match frame {
@@ -142,7 +142,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
     }
 }
 
-/// Removes what may not stand in trailers.
+/// Removes fields that are not allowed in trailers.
 fn keep_trailers(trailers: &mut HeaderMap) {
     let bad: Vec<_> = trailers
         .keys()

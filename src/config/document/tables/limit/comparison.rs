@@ -1,4 +1,4 @@
-//! How the keys of a limit are shown where two files are compared.
+//! Shows the keys of a limit when two files are compared.
 
 use super::{Algorithm, Over};
 use crate::config::presentation::describe::{amount, show_span, tier};
@@ -8,7 +8,7 @@ use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::{Limit, Rule};
 use std::sync::Arc;
 
-/// The value of each rate, where the rates have one: `10 and 100`.
+/// The values of all rates, if the rates have a value: `10 and 100`.
 pub(super) fn joined(
     limits: &[Arc<Limit>],
     of: impl Fn(&Limit) -> Option<String>,

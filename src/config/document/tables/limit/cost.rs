@@ -63,7 +63,7 @@ pub(in crate::config) enum CostSource {
     Response(ResponseCost),
 }
 
-/// A number, or where a request or a response has it.
+/// A number, or a table with the place of the number in a request or a response.
 pub(super) fn cost_form() -> impl Form<CostSource> {
     static TABLES: [&Table; 2] = [&LIMIT_COST, &LIMIT_COST_LATER];
     custom(ValueShape::Cost(&TABLES), cost)
@@ -91,7 +91,7 @@ fn cost(key: &'static str, fields: &mut Fields<'_>) -> Setting<CostSource> {
     }
 }
 
-/// Does a key of the table, perhaps a misspelt one, say where the cost stands?
+/// Does a key of the table, possibly misspelt, name the place of the cost?
 fn names_a_place(table: &DeTable<'_>) -> bool {
     let places = ["header", "response_header", "response_json"];
     let mut keys = table.keys();
@@ -101,7 +101,7 @@ fn names_a_place(table: &DeTable<'_>) -> bool {
     })
 }
 
-/// The message that says a cost.
+/// The message that states a cost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Saying {
     Request,
@@ -118,7 +118,8 @@ impl Saying {
         all.chain(["max"])
     }
 
-    /// The message that a table is about, by the keys that only one of them has, also misspelt ones.
+    /// The message that a table is about, decided by the keys that only one kind of message has, including misspelt
+    /// keys.
     fn of(table: &DeTable<'_>) -> Option<Self> {
         let meant = table.keys();
         let meant = meant.filter_map(|key| nearest(key.get_ref(), Self::keys()));
@@ -133,7 +134,7 @@ impl Saying {
     }
 }
 
-/// Notes a table that does not say where a cost stands.
+/// Notes a table that does not name the place of a cost.
 fn nowhere(key: &str, table: &DeTable<'_>, place: &Span, fields: &mut Fields<'_>) {
     const HELP: &str = "a cost is a number, or has one of `header`, `response_header` and `response_json`: `cost = { header = \"x-cost\", max = 50 }`, `cost = { response_header = \"x-units\" }`";
     let title = format!("{}.{key}]", fields.title().trim_end_matches(']'));
@@ -158,7 +159,7 @@ fn nowhere(key: &str, table: &DeTable<'_>, place: &Span, fields: &mut Fields<'_>
     }
 }
 
-/// A member of the JSON body. A name that is hardly one is a warning, since a body may have it.
+/// A member of the JSON body. An unlikely name causes only a warning, since a body may contain such a name.
 fn member(key: &'static str, fields: &mut Fields<'_>) -> Setting<CostPlace> {
     let names = fields.text(key, json_member);
     if let Some(At { value, span }) = names.at()

@@ -24,11 +24,11 @@ table! {
 #[derive(Debug, Clone)]
 pub(in crate::config) struct RateEntry {
     pub(in crate::config) quota: At<Quota>,
-    /// The burst of this rate alone, in a list.
+    /// In a list, the burst of this rate alone.
     pub(in crate::config) burst: Setting<u32>,
 }
 
-/// One rate, or a list of rates of which each may have a burst of its own.
+/// One rate, or a list of rates, each of which may have its own burst.
 pub(super) fn rate_form() -> impl Form<Items<RateEntry>> {
     custom(ValueShape::Rate(&LIMIT_RATE), rates)
 }
@@ -62,7 +62,7 @@ fn rates(key: &'static str, fields: &mut Fields<'_>) -> List<RateEntry> {
         }
         _ => fields.wrong_type(key, item),
     });
-    // A limit without one of its rates would be another limit.
+    // A limit without one of its rates would be a different limit.
     let rates = fields.filled(key, rates, &NO_RATE);
     rates.and_then(|rates, _| Some(rates))
 }

@@ -1,4 +1,4 @@
-//! `tiers` of a limit: its other numbers for groups.
+//! `tiers` of a limit: its different numbers for groups.
 
 use super::cost::{CostSource, cost_form};
 use super::rate::{RateEntry, rate_form};

@@ -1,4 +1,4 @@
-//! How the keys of a route are shown where two files are compared.
+//! Shows the keys of a route when two files are compared.
 
 use crate::config::presentation::{ShownValue, list, show, show_time};
 use crate::key::{IdentityFields, is_secret};
@@ -21,7 +21,7 @@ pub(super) fn any<T: Display>(items: &[T]) -> String {
     }
 }
 
-/// Conditions of one kind. The values of those that authenticate by their name are compared and not shown.
+/// Conditions of one kind. The values of conditions on authenticating names are compared but not shown.
 pub(super) fn conditions(rule: &Rule, is_kind: fn(&Condition) -> bool) -> Option<ShownValue> {
     let all: Vec<&Condition> = rule.conditions.iter().filter(|one| is_kind(one)).collect();
     let shown = |one: &&Condition| match one.secret_name(is_secret) {
@@ -35,7 +35,7 @@ pub(super) fn conditions(rule: &Rule, is_kind: fn(&Condition) -> bool) -> Option
     })
 }
 
-/// The fields by which servers know clients, with their templates.
+/// The fields that name clients to servers, with their templates.
 pub(super) fn identity_fields(identity: Option<&IdentityFields>) -> Option<ShownValue> {
     match identity {
         Some(identity) if !identity.fields.is_empty() => show(list(&identity.fields)),
@@ -43,7 +43,7 @@ pub(super) fn identity_fields(identity: Option<&IdentityFields>) -> Option<Shown
     }
 }
 
-/// The time that servers may owe.
+/// The time within which servers must answer.
 pub(super) fn shown_timeout(timeout: AnswerTimeout) -> Option<ShownValue> {
     match timeout {
         AnswerTimeout::Written(time) => show_time(time),
@@ -64,7 +64,7 @@ pub(super) fn shown_redirect(own: Option<&StaticReply>) -> Option<ShownValue> {
     }
 }
 
-/// The route's own answer. Its status is shown; its body is not, since a body may be long.
+/// The route's static answer. Its status is shown; its body is not shown, since a body may be long.
 pub(super) fn shown_respond(own: Option<&StaticReply>) -> Option<ShownValue> {
     match own {
         Some(StaticReply::Respond { status, .. }) => Some(ShownValue {
@@ -75,7 +75,7 @@ pub(super) fn shown_respond(own: Option<&StaticReply>) -> Option<ShownValue> {
     }
 }
 
-/// Changes of fields: names are shown, values may be secrets.
+/// Changes of fields: names are shown, but values may be secrets.
 pub(super) fn header_changes(changes: Option<&Changes>) -> Option<ShownValue> {
     let Some(changes) = changes else {
         return show("none");
@@ -92,7 +92,7 @@ pub(super) fn header_changes(changes: Option<&Changes>) -> Option<ShownValue> {
     let all: Vec<String> = all
         .map(|(what, names)| format!("{what} {}", list(names)))
         .collect();
-    // Their own form hides the sensitive ones.
+    // Their `Debug` form hides the sensitive values.
     let lines = changes.set.iter().chain(&changes.add);
     let values: Vec<&[u8]> = lines.map(|(_, value)| value.as_bytes()).collect();
     Some(ShownValue {

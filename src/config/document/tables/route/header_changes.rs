@@ -32,7 +32,7 @@ table! {
 /// Names of fields with their values, as written.
 type HeaderLines = Vec<(At<String>, At<String>)>;
 
-/// The changes of fields in this direction; none where one of them is a mistake.
+/// The changes of fields in this direction; `None` if one of the changes is a mistake.
 pub(in crate::config::document) fn changes(
     read: HeaderChanges,
     direction: Direction,
@@ -95,7 +95,7 @@ fn lines(key: &'static str, fields: &mut Fields<'_>) -> Setting<HeaderLines> {
     })
 }
 
-/// The fields and values that `lines` name, each field once; none where one of them is a mistake.
+/// The fields and values that `lines` name, each field once; `None` if one of the lines is a mistake.
 fn resolved(
     key: &'static str,
     lines: &Setting<HeaderLines>,

@@ -60,7 +60,7 @@ fn status(
     status.and_then(|status, _| StatusCode::from_u16(u16::try_from(status).ok()?).ok())
 }
 
-/// A status that has no body (RFC 9110, sections 15.3.5, 15.3.6 and 15.4.5) has none in the file.
+/// A response whose status has no body (RFC 9110, sections 15.3.5, 15.3.6 and 15.4.5) cannot have a body in the file.
 pub(in crate::config::document) fn respond(
     read: Respond,
     fields: &mut Fields<'_>,

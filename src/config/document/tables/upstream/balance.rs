@@ -1,4 +1,4 @@
-//! Keys of an upstream that say which server gets a request, and what becomes of those that none can take.
+//! Keys of an upstream that decide which server gets a request, and the treatment of requests that no server can take.
 
 use crate::config::document::{
     At, Fields, Form, Section, Setting, ValueShape, Zero, custom, inner_table, number, table, text,

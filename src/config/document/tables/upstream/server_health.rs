@@ -1,4 +1,5 @@
-//! Keys of an upstream that say when a server gets no requests: probes, ejection; and which requests are sent again.
+//! Keys of an upstream that decide when a server gets no requests (probes and ejection), and which requests are
+//! retried.
 
 use super::balance::{inner, is_table};
 use crate::config::document::{
@@ -84,7 +85,7 @@ table! {
     budget: u32 = text(|text| share(text, 0..=100)), Value("\"20%\""), "\"10%\"";
 }
 
-/// A failure, as written.
+/// A failure after which a request is retried, as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::config) enum RetryOn {
     Connect,
@@ -138,7 +139,7 @@ impl HealthTable {
         }
     }
 
-    /// The question of the probes, where exactly one is written.
+    /// The kind of probe, if exactly one kind is written.
     fn question(&self) -> Option<ProbeQuestion> {
         let connects = self.connect.get().copied().unwrap_or(false);
         match (self.path.get(), self.grpc.get(), connects) {

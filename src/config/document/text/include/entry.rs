@@ -1,4 +1,4 @@
-//! One entry of `include` as it is written: a text, or a table with grants and bounds of the files.
+//! One entry of `include` as written: a text, or a table with grants and bounds of the files.
 
 use crate::config::document::{
     Fields, INCLUDE, Items, Section as _, Variables, any, empty_list, filled_texts, table, texts,
@@ -47,13 +47,13 @@ table! {
     upstreams: Items<String> = texts(any), Words("none"), "[\"orders\", \"unix:/run/team-a/*.sock\"]";
 }
 
-/// Files to take in, and their grant.
+/// Files to include, and their grant.
 pub(super) struct IncludeEntry {
     pub(super) files: Vec<At<String>>,
     pub(super) grant: Arc<Grant>,
 }
 
-/// Every entry, as far as it can be read.
+/// Every entry that can be read.
 pub(super) fn all(
     source: &Source,
     value: &Spanned<DeValue<'_>>,
@@ -144,13 +144,13 @@ fn with_grant(
     }
 }
 
-/// The path of a socket, where an entry is one.
+/// The path of a socket, if the entry is a socket.
 fn socket_path(text: &str) -> Option<&str> {
     let path = text.strip_prefix("unix:")?;
     Some(path.strip_prefix("//").unwrap_or(path))
 }
 
-/// The keys of an entry with their values as they stand in the file.
+/// The keys of an entry with their values as written in the file.
 fn written(source: &Source, table: &DeTable<'_>) -> Vec<(&'static str, Vec<String>)> {
     let known = INCLUDE_ENTRY.keys.iter();
     let present = known.filter_map(|key| Some((key.name, table.get(key.name)?)));

@@ -1,5 +1,5 @@
-//! Numbers, `true` and `false` that variables give: a text that is exactly one variable stands for such a value where its
-//! key takes one.
+//! Numbers, `true` and `false` from variables: a text that is exactly one variable becomes such a value where its key
+//! takes one.
 
 use super::{FilledText, Variables};
 use crate::config::document::{Table, ValueShape, table_named, unknown_table};
@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 pub(in crate::config) type LoneValues = HashMap<usize, String>;
 
 impl Variables {
-    /// The values that may be numbers, `true` or `false`.
+    /// The values that can be numbers, `true` or `false`.
     pub(in crate::config) fn lone_values(&self) -> LoneValues {
         let alone = self.filled.iter().filter(|filled| filled.is_one_variable());
         let values = alone.filter_map(|filled| {
@@ -21,8 +21,8 @@ impl Variables {
         values.collect()
     }
 
-    /// Puts numbers, `true` and `false` in place of their texts, where the keys of `root` take them. Such a value is no
-    /// secret by the name of its variable.
+    /// Replaces texts by numbers, `true` and `false` where the keys of `root` take such values. The name of its
+    /// variable does not make such a value a secret.
     pub(in crate::config) fn bare<'v>(&mut self, root: &mut DeTable<'v>, alone: &'v LoneValues) {
         if !alone.is_empty() {
             let found = &mut BareValues {
@@ -36,7 +36,7 @@ impl Variables {
 }
 
 impl FilledText {
-    /// Is the text one variable, and nothing beside it?
+    /// Is the text exactly one variable?
     pub(super) fn is_one_variable(&self) -> bool {
         let inside = self.template.strip_prefix("${");
         inside.is_some_and(|inside| inside.find('}') == Some(inside.len() - 1))
@@ -46,7 +46,7 @@ impl FilledText {
 /// A walk over the tree.
 struct BareValues<'v> {
     alone: &'v LoneValues,
-    /// The places of the values that were put in.
+    /// The places of the replaced values.
     places: Vec<usize>,
 }
 
@@ -74,7 +74,7 @@ impl<'v> BareValues<'v> {
         }
     }
 
-    /// The keys of a value that may be one of several tables.
+    /// Walks over the keys of a value that can be one of several tables.
     fn keys(&mut self, tables: &[&'static Table], entries: &mut DeTable<'v>) {
         for (name, value) in entries.iter_mut() {
             let key = tables.iter().find_map(|table| table.key(name.get_ref()));
@@ -108,7 +108,7 @@ impl<'v> BareValues<'v> {
     }
 }
 
-/// The number, `true` or `false` in `text`, where a key of this shape takes it.
+/// The number, `true` or `false` in `text`, if a key of this shape takes it.
 fn bare(shape: ValueShape, text: &str) -> Option<DeValue<'_>> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-_".contains(&byte);
     if !text.bytes().all(is_plain) {

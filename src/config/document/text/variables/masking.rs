@@ -1,5 +1,5 @@
-//! Stars in the texts of a file that is shown. A variable may be secret by its name or by one place of its use; its
-//! value has stars in every other place too.
+//! Stars in the texts of a printed file. A variable may be secret because of its name or because of one place of its
+//! use; its value has stars in every other place as well.
 
 use super::secret::{is_named, is_path};
 use super::{Environment, FilledText, VariableUse, Variables, each_text, expand};
@@ -11,8 +11,8 @@ use std::env::VarError;
 use toml::de::DeTable;
 
 impl Variables {
-    /// Puts stars in place of secrets into every text of `root`, which these variables have been filled into. Returns
-    /// those texts without stars, by their places. Two secrets that differ get stars that differ.
+    /// Puts stars in place of secrets into every text of `root` that contains filled-in variables. Returns these texts
+    /// without stars, by their places. Different secrets get different stars.
     pub(in crate::config) fn star(
         &self,
         root: &mut DeTable<'_>,
@@ -57,7 +57,7 @@ impl Variables {
     }
 }
 
-/// The groups whose members are shown by their digests.
+/// The groups whose members are shown as digests.
 fn groups_of_keys(root: &DeTable<'_>) -> HashSet<String> {
     let groups = root
         .get("groups")
@@ -67,8 +67,8 @@ fn groups_of_keys(root: &DeTable<'_>) -> HashSet<String> {
     groups.map(|(name, _)| name.get_ref().to_string()).collect()
 }
 
-/// Has the value under these keys a form of its own when it is shown: a path, the address of the store without its
-/// password, keys by their digests?
+/// Does the value under these keys have its own printed form: a path, the address of the store without its password, or
+/// the digests of keys?
 fn is_other(trail: &[&str], digests: &HashSet<String>) -> bool {
     match trail {
         [.., "url"] => !is_named(trail),

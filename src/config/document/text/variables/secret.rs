@@ -1,4 +1,4 @@
-//! Variables that give secrets: by their names, by their values, or by one place of their use.
+//! Variables that contain secrets, recognised by their names, by their values, or by one place of their use.
 
 use super::{FilledText, VariableUse, Variables};
 use crate::config::input::Source;
@@ -7,11 +7,11 @@ use std::collections::HashSet;
 use toml::Spanned;
 use toml::de::DeValue;
 
-/// Keys whose values are paths, which lead to secrets and are no secrets.
+/// Keys whose values are paths: a path leads to a secret but is not secret.
 const PATHS: [&str; 8] = ["file", "keys", "jwks", "ca", "cert", "key", "crl", "client"];
 
 impl Variables {
-    /// Notes the variables that stand in the place of a secret in `value`, whose variables are not filled in yet.
+    /// Notes the variables at the places of secrets in `value`; the variables have not been filled in yet.
     pub(in crate::config::document) fn learn(
         &mut self,
         source: &Source,
@@ -46,7 +46,7 @@ impl Variables {
         }
     }
 
-    /// The values that may not be shown. A path or a number that a variable gives is no secret by the variable's name.
+    /// The values that must not be shown. The variable's name does not make a path or a number a secret.
     pub(in crate::config) fn secrets(&self) -> Vec<String> {
         let filled = self.filled.iter();
         let filled = filled.filter(|filled| !self.no_secrets.contains(&filled.span.start));
@@ -61,8 +61,8 @@ impl Variables {
         all.map(str::to_owned).collect()
     }
 
-    /// Must the value of this variable be hidden? A default is judged by its own place alone, not by other places of
-    /// the variable. An empty value gives nothing away.
+    /// Must the value of this variable be hidden? A default counts as secret only because of its own place, and not
+    /// because of other places of the variable. An empty value reveals nothing.
     pub(super) fn hides(&self, used: &VariableUse) -> bool {
         if used.is_default {
             used.is_secret() && !used.gave.is_empty()

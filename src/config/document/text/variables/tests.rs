@@ -1,4 +1,4 @@
-//! Variables in an environment of the test's own.
+//! Tests of variables in a test environment.
 
 use super::*;
 use crate::config::report::Report;
@@ -78,7 +78,7 @@ fn what_cannot_be_filled_in_is_shown_at_its_place() {
     }
 }
 
-/// The report of a file whose one mistake is `wrong`.
+/// The report of a file whose only mistake is `wrong`.
 fn report_of(text: &str, code: Code, at: &str) -> String {
     let source = Source::new("gateway.toml", text);
     let (mut root, _) = DeTable::parse_recoverable(source.file());

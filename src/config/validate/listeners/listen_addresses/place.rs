@@ -1,4 +1,5 @@
-//! Where the gateway listens, so arranged that what takes an address, or leads to it, is found at once.
+//! The addresses on which the gateway listens, indexed so that conflicting addresses and servers that lead to them are
+//! found at once.
 
 use crate::config::input::{At, Source, Span};
 use crate::config::settings::boot::placed;
@@ -10,11 +11,11 @@ use std::path::{Component, Path, PathBuf};
 
 /// A listener of the gateway.
 pub(super) struct ListeningPlace {
-    /// As the file writes it.
+    /// The address as the file writes it.
     pub(super) written: ListenAddress,
-    /// With the path of a Unix socket from the root, by no detour and no link: so one file has one path.
+    /// The address with a canonical socket path: absolute, without detours and links, so that one file has one path.
     pub(super) address: ListenAddress,
-    /// Where the file has it; nothing for a default.
+    /// The place in the file; `None` for a default.
     pub(super) span: Option<Span>,
 }
 
@@ -36,7 +37,7 @@ impl ListeningPlace {
     }
 }
 
-/// The address, with the one path of a Unix socket that leads to its file.
+/// The address with the canonical path of a Unix socket.
 fn found_on_disk(address: ListenAddress) -> ListenAddress {
     match address {
         ListenAddress::Unix(path) => ListenAddress::Unix(straight(&path).into()),
@@ -44,8 +45,8 @@ fn found_on_disk(address: ListenAddress) -> ListenAddress {
     }
 }
 
-/// The path of a file by the folders that there are. Where its folder is not there yet, `.` and `..` are resolved as
-/// they stand.
+/// The path of a file, resolved through the existing folders. If its folder does not exist yet, `.` and `..` are
+/// resolved in the text.
 fn straight(path: &Path) -> PathBuf {
     let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
     if let (Some(folder), Some(name)) = (folder, path.file_name()) {
@@ -64,22 +65,22 @@ fn straight(path: &Path) -> PathBuf {
     resolved
 }
 
-/// The listeners in front of another, so arranged that those which may take its address are found at once. Of several
-/// that take the same addresses the first is kept.
+/// The earlier listeners, indexed so that listeners which may take an address are found at once. Of several listeners
+/// that take the same addresses, the first is kept.
 #[derive(Default)]
 pub(super) struct EarlierListeners<'a> {
-    /// How many listeners there are.
+    /// The number of listeners.
     many: usize,
     same: HashMap<ListenAddress, Nth<'a>>,
-    /// Those with a port, by their address in its one form.
+    /// The listeners with a port, by their canonical address.
     addresses: HashMap<SocketAddr, Nth<'a>>,
-    /// Those for every address, by their port.
+    /// The listeners for every address, by their port.
     all: HashMap<u16, Vec<Nth<'a>>>,
-    /// The first of each family for one address alone, by port.
+    /// The first listener of each family for one address alone, by port.
     single: HashMap<(u16, bool), Nth<'a>>,
 }
 
-/// A listener, and its place among all.
+/// A listener, and its position among all listeners.
 type Nth<'a> = (usize, &'a ListeningPlace);
 
 impl<'a> EarlierListeners<'a> {
@@ -128,12 +129,12 @@ impl<'a> EarlierListeners<'a> {
     }
 }
 
-/// The listeners by where a connection must lead to arrive at them. Of several at which the same connections arrive the
-/// first is kept.
+/// The listeners, indexed by the destinations of connections that arrive at them. Of several listeners at which the
+/// same connections arrive, the first is kept.
 pub(super) struct Reached<'a> {
-    /// Those with a port, by their address in its one form.
+    /// The listeners with a port, by their canonical address.
     addresses: HashMap<SocketAddr, Nth<'a>>,
-    /// Those at which a connection to another address or to a name may arrive, by their port: one of each kind.
+    /// The listeners at which a connection to another address or to a name may arrive, by their port: one of each kind.
     wide: HashMap<u16, Vec<Nth<'a>>>,
     files: HashMap<&'a Path, &'a ListeningPlace>,
 }
@@ -170,7 +171,7 @@ impl<'a> Reached<'a> {
         }
     }
 
-    /// The first listener at which a connection to `server` arrives, as far as the file tells.
+    /// The first listener at which a connection to `server` arrives, according to the file.
     pub(super) fn by(&self, server: &ServerUrl) -> Option<&'a ListeningPlace> {
         match server {
             ServerUrl::Unix(_) if self.files.is_empty() => None,
@@ -191,7 +192,7 @@ impl<'a> Reached<'a> {
     }
 }
 
-/// Do the same connections to other addresses and to names arrive at both?
+/// Do the same connections to other addresses and to names arrive at both listeners?
 fn is_as_wide(one: &ListeningPlace, other: &ListeningPlace) -> bool {
     let kind = |place: &ListeningPlace| {
         let address = place.address.socket_address()?;
@@ -202,8 +203,8 @@ fn is_as_wide(one: &ListeningPlace, other: &ListeningPlace) -> bool {
     kind(one) == kind(other)
 }
 
-/// Can `second` not be had beside `first`? An address that is written twice is a slip even where each might have a port
-/// of its own.
+/// Does `first` prevent `second` from listening? An address that is written twice is a mistake, even if each listener
+/// could get a separate port.
 fn is_taken_by(first: &ListeningPlace, second: &ListeningPlace) -> bool {
     let are_all = |one: &ListenAddress| {
         let address = one.socket_address();
@@ -211,7 +212,7 @@ fn is_taken_by(first: &ListeningPlace, second: &ListeningPlace) -> bool {
     };
     let (one, other) = (&first.address, &second.address);
     is_same(one, other)
-        // `:8080` and `[::]:8080` share what there is.
+        // `:8080` and `[::]:8080` share the available addresses.
         || overlap(one, other) && !(are_all(one) && are_all(other) && is_ipv4(one) != is_ipv4(other))
 }
 
@@ -224,8 +225,8 @@ fn is_ipv4(address: &ListenAddress) -> bool {
     address.is_some_and(|address| address.is_ipv4())
 }
 
-/// Have the two an address in common? Every address (`:8080`) counts as those of IPv4: it leaves those of IPv6 to any
-/// other listener.
+/// Do the two listeners have a common address? Every address (`:8080`) counts as every address of IPv4: another
+/// listener can take the IPv6 addresses.
 pub(super) fn overlap(one: &ListenAddress, other: &ListenAddress) -> bool {
     let (Some(one), Some(other)) = (one.socket_address(), other.socket_address()) else {
         return one == other;
@@ -234,12 +235,12 @@ pub(super) fn overlap(one: &ListenAddress, other: &ListenAddress) -> bool {
         return false;
     }
     let (one, other) = (one.ip().to_canonical(), other.ip().to_canonical());
-    // `[::]` has the addresses of IPv4 too.
+    // `[::]` includes the addresses of IPv4.
     let has = |all: IpAddr, any: IpAddr| all.is_unspecified() && (all.is_ipv6() || any.is_ipv4());
     one == other || has(one, other) || has(other, one)
 }
 
-/// Does a connection to `host`, on the port of the listener on `address`, arrive there, as far as the file tells?
+/// Does a connection to `host`, on the listener's port, arrive at the listener on `address`, according to the file?
 fn is_reached_by(address: &ListenAddress, host: &str) -> bool {
     let Some(own) = address.socket_address() else {
         return false;
@@ -247,7 +248,7 @@ fn is_reached_by(address: &ListenAddress, host: &str) -> bool {
     let is_local_name = host == "localhost" || host.ends_with(".localhost");
     let own = own.ip().to_canonical();
     match host.parse::<IpAddr>().map(|host| host.to_canonical()) {
-        // A connection to no address in particular leads to this machine.
+        // A connection to the unspecified address leads to this machine.
         Ok(host) if host.is_loopback() || host.is_unspecified() => {
             let is_all = matches!(address, ListenAddress::EveryAddress(_))
                 || own.is_unspecified() && (own.is_ipv6() || host.is_ipv4());

@@ -1,4 +1,4 @@
-//! Rates and times as people write them, rightly and wrongly.
+//! Rates and times as people write them, correctly and incorrectly.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Random histories of a queue: a held request moves up and never back, no request has another's turn, and when all
-//! requests have left, the queue is as empty as if none had come.
+//! Random histories of a queue: a held request moves up and never back, no request gets another's turn, and when all
+//! requests have left, the queue is as empty as if none had arrived.
 
 mod late;
 
@@ -15,11 +15,11 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 const KEY: &[u8] = b"k";
-/// Between two turns, in microseconds.
+/// The time between two turns, in microseconds.
 const APART: u64 = 1_000;
 const QUEUE: u32 = 12;
 
-/// One gateway's queue in front of a store that others may share.
+/// One gateway's queue before a store that others may share.
 struct World {
     store: MemoryStore,
     limit: Arc<Limit>,
@@ -27,7 +27,7 @@ struct World {
     /// Microseconds since `start`.
     passed: u64,
     line: WaitQueue,
-    /// The requests held here, in the order in which they came, with the last turn of each.
+    /// The requests held here, in the order of their arrival, with the last turn of each.
     held: Vec<(Arc<Waiter>, Instant)>,
     /// The requests that another gateway holds until their turn or until they leave.
     others: Vec<(Instant, Reservation)>,
@@ -72,7 +72,7 @@ impl World {
         self.began + Duration::from_micros(self.passed)
     }
 
-    /// A request asks the store. Returns its turn and its position, if it is to be held.
+    /// Checks a request with the store. Returns its turn and its position, if it is to be held.
     fn asks(&mut self) -> Option<(Instant, Reservation)> {
         let check = Check::new(&self.limit, KEY);
         let decided = self.store.at(self.at()).decide(&[check]);
@@ -146,7 +146,7 @@ impl World {
         self.others.retain(|(until, _)| *until > now);
     }
 
-    /// Checks the laws that hold at any time.
+    /// Checks the invariants.
     fn check(&mut self) {
         let now = self.now();
         let mut turns: Vec<Instant> = Vec::new();
@@ -192,7 +192,7 @@ fn alone_a_gateway_loses_no_place() {
                 }
             }
             world.check();
-            // The held requests and the one that went last are all that is in the bucket.
+            // The held requests and the last released one are the whole content of the bucket.
             let (most, held) = (world.wait(), world.held.len() as u64);
             assert!(
                 most <= (held + 1) * APART,
@@ -216,7 +216,7 @@ fn beside_another_gateway_nobody_has_anothers_turn_and_all_comes_back() {
                     let (until, charge) = on_their_way.remove(0);
                     if until > world.now() {
                         world.stands(until, charge);
-                        // A request stands where the store has put it, not where it came.
+                        // Requests are ordered by the store, not by their arrival.
                         world.held.sort_by_key(|(spot, _)| spot.until());
                     }
                 }
@@ -225,7 +225,7 @@ fn beside_another_gateway_nobody_has_anothers_turn_and_all_comes_back() {
                     world.others.extend(asked);
                 }
                 6 if !world.others.is_empty() => {
-                    // The other gateway moves its own requests up, so that its last position goes.
+                    // The other gateway moves its own requests up, so that its last position is freed.
                     if let Some((until, charge)) = world.others.pop()
                         && !world.refunds(&charge)
                     {
@@ -271,7 +271,7 @@ fn who_joins_behind_a_place_that_was_kept_moves_up_into_it() {
     let mut world = World::new(0);
     world.joins();
     world.joins();
-    // The store's answer is on its way when the request in front leaves.
+    // The store's answer is pending when the request in front leaves.
     let (until, charge) = world.asks().unwrap();
     world.leaves(0);
     assert_eq!(world.wait(), 3 * APART);

@@ -1,8 +1,8 @@
-//! The news of a sentinel: it says by itself that another master leads. All gateways that follow it hear of that at the
-//! same moment, and count at the same master.
+//! The notifications of a sentinel about a new master. All gateways that subscribe learn of the change at the same
+//! moment, and then count at the same master.
 //!
-//! Whatever a sentinel says is only a cause to ask it at once. So its words are not read, and a sentinel that lets nobody
-//! follow its news is asked every second, no more.
+//! A notification is only a reason to query the sentinel at once. So its content is not read, and a sentinel that
+//! forbids subscriptions is queried every second, no more often.
 
 use crate::store::error::StoreError;
 use crate::store::redis::link::login::auth;
@@ -12,13 +12,14 @@ use bb8_redis::redis::cmd;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Pause behind news that brought no other master: however much a sentinel says, it is not asked more often.
+/// The pause after a notification that brought no other master: a sentinel is not queried more often for any number of
+/// notifications.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
-/// The news that tell of another master: it has been promoted, and all others follow it.
+/// The channels that announce another master: its promotion, and the switch of all others to it.
 const CHANNELS: [&str; 2] = ["+promoted-slave", "+switch-master"];
 
-/// Follows the news of the sentinel that is this target.
+/// Subscribes to the notifications of the sentinel that is this target.
 pub(super) async fn follow(sentinel: &RedisTarget) -> Result<RedisStream, StoreError> {
     let mut stream = dial(RedisDestination::of(sentinel)).await?;
     let mut words = Vec::new();
@@ -31,7 +32,7 @@ pub(super) async fn follow(sentinel: &RedisTarget) -> Result<RedisStream, StoreE
     Ok(stream)
 }
 
-/// Waits for news, or for their end.
+/// Waits for a notification, or for the end of the subscription.
 pub(super) async fn of(news: Option<&mut Option<RedisStream>>) {
     let Some(news) = news else {
         return std::future::pending().await;

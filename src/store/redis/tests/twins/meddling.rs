@@ -1,4 +1,4 @@
-//! Other events on the server: another client writes, or the server forgets.
+//! Other events on the server: another client writes, or the server loses a key.
 
 use super::History;
 use crate::key::RepeatId;
@@ -9,7 +9,7 @@ use crate::store::redis::wire::layout;
 use bb8_redis::redis::cmd;
 
 impl History {
-    /// Another client writes to a key, or the server forgets the key.
+    /// Another client writes to a key, or the server loses the key.
     pub(super) fn meddle(&mut self) {
         let name = self.random.usize(..self.editions.len());
         let (limit, who, prefix, mut key) = self.place(name);
@@ -64,7 +64,7 @@ impl History {
         bytes
     }
 
-    /// A fraction that is close to a possible one: of the stored state, or of the limit's brim.
+    /// A fraction that is close to a possible one: of the stored state, or of the limit's capacity.
     pub(super) fn nearly(&mut self, key: &[u8], limit: &Limit) -> Vec<u8> {
         let (interval, brim) = match &limit.rule {
             Rule::TokenBucket(rule) => (rule.bucket.interval, rule.bucket.capacity),
@@ -94,7 +94,7 @@ impl History {
         bytes
     }
 
-    /// Bytes that may stand behind a bucket's state, or nearly.
+    /// Bytes that may follow a bucket's state, or nearly.
     fn follow(&mut self, bytes: &mut Vec<u8>) {
         let now = self.now as f64;
         let found =

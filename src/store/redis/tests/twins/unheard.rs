@@ -14,12 +14,12 @@ use std::sync::Arc;
 /// The script's byte for a call that was applied before.
 pub(super) const MADE_BEFORE: u8 = 4;
 
-/// Calls of a history without an answer, as far back as it goes.
+/// Calls of a history without an answer, since its beginning.
 #[derive(Default)]
 pub(super) struct Unheard {
     /// The last call number of each name.
     numbers: [u64; 2],
-    /// The marker of the present call: the number of bytes that answer the same call later.
+    /// The position of the present call's marker: the number of bytes that answer the same call later.
     mark: Option<usize>,
     /// Calls that were made, the number of bytes that answer each by now, and the keys of each.
     calls: Vec<(Cmd, usize, Vec<Vec<u8>>)>,
@@ -37,7 +37,7 @@ struct Slots {
 }
 
 impl Unheard {
-    /// Notes that slots are asked for, from `chosen` on.
+    /// Notes that slots are requested, from `chosen` on.
     pub(super) fn asked(&mut self, question: &Question, chosen: Option<u64>, checks: &[Asked<'_>]) {
         let Some(chosen) = chosen else { return };
         let takes = checks
@@ -62,8 +62,7 @@ impl Unheard {
 }
 
 impl History {
-    /// The number of the first slot, where the gateway chooses. The choice is so small that the number is now and then
-    /// taken.
+    /// The number of the first slot, if the gateway chooses. The range is so small that the number is sometimes taken.
     pub(super) fn choose(&mut self) -> Option<u64> {
         let some = [CHOSEN.start, CHOSEN.start + 4, CHOSEN.end - 1];
         match self.random.u8(..4) {
@@ -80,7 +79,7 @@ impl History {
             return None;
         }
         let name = self.random.usize(..2);
-        // Calls of a name are numbered in turn; some numbers were lost on their way.
+        // Calls of a name are numbered in sequence; some numbers were lost.
         let number = self.unheard.numbers[name] + self.random.u64(1..3);
         self.unheard.numbers[name] = number;
         self.unheard.mark = Some(keys + 1);
@@ -100,7 +99,7 @@ impl History {
         }
     }
 
-    /// Repeats an earlier call, whatever came in between: it changes nothing.
+    /// Repeats an earlier call, after any other calls: it changes nothing.
     pub(super) fn call_again(&mut self) {
         let calls = &self.unheard.calls;
         if calls.is_empty() {
@@ -111,7 +110,7 @@ impl History {
         self.look(touched);
     }
 
-    /// Frees slots that may have been taken, or have been freed already.
+    /// Frees slots that may have been taken, or have already been freed.
     pub(super) fn release_unheard(&mut self) {
         let slots = &mut self.unheard.slots;
         if slots.is_empty() {

@@ -1,9 +1,9 @@
-//! The question of one update in few bytes, for as long as it may have to be asked again.
+//! The question of one update in few bytes, kept for as long as it may have to be sent again.
 
 use super::{KeyPlace, Question, ScriptLevel};
 use smallvec::SmallVec;
 
-/// Bytes of a packed question beside those of its keys and blocks: the script's level, the number of records, and two
+/// Bytes of a packed question in addition to its keys and blocks: the script's level, the number of records, and two
 /// lengths.
 const HEAD: usize = 10;
 /// Bytes of a length.
@@ -39,7 +39,7 @@ impl Question {
         }
     }
 
-    /// Reads a question that was packed, and what stands behind it.
+    /// Reads a packed question, and returns the rest.
     pub(crate) fn unpack(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let ([level, records], rest) = bytes.split_first_chunk()?;
         let (keys, rest) = take(rest)?;

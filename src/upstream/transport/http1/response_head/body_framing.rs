@@ -1,31 +1,31 @@
-//! How the end of an answer's body is known, by the fields of its head (RFC 9112, section 6).
+//! The framing of an answer's body, by the fields of its head (RFC 9112, section 6).
 
 use super::HeadFault;
 use crate::upstream::transport::offending_line::OffendingLine;
 use http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 
-/// The longest body that can be announced: the two numbers above it are no lengths for hyper either.
+/// The longest body that can be announced: the two numbers above it are not lengths for hyper either.
 const LONGEST_BODY: u64 = u64::MAX - 2;
 
-/// The way in which the end of an answer's body is known.
+/// The framing of an answer's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream::transport::http1) enum BodyFraming {
     /// The answer has no body, or an empty one.
     Empty,
     /// The body has this many bytes.
     Length(u64),
-    /// The body comes in chunks, of which the last is empty.
+    /// The body is chunked; the last chunk is empty.
     Chunked,
     /// The body ends with the connection.
     UntilClose,
 }
 
-/// The fields that frame an answer's body, as far as they have been read.
+/// The fields read so far that frame an answer's body.
 #[derive(Default)]
 pub(super) struct FramingFields {
     length: Option<u64>,
     is_length_invalid: bool,
-    /// What the lines of `Transfer-Encoding` name together.
+    /// The codings of all lines of `Transfer-Encoding` together.
     coding: Option<Coding>,
 }
 
@@ -100,7 +100,7 @@ impl FramingFields {
     }
 }
 
-/// The fault of the transfer coding that the fields of an answer name, where there is one.
+/// The fault of the transfer coding in the fields of an answer, if there is one.
 #[must_use]
 pub fn coding_fault(fields: &HeaderMap) -> Option<(HeadFault, OffendingLine)> {
     let mut framing = FramingFields::default();

@@ -1,4 +1,4 @@
-//! The causes for which the head of an answer is refused, in words, and the line that is to blame.
+//! The causes for which the head of an answer is refused, in words, and the offending line.
 
 use crate::interim::TooMany;
 use crate::upstream::transport::offending_line::{Blame, OffendingLine};
@@ -15,42 +15,42 @@ pub enum HeadFault {
     /// What stands behind the status has a control character.
     #[error("the reason phrase after the status has a control character")]
     Reason,
-    /// A field's name is none.
+    /// A field's name is invalid.
     #[error("a field's name is not valid, or a line is folded")]
     FieldName,
-    /// A field's value is none.
+    /// A field's value is invalid.
     #[error("a field's value has a control character")]
     FieldValue,
-    /// A line does not end as lines do.
+    /// The end of a line is invalid.
     #[error("a line does not end as it must")]
     LineEnd,
     /// A character stands where none like it may.
     #[error("a character is at a place where it is not allowed")]
     Character,
-    /// A field has a name or value that is not valid.
+    /// A field has an invalid name or value.
     #[error("a field's name or value is not valid")]
     Field,
-    /// The lengths are no numbers, or differ.
+    /// The lengths are not numbers, or differ.
     #[error("the lengths are no numbers, or differ")]
     Length,
     /// HTTP/1.0 has no transfer codings.
     #[error("transfer-encoding in an answer of HTTP/1.0")]
     Coding,
-    /// The answer has a transfer coding that the gateway did not ask for, and an end that only its decoder finds.
+    /// The answer has a transfer coding that the gateway did not request, and whose end only its decoder finds.
     #[error("a transfer coding that the gateway did not ask for")]
     UnaskedCoding,
     /// The one coding that is always understood stands there more than once (RFC 9112, section 6.1).
     #[error("the transfer coding `chunked` is there twice")]
     CodingTwice,
-    /// The head has more bytes than are read.
+    /// The head has more bytes than allowed.
     #[error("the head is too large")]
     TooLarge,
-    /// More interim answers come than are heard, or more bytes of them than a head may have.
+    /// More interim answers arrive than allowed, or more bytes of them than a head may have.
     #[error("{0}")]
     Interim(#[from] TooMany),
 }
 
-/// The cause for which a head is refused, and the line of it.
+/// The cause for which a head is refused, and its line.
 #[derive(Debug)]
 pub(in crate::upstream::transport::http1) struct BadHead {
     pub(in crate::upstream::transport::http1) fault: HeadFault,
@@ -69,7 +69,7 @@ impl BadHead {
     }
 }
 
-/// No line of interim answers is worse than the others.
+/// No single line of the interim answers is the offending one.
 impl From<TooMany> for BadHead {
     fn from(fault: TooMany) -> Self {
         Self::of(fault.into(), b"")
@@ -77,7 +77,7 @@ impl From<TooMany> for BadHead {
 }
 
 impl HeadFault {
-    /// What tells the line that is to blame.
+    /// The rule that finds the offending line.
     fn blame(&self) -> Blame {
         match self {
             Self::FirstLine
@@ -110,7 +110,7 @@ impl From<httparse::Error> for HeadFault {
     }
 }
 
-/// Does a head begin with a version and a status, whatever is behind them?
+/// Does a head begin with a version and a status, followed by anything?
 fn has_status(head: &[u8]) -> bool {
     let status = head.get(b"HTTP/1.1 ".len()..);
     let status = status.and_then(|rest| rest.split_first_chunk::<3>());

@@ -1,12 +1,12 @@
-//! A gateway that stands still while turns pass: a late request goes on in turn and at the rate, or is refused where
-//! that takes longer than the longest wait. A machine's ordinary lateness moves no request.
+//! A gateway that is paused while turns pass: a late request is released in turn and at the rate, or is refused if that
+//! takes longer than the longest wait. A machine's ordinary lateness changes no turn.
 
 use crate::proxy::limits::wait_queue::queue::tests::*;
 
-/// The longest wait there is in these tests, in microseconds.
+/// The longest wait in these tests, in microseconds.
 const LONG: u64 = 60_000_000;
 
-/// The requests that one gateway lets through, by a clock that the test moves.
+/// The requests that one gateway releases, by a clock that the test moves.
 struct Gate {
     store: MemoryStore,
     limit: Arc<Limit>,
@@ -18,7 +18,7 @@ struct Gate {
     /// The waiting requests, by number.
     held: Vec<(usize, Arc<Waiter>)>,
     came: usize,
-    /// The time at which each request went on.
+    /// The time at which each request was released.
     went: Vec<(u64, usize)>,
     refused: Vec<(usize, Duration)>,
 }
@@ -50,7 +50,7 @@ impl Gate {
         self.began + Duration::from_micros(self.passed)
     }
 
-    /// A request comes. It joins the queue if it must wait or if there is a queue.
+    /// Adds a request. It joins the queue if it must wait or if there is a queue.
     fn comes(&mut self) {
         let check = Check::new(&self.limit, KEY);
         let at = Timestamp::from_micros(1_000_000 + self.passed);
@@ -73,7 +73,7 @@ impl Gate {
         self.wakes(|_| 0);
     }
 
-    /// Every request looks for its turn, in whatever order workers wake.
+    /// Every request checks its turn, in any order in which workers wake.
     fn wakes(&mut self, mut which: impl FnMut(usize) -> usize) {
         let now = self.now();
         loop {
@@ -98,7 +98,7 @@ impl Gate {
         }
     }
 
-    /// The clock goes on to `until`, and requests look for their turn every `step`.
+    /// Moves the clock to `until`; requests check their turn at each `step`.
     fn runs(&mut self, until: u64, step: u64) {
         while self.passed < until {
             self.passed += step;
@@ -106,13 +106,13 @@ impl Gate {
         }
     }
 
-    /// Over any time T no more than B + N (T + lateness of a machine) / P requests have gone on.
+    /// Over any time T no more than B + N (T + lateness of a machine) / P requests are released.
     fn check_the_law(&self, burst: u64, seed: u64) {
         let late = u64::try_from(JITTER.as_micros()).unwrap();
         for (first, (from, _)) in self.went.iter().enumerate() {
             for (last, (to, _)) in self.went.iter().enumerate().skip(first) {
                 let count = (last - first + 1) as u64;
-                // Both ends of the stretch count; whole microseconds are rounded.
+                // Both ends of the interval count; whole microseconds are rounded.
                 assert!(
                     count * self.apart <= burst * self.apart + (to - from) + late + 2,
                     "seed {seed}: {count} within {} us, {} us apart: {:?}",
@@ -141,7 +141,7 @@ fn over_any_time_no_more_go_on_than_the_rate_whatever_the_machine_does() {
                     let now = gate.now();
                     gate.line.leave(&spot, now);
                 }
-                // The gateway stands still, or is very busy.
+                // The gateway is paused, or very busy.
                 7 => {
                     gate.passed += rng.u64(..2_000_000);
                     stops += 1;
@@ -160,7 +160,7 @@ fn over_any_time_no_more_go_on_than_the_rate_whatever_the_machine_does() {
             }
         }
         gate.check_the_law(u64::from(burst), seed);
-        // In the end every request has gone on, or was refused for its long wait.
+        // In the end every request was released, or refused for its long wait.
         let end = gate.passed + LONG;
         while !gate.held.is_empty() && gate.passed < end {
             gate.passed += 1_000;
@@ -180,7 +180,7 @@ fn whoever_is_late_goes_on_in_order_and_apart_and_newcomers_behind() {
     gate.passed = 1_000_000;
     gate.wakes(|due| due - 1);
     gate.runs(1_010_000, 1_000);
-    // The store's time went on, and so the store gives the request no wait.
+    // The store's time advanced, so that the store gives the request no wait.
     gate.comes();
     gate.runs(2_000_000, 1_000);
     let went = gate.went.iter().map(|(at, number)| (*at, *number));
@@ -248,7 +248,7 @@ fn ordinary_lateness_moves_nobody() {
 #[test]
 fn whoever_would_wait_too_long_is_refused_and_takes_nobodys_turn() {
     let mut gate = Gate::new(100_000, 1, 1_000_000);
-    // The first request goes at once, the next ten wait up to a second.
+    // The first request is released at once, the next ten wait up to a second.
     (0..11).for_each(|_| gate.comes());
     gate.runs(100_000, 1_000);
     assert_eq!((gate.went.len(), gate.held.len()), (2, 9));
@@ -257,12 +257,12 @@ fn whoever_would_wait_too_long_is_refused_and_takes_nobodys_turn() {
     gate.wakes(|_| 0);
     gate.runs(3_000_000, 1_000);
     let went: Vec<usize> = gate.went.iter().map(|(_, number)| *number).collect();
-    // These requests had their turns 0.65, 0.75, 0.85, 0.95 and 1.05 s after they came; a busy machine alone is as
+    // These requests had their turns 0.65, 0.75, 0.85, 0.95 and 1.05 s after their arrival; a merely busy machine is as
     // late.
     assert_eq!(went, [0, 1, 2, 3, 4, 5, 6]);
     let refused: Vec<usize> = gate.refused.iter().map(|(number, _)| *number).collect();
     assert_eq!(refused, [7, 8, 9, 10]);
-    // A request that comes a turn later finds room.
+    // A request that arrives a turn later finds room.
     assert!(
         gate.refused
             .iter()
