@@ -79,7 +79,7 @@ pub struct Service {
     /// Position in [`Snapshot::upstreams`]; none for requests that no route matches.
     pub upstream: Option<usize>,
     /// The route's own answer, where it has no upstream.
-    pub own: Option<StaticReply>,
+    pub static_reply: Option<StaticReply>,
     /// The path that is forwarded instead of the matched one, if they differ.
     pub rewrite: Option<Template>,
     /// The beginning of its paths that its servers do not see, as they learn it.
@@ -109,14 +109,14 @@ impl Service {
     /// Is the request forwarded or answered here? The service for requests that no route matches has limits alone.
     #[must_use]
     pub fn has_end(&self) -> bool {
-        self.upstream.is_some() || self.own.is_some()
+        self.upstream.is_some() || self.static_reply.is_some()
     }
 
     /// Do its requests go on to a server?
     #[inline]
     #[must_use]
     pub fn is_forwarded(&self) -> bool {
-        self.own.is_none() && self.upstream.is_some()
+        self.static_reply.is_none() && self.upstream.is_some()
     }
 
     /// The route's name, if the service belongs to a route.

@@ -18,12 +18,12 @@ pub struct Plan {
     keys: Vec<u8>,
     limits: SmallVec<[PlannedCheck; INLINE_LIMITS]>,
     /// Apart, so that the plan of a usual request is small: it moves several times.
-    findings: Option<Box<Findings>>,
+    findings: Option<Box<PlanFindings>>,
 }
 
 /// What is found about few requests.
 #[derive(Debug, Default)]
-struct Findings {
+struct PlanFindings {
     /// Positions of limits that do not decide, and would refuse the request because it lacks their key, or because no
     /// group knows it.
     keyless: Vec<usize>,
@@ -208,7 +208,7 @@ impl Plan {
         }
     }
 
-    fn note(&mut self) -> &mut Findings {
+    fn note(&mut self) -> &mut PlanFindings {
         self.findings.get_or_insert_default()
     }
 

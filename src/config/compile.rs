@@ -174,7 +174,7 @@ fn services(
                 asks_certificate: route.client_cert.get() == Some(&ClientCert::Required),
                 upstream,
                 host_change: host_change(route, upstream.map(|at| &*all_upstreams[at])),
-                own: own(route),
+                static_reply: own(route),
                 rewrite: template(route).ok().flatten(),
                 prefix: stripped_prefix(route),
                 request_fields: route.request_headers.get().cloned(),
@@ -223,12 +223,12 @@ fn identity(
     known: &IdentitySources<'_>,
     of_others: &Arc<FieldWriters>,
 ) -> Option<Arc<IdentityFields>> {
-    let own = known.writers.bounded_file(route);
-    let of_others = own
+    let home_file = known.writers.bounded_file(route);
+    let of_others = home_file
         .filter(|_| !of_others.is_empty())
-        .map(|own| FieldsOfOthers {
+        .map(|home_file| FieldsOfOthers {
             writers: Arc::clone(of_others),
-            own,
+            home_file,
         });
     if route.forward_identity.is_absent() && of_others.is_none() {
         return None;
@@ -388,7 +388,7 @@ fn routes(document: &Document, rules: Vec<Rule>, services: &[Service]) -> Vec<Ro
             upstream: route.upstream.get().map(|name| name.as_str().into()),
             strip_prefix: rewrite.clone().filter(|_| strips),
             rewrite: rewrite.filter(|_| !strips),
-            own: service.own.clone(),
+            own: service.static_reply.clone(),
             request_headers: service.request_fields.clone(),
             identity: service.identity.clone(),
             response_headers: service.response_fields.clone(),

@@ -53,7 +53,7 @@ impl Report {
 
     /// The mistakes in one line, where all errors are in the files beside the file itself.
     #[must_use]
-    pub fn beside(&self) -> Option<String> {
+    pub fn file_errors(&self) -> Option<String> {
         let errors = || {
             let all = self.diagnostics.iter();
             all.filter(|one| one.severity == Severity::Error)

@@ -25,7 +25,7 @@ const LONGEST_HOST: usize = 260;
 pub struct Target {
     authority: Option<HeaderValue>,
     /// The authority is not the `Host` field but the target's own.
-    own: bool,
+    is_in_target: bool,
     asterisk: bool,
     scheme: Option<Scheme>,
 }
@@ -174,7 +174,7 @@ impl Target {
             return Err(BadRequest::Asterisk);
         }
         Ok(Self {
-            own: uri.authority().is_some() || host != authority.as_ref(),
+            is_in_target: uri.authority().is_some() || host != authority.as_ref(),
             authority,
             asterisk,
             scheme: uri
@@ -200,8 +200,8 @@ impl Target {
 
     /// The `Host` field to forward where it is the target's own, and `Host` is absent or another.
     #[must_use]
-    pub fn own_authority(&self) -> Option<&HeaderValue> {
-        self.authority.as_ref().filter(|_| self.own)
+    pub fn forwarded_authority(&self) -> Option<&HeaderValue> {
+        self.authority.as_ref().filter(|_| self.is_in_target)
     }
 
     /// The scheme that the target names; only a trusted peer's is believed.
@@ -223,7 +223,7 @@ impl Target {
 #[must_use]
 pub fn named_host(uri: &Uri, fields: &HeaderMap) -> Option<HeaderValue> {
     let host = match uri.authority() {
-        Some(own) => HeaderValue::from_str(own.as_str()).ok(),
+        Some(authority) => HeaderValue::from_str(authority.as_str()).ok(),
         None => fields.get(header::HOST).cloned(),
     };
     host.filter(|host| is_host(host.as_bytes()))

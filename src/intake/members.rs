@@ -54,7 +54,7 @@ impl<'a> RouteMembers<'a> {
     }
 
     /// Does one of the groups of these names go by a token?
-    pub(super) fn go_by_token(&self, names: &[Arc<str>]) -> bool {
+    pub(super) fn depend_on_token(&self, names: &[Arc<str>]) -> bool {
         let mut groups = self.groups.iter();
         groups.any(|group| group.goes_by_token() && names.contains(&group.name))
     }

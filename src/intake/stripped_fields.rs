@@ -58,7 +58,7 @@ impl FieldTrust<()> {
 /// Each line that is dropped is reported. Returns the fields that are dropped for their names, one for each line; nothing where there is none.
 pub fn tidy(
     fields: &mut HeaderMap,
-    believed: &FieldTrust<impl Fn() -> bool>,
+    trusted: &FieldTrust<impl Fn() -> bool>,
     mut report: impl FnMut(&HeaderName, StripCause),
 ) -> Option<Box<[HeaderName]>> {
     let (mut lengths, mut cookies) = (0, 0);
@@ -79,7 +79,7 @@ pub fn tidy(
             | header::ORIGIN
             | header::REFERER => {}
             _ => {
-                if let Some(why) = why(name.as_str(), believed) {
+                if let Some(why) = why(name.as_str(), trusted) {
                     report(name, why);
                     odd.push(name.clone());
                 }
@@ -175,13 +175,13 @@ impl fmt::Display for StripCause {
 
 /// The cause for which a field of this name is dropped, if it is dropped.
 #[must_use]
-pub fn why(name: &str, believed: &FieldTrust<impl Fn() -> bool>) -> Option<StripCause> {
+pub fn why(name: &str, trusted: &FieldTrust<impl Fn() -> bool>) -> Option<StripCause> {
     if let Some(claims) = claim(name)
-        && !(believed.peer)()
+        && !(trusted.peer)()
     {
         return Some(claims.into());
     }
-    if !believed.other_methods && asks_for_method(name) {
+    if !trusted.other_methods && asks_for_method(name) {
         return Some(StripCause::Method);
     }
     is_misread(name).then_some(StripCause::Name)
@@ -248,7 +248,7 @@ mod tests {
         lines.iter().map(line).collect()
     }
 
-    fn believed(peer: bool, other_methods: bool) -> FieldTrust<impl Fn() -> bool> {
+    fn trusted(peer: bool, other_methods: bool) -> FieldTrust<impl Fn() -> bool> {
         FieldTrust {
             peer: move || peer,
             other_methods,
@@ -257,10 +257,10 @@ mod tests {
 
     fn left(
         sent: &[(&'static str, &'static str)],
-        believed: &FieldTrust<impl Fn() -> bool>,
+        trusted: &FieldTrust<impl Fn() -> bool>,
     ) -> Vec<String> {
         let mut fields = fields(sent);
-        tidy(&mut fields, believed, |_, _| ());
+        tidy(&mut fields, trusted, |_, _| ());
         fields.keys().map(ToString::to_string).collect()
     }
 
@@ -277,7 +277,7 @@ mod tests {
             ("accept", "x"),
             ("accept", "y"),
         ]);
-        tidy(&mut fields, &believed(true, true), |_, _| ());
+        tidy(&mut fields, &trusted(true, true), |_, _| ());
         let lines: Vec<_> = fields
             .iter()
             .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
@@ -308,8 +308,8 @@ mod tests {
             ("proxy", "http://evil.example.com"),
             ("x-other", "kept"),
         ];
-        assert_eq!(left(&SENT, &believed(false, true)), ["x-other"]);
-        assert_eq!(left(&SENT, &believed(true, true)).len(), SENT.len());
+        assert_eq!(left(&SENT, &trusted(false, true)), ["x-other"]);
+        assert_eq!(left(&SENT, &trusted(true, true)).len(), SENT.len());
     }
 
     #[test]
@@ -320,8 +320,8 @@ mod tests {
             ("x-forwarded-client-cert", "Hash=1"),
             ("x-other", "kept"),
         ];
-        assert_eq!(left(&SENT, &believed(false, true)), ["x-other"]);
-        assert_eq!(left(&SENT, &believed(true, true)).len(), SENT.len());
+        assert_eq!(left(&SENT, &trusted(false, true)), ["x-other"]);
+        assert_eq!(left(&SENT, &trusted(true, true)).len(), SENT.len());
     }
 
     #[test]
@@ -332,8 +332,8 @@ mod tests {
             ("x-original-method", "DELETE"),
             ("x-other", "kept"),
         ];
-        assert_eq!(left(&SENT, &believed(false, true)), ["x-other"]);
-        assert_eq!(left(&SENT, &believed(true, true)).len(), SENT.len());
+        assert_eq!(left(&SENT, &trusted(false, true)), ["x-other"]);
+        assert_eq!(left(&SENT, &trusted(true, true)).len(), SENT.len());
     }
 
     #[test]
@@ -343,7 +343,7 @@ mod tests {
             ("x-http-method", "DELETE"),
             ("x-method-override", "DELETE"),
         ];
-        assert!(left(&SENT, &believed(true, false)).is_empty());
-        assert_eq!(left(&SENT, &believed(false, true)).len(), SENT.len());
+        assert!(left(&SENT, &trusted(true, false)).is_empty());
+        assert_eq!(left(&SENT, &trusted(false, true)).len(), SENT.len());
     }
 }

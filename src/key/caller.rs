@@ -64,7 +64,7 @@ pub trait Identity: fmt::Debug {
     }
 
     /// Was the request found in the group of this name when all of its data was there? A log may state so.
-    fn is_told(&self, _group: &str) -> bool {
+    fn tells_group(&self, _group: &str) -> bool {
         false
     }
 }

@@ -13,7 +13,7 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-type Set<T> = hashbrown::HashSet<T, RandomState>;
+type MemberSet<T> = hashbrown::HashSet<T, RandomState>;
 
 /// Members of one kind.
 pub struct Group {
@@ -25,7 +25,7 @@ pub struct Group {
 }
 
 enum Members {
-    Values(Set<Digest>),
+    Values(MemberSet<Digest>),
     Networks(Networks),
 }
 
@@ -33,7 +33,7 @@ enum Members {
 /// there are.
 #[derive(Default)]
 struct Networks {
-    all: Set<IpNet>,
+    all: MemberSet<IpNet>,
     v4: Vec<u8>,
     v6: Vec<u8>,
 }
@@ -91,7 +91,7 @@ impl Group {
     /// The digest a member is known by.
     #[must_use]
     pub fn digest(value: &[u8]) -> Digest {
-        digest::of(value)
+        digest::value_digest(value)
     }
 
     /// That digest for a member whose SHA-256 is written.
@@ -177,7 +177,7 @@ impl Networks {
 }
 
 /// The numbers of entries in `now` alone, and in `then` alone.
-fn differences<T: Eq + Hash>(now: &Set<T>, then: &Set<T>) -> (usize, usize) {
+fn differences<T: Eq + Hash>(now: &MemberSet<T>, then: &MemberSet<T>) -> (usize, usize) {
     (now.difference(then).count(), then.difference(now).count())
 }
 
@@ -216,7 +216,7 @@ impl<'a> Memberships<'a> {
                 let is_part =
                     |(template, _): (&KeyTemplate, usize)| template.parts.contains(&group.by);
                 let may_be = group.goes_by_token() || !written.is_some_and(is_part);
-                Ok(may_be && caller.identity.is_told(&group.name))
+                Ok(may_be && caller.identity.tells_group(&group.name))
             }
         }
     }

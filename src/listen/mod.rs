@@ -57,7 +57,7 @@ pub struct Peer {
     /// The client's address, which the peer of a Unix socket has not; an IPv4 address is never mapped to IPv6.
     pub address: Option<SocketAddr>,
     /// Its proxy names no client: nothing is believed that comes on the connection, whatever its address.
-    pub is_stranger: bool,
+    pub is_unnamed: bool,
     /// The scheme of the requests on the peer's connection.
     pub scheme: Scheme,
     /// Notices that the peer leaves.
@@ -75,7 +75,7 @@ pub struct Peer {
     /// The peer's connection in the worker's register.
     registration: Registration,
     /// A request of the peer has had an idle time of its own.
-    has_own_idle: Cell<bool>,
+    has_route_idle: Cell<bool>,
     /// The peer's timer, kept from one request to the next: moving a deadline on costs a fraction of setting a new one.
     timer: RefCell<Option<Pin<Box<Sleep>>>>,
     /// Counts the peer's connection as open, for dispatch and for draining.
@@ -99,7 +99,7 @@ impl Peer {
         let ConnectionFacts { offer, redirects } = facts;
         Self {
             address: address.map(canonical),
-            is_stranger: false,
+            is_unnamed: false,
             scheme: match offer {
                 Some(_) => Scheme::Https,
                 None => Scheme::Http,
@@ -111,7 +111,7 @@ impl Peer {
             tls: OnceCell::new(),
             place: OnceCell::new(),
             registration,
-            has_own_idle: Cell::new(false),
+            has_route_idle: Cell::new(false),
             timer: RefCell::default(),
             open,
             metric,
@@ -136,7 +136,7 @@ impl Peer {
         if !offer.looks_at_hosts(identity) {
             return true;
         }
-        if !self.is_believed(session, &offer) {
+        if !self.is_trusted(session, &offer) {
             return false;
         }
         let host = host();
@@ -152,10 +152,10 @@ impl Peer {
     /// A request of the peer has the idle time of its route, where that has one of its own. Over HTTP/2 (`is_shared`) the
     /// longest of its requests holds for what the socket does not take.
     #[inline]
-    pub fn has_idle(&self, own: Option<Duration>, is_shared: bool) {
-        if own.is_some() || self.has_own_idle.get() {
-            self.has_own_idle.set(true);
-            self.watch.set_own_idle(own, is_shared);
+    pub fn has_idle(&self, idle: Option<Duration>, is_shared: bool) {
+        if idle.is_some() || self.has_route_idle.get() {
+            self.has_route_idle.set(true);
+            self.watch.set_route_idle(idle, is_shared);
         }
     }
 
@@ -205,7 +205,7 @@ pub struct ForwardedFields {
     /// The version of the peer's requests.
     pub version: Version,
     /// The requests name the host in their targets, and `Host` is absent or another.
-    pub is_host_own: bool,
+    pub has_target_host: bool,
     /// The peer's address.
     pub address: HeaderValue,
     /// The peer's element of `Forwarded` (RFC 7239).

@@ -62,7 +62,7 @@ impl<'a> Check<'a> {
 impl Check<'_> {
     /// Does this gateway alone count the limit?
     #[must_use]
-    pub fn is_own(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         self.limit.scope == Scope::Gateway
     }
 
@@ -107,13 +107,13 @@ impl Check<'_> {
 }
 
 /// `checks`, each limit replaced by the limit that `other` gives for it, if it gives one.
-pub(super) fn apart<'a>(
+pub(super) fn replace_limits<'a>(
     checks: &[Check<'a>],
     other: impl Fn(&Limit) -> Option<&Arc<Limit>>,
 ) -> Checks<'a> {
-    let apart = checks.iter().map(|check| Check {
+    let replaced = checks.iter().map(|check| Check {
         limit: other(check.limit).unwrap_or(check.limit),
         ..*check
     });
-    apart.collect()
+    replaced.collect()
 }

@@ -217,9 +217,9 @@ impl Store {
 
     /// Hands to `heir` the places in queues of requests that leave before their decision. In memory no request can
     /// leave so early.
-    pub fn bequeath(&self, heir: impl Fn(Reservation) + 'static) {
+    pub fn on_abandoned_ticket(&self, take_over: impl Fn(Reservation) + 'static) {
         if let Self::Shared(shared) = self {
-            shared.redis.on_abandoned_ticket(Box::new(heir));
+            shared.redis.on_abandoned_ticket(Box::new(take_over));
         }
     }
 

@@ -33,13 +33,13 @@ const WRITTEN: Duration = Duration::from_secs(1);
 
 /// One end of the connection.
 #[derive(Debug)]
-pub(in crate::app) struct Channel {
+pub(in crate::app) struct HandoverChannel {
     stream: BufReader<UnixStream>,
     /// The most bytes of a line that is heard.
     most: usize,
 }
 
-impl Channel {
+impl HandoverChannel {
     /// The end of a gateway, inside a runtime.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl Channel {
     ///
     /// # Errors
     /// When the other end is closed.
-    pub(in crate::app) async fn bequeath(&mut self, line: &str) -> io::Result<()> {
+    pub(in crate::app) async fn send_bequest(&mut self, line: &str) -> io::Result<()> {
         self.stream.write_all(line.as_bytes()).await?;
         self.stream.write_all(b"\n").await
     }

@@ -8,7 +8,7 @@ use crate::listen::listener::ListenAddress;
 use crate::store::redis::RedisReport;
 use crate::store::{self, Backend, RedisTarget, StoreError, StoreSettings};
 use crate::telemetry::{printable_line, shown_url};
-use crate::upstream::survey::{self, Reached};
+use crate::upstream::survey::{self, ReachedServer};
 use crate::upstream::{Server, ServerUrl, Upstream, resolution};
 use futures_util::stream::{self, StreamExt as _};
 use jiff::Timestamp;
@@ -283,7 +283,7 @@ async fn server(upstream: Arc<Upstream>, server: Server) -> Vec<Probe> {
 }
 
 /// `connected in 0.4 ms, TLS 1.3, HTTP/2; its certificate ends 2027-01-31T00:00:00Z`.
-fn report(reached: &Reached) -> String {
+fn report(reached: &ReachedServer) -> String {
     let took = milliseconds(reached.took);
     let ends = reached
         .not_after

@@ -43,7 +43,7 @@ impl<'a> AssumedConnection<'a> {
             peer: ConnectionPeer {
                 address: peer,
                 scheme,
-                is_stranger: false,
+                is_unnamed: false,
             },
             redirects: scheme == Scheme::Http && arrival::is_sent_on(compiled, parts),
             handshake,

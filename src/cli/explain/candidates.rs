@@ -121,7 +121,7 @@ fn lacks(rule: &Rule, query: &RouteQuery<'_>) -> Option<String> {
         Segment::Parameter(_) | Segment::Rest(_) => Some(true),
     });
     (shares == Some(true) && query.would_be_met_by(rule, any_path))
-        .then(|| format!("its path is {}", rule.path.told()))
+        .then(|| format!("its path is {}", rule.path.description()))
 }
 
 /// The conditions of `rule` that do not hold, in words. The value of a field or parameter that authenticates is not shown.

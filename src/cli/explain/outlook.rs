@@ -57,7 +57,7 @@ pub(super) fn answer(
             is_unknown: false,
         };
     }
-    let Some(own) = &service.own else {
+    let Some(own) = &service.static_reply else {
         // Limits that hold everywhere are asked first.
         let limits = limits.filter(|limits| *limits != LimitOutlook::None);
         return ExpectedAnswer {

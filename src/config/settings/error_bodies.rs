@@ -3,7 +3,7 @@
 use crate::config::document::{Document, Setting};
 use crate::config::input::{Reference, SideFiles};
 use crate::config::value::ErrorText;
-use crate::snapshot::errors::{ErrorBody, ErrorFormats, Page};
+use crate::snapshot::errors::{ErrorBody, ErrorFormats, ErrorPage};
 use std::sync::Arc;
 
 /// The largest body: it is sent with every refusal.
@@ -35,6 +35,6 @@ fn body(written: &Setting<ErrorText>, beside: &mut SideFiles<'_>) -> Option<Erro
     };
     let page = beside
         .text(name, MOST, reference)
-        .and_then(|text| Page::read(name, &text));
+        .and_then(|text| ErrorPage::read(name, &text));
     Some(page.map_or(ErrorBody::Problem, ErrorBody::File))
 }

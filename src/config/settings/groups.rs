@@ -269,7 +269,7 @@ fn one_value(text: &[u8], by: &KeyPart) -> Result<Digest, String> {
         // Hosts are compared in small letters.
         return Ok(match by.members() {
             MemberForm::Host => Group::digest(&text.to_ascii_lowercase()),
-            MemberForm::Cookie => Group::digest(&cookie::read(text)),
+            MemberForm::Cookie => Group::digest(&cookie::cookie_value(text)),
             MemberForm::Subject => Group::digest(subject(text)?.as_bytes()),
             MemberForm::Field if by.is_credential() => Group::digest(&credential::spelled(text)),
             _ => Group::digest(text),

@@ -128,12 +128,12 @@ async fn review(places: &PeerPlaces) -> bool {
 impl Peer {
     /// May the client not go on?
     #[must_use]
-    pub fn is_dismissed(&self) -> bool {
+    pub fn is_barred(&self) -> bool {
         self.tls().is_some_and(|session| session.is_lost())
     }
 
     /// Resolves once the client may not go on.
-    pub async fn dismissed(&self) {
+    pub async fn barred(&self) {
         match self.tls() {
             Some(session) => session.lost().await,
             None => pending().await,
@@ -150,7 +150,7 @@ impl Peer {
 
     /// Does what the client has shown meet what `offer` asks of it? Only a change of the offer has it looked up.
     #[inline]
-    pub(in crate::listen) fn is_believed(&self, session: &TlsSession, offer: &Offer) -> bool {
+    pub(in crate::listen) fn is_trusted(&self, session: &TlsSession, offer: &Offer) -> bool {
         session.is_known_good(offer) || self.look_up(session, offer)
     }
 

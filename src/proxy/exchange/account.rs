@@ -39,16 +39,16 @@ impl Exchange {
     }
 
     /// The longest silence of the route's bodies, where the route has one of its own.
-    pub(in crate::proxy) fn own_idle(&self) -> Option<Duration> {
+    pub(in crate::proxy) fn route_idle(&self) -> Option<Duration> {
         self.service()?.idle
     }
 
     /// The bound on the slowness of the client: the route's idle time, where it has one, and of gRPC the idle time
     /// alone, in both directions.
     pub(in crate::proxy) fn pace(&self, allowed: RateBound, peer: &Peer) -> RateBound {
-        let own = self.own_idle();
-        peer.has_idle(own, self.arrived.version == Version::HTTP_2);
-        let allowed = own.map_or(allowed, |idle| allowed.over(idle));
+        let idle_of_route = self.route_idle();
+        peer.has_idle(idle_of_route, self.arrived.version == Version::HTTP_2);
+        let allowed = idle_of_route.map_or(allowed, |idle| allowed.over(idle));
         if self.is_silent_by_nature() {
             peer.watch.idle_alone();
             allowed.idle_alone()
@@ -125,7 +125,10 @@ impl Exchange {
     /// the gateway's word, and no server is ejected for them.
     #[cold]
     #[inline(never)]
-    pub(in crate::proxy) fn told_in_trailers(&mut self, ending: ExchangeEnd) -> Option<HeaderMap> {
+    pub(in crate::proxy) fn broken_off_trailers(
+        &mut self,
+        ending: ExchangeEnd,
+    ) -> Option<HeaderMap> {
         let ExchangeEnd::Upstream(failure) = ending else {
             return None;
         };
@@ -171,7 +174,7 @@ impl Exchange {
         timeout: AnswerTimeout,
         idle: Duration,
     ) -> Result<AnswerWait, ProxyError> {
-        let idle = self.own_idle().unwrap_or(idle);
+        let idle = self.route_idle().unwrap_or(idle);
         let wait = AnswerWait::new(now, timeout, idle, self.call.upload.clone());
         match &mut self.call.grpc {
             None => Ok(wait),
@@ -249,7 +252,7 @@ impl Exchange {
     pub(super) fn charges<'a>(
         &'a self,
         service: &'a Service,
-        told: &[ResponseCost],
+        reported: &[ResponseCost],
     ) -> Vec<Charge<'a>> {
         let charged = |index, cost| {
             let admission = self.decided.admission.as_ref();
@@ -262,7 +265,7 @@ impl Exchange {
                 limit: &service.limits[at].name,
                 key: key.as_bytes(),
                 cost: u64::from(
-                    true_cost(told, &service.limits[at])
+                    true_cost(reported, &service.limits[at])
                         .unwrap_or_else(|| charged(index, cost).units()),
                 ),
             })
@@ -294,23 +297,23 @@ impl Exchange {
     #[inline(never)]
     fn settle(&self, reservation: &Reservations, route: usize) -> Vec<ResponseCost> {
         reservation.over(self.has_left() && !self.worker.drain.is_over());
-        let told = reservation.costs();
+        let reported = reservation.costs();
         let handles = &self.local.route(route).limits;
         let limits = self.local.service(route).limits.iter();
         // Several rates of one limit hear one answer.
         let mut heard = None;
         for (limit, handle) in limits.zip(handles) {
-            let mut told = told.iter();
-            if let Some(cost) = told.find(|cost| limit.is(&cost.limit))
+            let mut reported = reported.iter();
+            if let Some(cost) = reported.find(|cost| limit.is(&cost.limit))
                 && limit.mode != Mode::Candidate
             {
-                handle.cost_reported(cost.told);
+                handle.cost_reported(cost.report);
                 if heard.replace(&limit.name) != Some(&limit.name) && self.is_success() {
                     cost.warn_of_silence(handle);
                 }
             }
         }
-        told
+        reported
     }
 
     /// Did the request succeed? An answer that says otherwise need not say what it cost.
@@ -428,7 +431,7 @@ impl Exchange {
 }
 
 /// The cost that the response named to `limit`, if it named one.
-fn true_cost(told: &[ResponseCost], limit: &Arc<Limit>) -> Option<u32> {
-    let mut told = told.iter();
-    told.find(|cost| Arc::ptr_eq(&cost.limit, limit))?.units
+fn true_cost(reported: &[ResponseCost], limit: &Arc<Limit>) -> Option<u32> {
+    let mut reported = reported.iter();
+    reported.find(|cost| Arc::ptr_eq(&cost.limit, limit))?.units
 }

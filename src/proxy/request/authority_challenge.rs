@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// The text that a request looks for, where a challenge is open for the request's host, here or at another gateway. A
 /// request for anything else goes on as others do. A look elsewhere is on the account of `asker`.
-pub(in crate::proxy) async fn text(
+pub(in crate::proxy) async fn challenge_text(
     challenges: &AuthorityChallenges,
     parts: &Parts,
     host: &str,
@@ -30,12 +30,12 @@ pub(in crate::proxy) async fn text(
 
 /// The answer that has this text.
 pub(in crate::proxy) fn answer(text: &str, method: &Method) -> Response<Bytes> {
-    let own = StaticReply::Respond {
+    let reply = StaticReply::Respond {
         status: StatusCode::OK,
         body: Bytes::copy_from_slice(text.as_bytes()),
         content_type: Some(HeaderValue::from_static("application/octet-stream")),
     };
-    let mut answer = static_reply::answer(&own, method, &http::Uri::default());
+    let mut answer = static_reply::answer(&reply, method, &http::Uri::default());
     let fresh = HeaderValue::from_static("no-store");
     answer.headers_mut().insert(header::CACHE_CONTROL, fresh);
     answer

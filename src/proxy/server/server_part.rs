@@ -13,7 +13,7 @@ use http::{Request, header};
 #[derive(Debug, Clone, Copy)]
 pub struct ServerPart<'a> {
     /// The request is for the host of the server, whichever that is.
-    pub own_host: bool,
+    pub uses_server_host: bool,
     /// The request is a call of gRPC.
     pub grpc: Option<&'a GrpcCall>,
 }
@@ -22,7 +22,7 @@ impl ServerPart<'_> {
     /// Is nothing written?
     #[inline]
     pub(in crate::proxy) fn is_nothing(&self) -> bool {
-        !self.own_host && self.grpc.is_none()
+        !self.uses_server_host && self.grpc.is_none()
     }
 
     /// Writes it into `request`, which goes out on `connection` to the server of `pool`.
@@ -34,7 +34,7 @@ impl ServerPart<'_> {
         connection: &Connection<RequestBody>,
         pool: &Pool<RequestBody>,
     ) -> Result<(), UpstreamError> {
-        if let Some(host) = pool.host().filter(|_| self.own_host) {
+        if let Some(host) = pool.host().filter(|_| self.uses_server_host) {
             request.headers_mut().insert(header::HOST, host.clone());
         }
         self.grpc.map_or(Ok(()), |call| {

@@ -86,11 +86,11 @@ impl PackedState {
             *self = small;
             return;
         }
-        self.put_apart(update);
+        self.put_large(update);
     }
 
     /// As [`Self::put`], where the state that follows is not small. A state that stands apart is changed where it is.
-    fn put_apart(&mut self, update: Update) {
+    fn put_large(&mut self, update: Update) {
         let Self::Other(held) = self else {
             *self = Self::of(update.after(None));
             return;

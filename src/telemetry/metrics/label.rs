@@ -88,7 +88,7 @@ labels! {
     }
 
     /// The verdict of a limit.
-    pub enum Decision {
+    pub enum DecisionLabel {
         /// The request goes on.
         Allow = "allow",
         /// The request goes on after a wait.
@@ -168,7 +168,7 @@ labels! {
     }
 
     /// The mode of a limit. The values stand in the order of their words, as the samples of one limit do.
-    pub enum Mode {
+    pub enum ModeLabel {
         /// The limit counts by other numbers than the limit that decides.
         Candidate = "candidate",
         /// The limit decides.
@@ -376,11 +376,11 @@ labels! {
     }
 }
 
-impl Decision {
+impl DecisionLabel {
     /// Can a limit in this mode have this decision?
-    pub(super) fn is_of(self, mode: Mode) -> bool {
+    pub(super) fn is_of(self, mode: ModeLabel) -> bool {
         let of_others = [Self::WouldAllow, Self::WouldDelay, Self::WouldRefuse];
-        (mode == Mode::Enforce) != (of_others.contains(&self) || self == Self::Uncounted)
+        (mode == ModeLabel::Enforce) != (of_others.contains(&self) || self == Self::Uncounted)
     }
 }
 

@@ -107,7 +107,7 @@ impl ProbeCount {
     }
 
     /// Good probes count from here on: the server has been ejected.
-    pub fn begin_again(&mut self) {
+    pub fn restart(&mut self) {
         self.good = 0;
     }
 }

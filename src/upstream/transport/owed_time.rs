@@ -78,7 +78,7 @@ impl OwedTime {
     }
 
     /// The request goes out once more: what another server has let wait is nothing that the next one is slow with.
-    pub(super) fn sets_out_again(&self) {
+    pub(super) fn start_over(&self) {
         self.has_waited.set(false);
     }
 
@@ -194,7 +194,7 @@ mod tests {
         let owed = OwedTime::from(clock::now());
         let second = Duration::from_secs(1);
         owed.note(100, UploadWait::Room);
-        owed.sets_out_again();
+        owed.start_over();
         owed.note(100, UploadWait::Answer);
         assert_eq!(owed.grace(second), Duration::ZERO);
     }

@@ -46,7 +46,7 @@ table! {
 
     /// Paths of the route's requests: `{name}` is one segment, `{*rest}` is all segments that follow, none included.
     path: PathPattern = text(route_path), Value("\"/{*rest}\""), "\"/v1/orders/{id}\"",
-        Route(|route| show(route.rule.path.told()));
+        Route(|route| show(route.rule.path.description()));
 
     /// Whether `/Admin` is another path than `/admin`. Choose `insensitive` where the upstream takes one for the other;
     /// otherwise requests in another case meet a more general route with its limits alone. Only ASCII letters of fixed

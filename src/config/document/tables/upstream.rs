@@ -18,7 +18,7 @@ use crate::upstream::balance_rule::{NoneLeft, QueueRule};
 use crate::upstream::ejection::EjectionRule;
 use crate::upstream::probe_rule::ProbeRule;
 use crate::upstream::retry_rule::RetryRule;
-use crate::upstream::{Protocol, Server, ServerHost, ServerUrl};
+use crate::upstream::{Server, ServerHost, ServerProtocol, ServerUrl};
 use balance::{balance_form, queue_form};
 use server_health::{eject_form, health_form, retry_form};
 use std::num::NonZeroU32;
@@ -86,7 +86,7 @@ table! {
 
     /// The protocol that servers are asked in. `auto`: over `https` what the handshake agrees on (ALPN), else HTTP/1.1,
     /// and HTTP/2 over `h2c`. WebSockets go over HTTP/1.1 in any case.
-    http: Protocol = word(), Value("\"auto\""), "\"1.1\"", Upstream(|one| show(one.upstream.protocol.word()));
+    http: ServerProtocol = word(), Value("\"auto\""), "\"1.1\"", Upstream(|one| show(one.upstream.protocol.word()));
 
     /// Whom to believe and what to show, where a server is `https`.
     tls: UpstreamTls = inner_table(as_written), Words("with `https`: the system's authorities, and no certificate"), "{ ca = \"internal-ca.pem\" }",
@@ -145,7 +145,7 @@ table! {
     insecure: bool = flag(), Value("false"), "true";
 }
 
-words! { Protocol: Auto "auto", Http1 "1.1", Http2 "2" }
+words! { ServerProtocol: Auto "auto", Http1 "1.1", Http2 "2" }
 
 /// The text of a server, such a table, or a list of them. An empty list is a mistake.
 fn servers() -> impl Form<Items<ServerEntry>> {

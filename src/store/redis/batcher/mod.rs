@@ -21,7 +21,7 @@ pub(super) mod call_timer;
 mod slot_calls;
 
 use super::cluster::router::Router;
-use super::link::connection::{Connection, KeptConnection};
+use super::link::connection::{KeptConnection, RedisConnection};
 use super::node::Node;
 use super::queue::call_window::{CallStart, NEAR};
 use super::queue::pending_refunds::CallResult;
@@ -136,7 +136,7 @@ impl Lane {
 
     /// A connection for the work that waits since `oldest`. While the server answers on connections that are being made
     /// it is there, however long that takes: a decision that has used up its time meanwhile is turned away.
-    async fn connection(&self, oldest: Instant) -> Result<Connection, StoreError> {
+    async fn connection(&self, oldest: Instant) -> Result<RedisConnection, StoreError> {
         let node = &self.node;
         let begun = clock::now();
         // A decision of just now has its whole time from then on. An older decision did not wait for a connection.
@@ -174,7 +174,7 @@ impl Lane {
     /// Call after call until nothing waits, or one fails.
     async fn serve_with(
         &self,
-        connection: &mut Connection,
+        connection: &mut RedisConnection,
         timer: &mut CallTimer,
     ) -> Result<(), CallFailure> {
         let Node {
@@ -235,7 +235,7 @@ impl Lane {
     #[cold]
     async fn judge(
         &self,
-        connection: &mut Connection,
+        connection: &mut RedisConnection,
         start: CallStart,
         why: StoreError,
     ) -> Result<(), StoreError> {
@@ -259,7 +259,7 @@ impl Lane {
     /// A server that lives answers any question behind all earlier ones, even if only with a refusal of the question.
     async fn is_alive(
         &self,
-        connection: &mut Connection,
+        connection: &mut RedisConnection,
         start: CallStart,
     ) -> Result<(), StoreError> {
         let (node, window) = (&self.node, &self.node.lanes.window);
@@ -294,7 +294,7 @@ impl Lane {
     /// the server's, if it has one.
     async fn call<C: QueuedCall>(
         &self,
-        connection: &mut Connection,
+        connection: &mut RedisConnection,
         timer: &mut CallTimer,
         deadline: Instant,
         mut batch: Vec<C>,

@@ -3,7 +3,7 @@
 //! A script that calls a command which it may not call gives no name. So the commands are called by themselves, in a way
 //! that changes nothing and leaves nothing behind.
 
-use super::connection::{Connection, first_word};
+use super::connection::{RedisConnection, first_word};
 use crate::store::error::StoreError;
 use crate::store::redis::wire::layout;
 use crate::store::settings::RedisTarget;
@@ -50,7 +50,7 @@ impl Rights<'_> {
     /// A refusal that names the first command which cannot be called.
     pub(crate) async fn look(
         &self,
-        connection: &mut Connection,
+        connection: &mut RedisConnection,
         uses: CounterUses,
     ) -> Result<(), StoreError> {
         let key = layout::probe_counter(self.prefix, "absent", self.tag);
@@ -89,7 +89,7 @@ impl Rights<'_> {
     /// there.
     async fn look_at_push(
         &self,
-        connection: &mut Connection,
+        connection: &mut RedisConnection,
         key: &[u8],
     ) -> Result<(), StoreError> {
         let mut all = Pipeline::with_capacity(3);

@@ -138,8 +138,8 @@ impl CallWindow {
     /// it was sent, however long its decisions had waited in this process. The time is longer where an answer takes
     /// most of the `timeout`, or where a mere hold-up takes longer than the `timeout`.
     pub(crate) fn patience(&self, sent: CallStart) -> Instant {
-        let far = (self.trip() * 3 / 2).min(self.timeout * 2);
-        sent.at + far.max(self.timeout).max(HELD_UP)
+        let late_after = (self.trip() * 3 / 2).min(self.timeout * 2);
+        sent.at + late_after.max(self.timeout).max(HELD_UP)
     }
 
     fn trip(&self) -> Duration {
@@ -258,8 +258,8 @@ mod tests {
         assert_eq!(pace.longest_wait(), Duration::from_millis(25));
         // However far the server is, a new decision is sent: otherwise nothing would ever be learned again.
         pace.learn(50_000, true);
-        let far = CallWindow::new(Duration::from_millis(100));
-        far.learn(2_000_000, true);
-        assert_eq!(far.longest_wait(), Duration::from_millis(10));
+        let distant = CallWindow::new(Duration::from_millis(100));
+        distant.learn(2_000_000, true);
+        assert_eq!(distant.longest_wait(), Duration::from_millis(10));
     }
 }

@@ -67,7 +67,7 @@ pub(crate) struct CounterUpdate {
     /// The instant of the charge that comes back, by the clock of the master that made it, where it is known.
     pub(crate) charged: Option<Timestamp>,
     /// Has a master answered it already, which may have been replaced?
-    pub(crate) is_again: bool,
+    pub(crate) is_repeat: bool,
 }
 
 impl UpdateKind {
@@ -104,7 +104,7 @@ impl CounterUpdate {
             marker: None,
             answer: None,
             charged: None,
-            is_again: false,
+            is_repeat: false,
         }
     }
 

@@ -62,7 +62,7 @@ fn drop_empty_lines(bytes: &mut BytesMut, interim: &mut InterimCount) -> Result<
 
 /// Is this the beginning of no head?
 fn is_malformed(bytes: &[u8]) -> bool {
-    Outline::of(bytes, &mut FieldPlaces::new()).is_err()
+    HeadOutline::of(bytes, &mut FieldPlaces::new()).is_err()
 }
 
 /// Where in the head a field stands.
@@ -75,7 +75,7 @@ struct FieldPlace {
 type FieldPlaces = SmallVec<[FieldPlace; USUAL_FIELDS]>;
 
 /// The first line of an answer, and its length with its fields.
-struct Outline {
+struct HeadOutline {
     length: usize,
     status: StatusCode,
     version: Version,
@@ -99,7 +99,7 @@ pub(super) fn may_be_whole(bytes: &[u8], seen: usize) -> bool {
 ///
 /// # Errors
 /// When the bytes are no answer of HTTP/1, the end of its body cannot be told, or too much comes before it.
-pub(super) fn take(
+pub(super) fn take_head(
     bytes: &mut BytesMut,
     to_head: bool,
     spare: &mut HeaderMap,
@@ -110,7 +110,7 @@ pub(super) fn take(
             drop_empty_lines(bytes, interim)?;
         }
         let mut places = FieldPlaces::new();
-        let outline = Outline::of(bytes, &mut places);
+        let outline = HeadOutline::of(bytes, &mut places);
         let Some(outline) = outline.map_err(|fault| BadHead::of(fault, bytes))? else {
             if bytes.len() >= MOST_ANSWER_HEAD {
                 return Err(BadHead::of(HeadFault::TooLarge, bytes));
@@ -132,7 +132,7 @@ pub(super) fn take(
     Ok(None)
 }
 
-impl Outline {
+impl HeadOutline {
     /// Reads the head that `bytes` begin with, and puts its fields' places into `places`. Nothing while it is not
     /// whole.
     fn of(bytes: &[u8], places: &mut FieldPlaces) -> Result<Option<Self>, HeadFault> {

@@ -22,7 +22,7 @@ pub(super) struct RateBeside {
 }
 
 /// The other rates in the list of `refused`, as far as their answers tell what they hold.
-pub(super) fn of(
+pub(super) fn sibling_rates(
     refused: &Check<'_>,
     checks: &[Check<'_>],
     answers: &Answers,
@@ -32,7 +32,7 @@ pub(super) fn of(
     }
     let all = checks.iter().zip(&answers.each);
     let others = all.filter(|(check, _)| {
-        refused.limit.is_rate_beside(check.limit)
+        refused.limit.is_sibling_of(check.limit)
             && check.limit.id != refused.limit.id
             && check.key == refused.key
     });
@@ -44,13 +44,13 @@ pub(super) fn of(
 /// Puts what is known of the other rates, `passed` after the answer, into the places of those that have no answer.
 #[cold]
 pub(super) fn recall(
-    beside: &[RateBeside],
+    siblings: &[RateBeside],
     checks: &[Check<'_>],
     passed: u64,
     answers: &mut [LimitAnswer],
 ) {
     for (check, answer) in checks.iter().zip(answers) {
-        let known = beside
+        let known = siblings
             .iter()
             .find(|one| Arc::ptr_eq(&one.limit, check.limit));
         let Some(one) = known.filter(|_| !answer.is_known()) else {
