@@ -42,7 +42,7 @@ impl CaClient {
     }
 
     /// Is this what the authority's server must show to this client?
-    pub(super) fn believes(&self, tls: &ClientTls) -> bool {
+    pub(super) fn trusts(&self, tls: &ClientTls) -> bool {
         self.tls == *tls
     }
 

@@ -19,7 +19,7 @@ struct HurriedOrder {
     /// The time of the order before it, once that has been looked at.
     before: Option<Option<Seconds>>,
     /// The line has been written that it waits nevertheless.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Hurry {
@@ -54,7 +54,7 @@ impl Hurry {
     pub(super) fn tell(&self, identity: &str) -> bool {
         let mut orders = self.orders.lock();
         let order = orders.get_mut(identity);
-        order.is_some_and(|order| !std::mem::replace(&mut order.is_told, true))
+        order.is_some_and(|order| !std::mem::replace(&mut order.is_reported, true))
     }
 
     /// Forgets that the order of this identity was asked for: it is made, or nothing has failed.

@@ -1,7 +1,7 @@
 //! One order, from its beginning to the certificate (RFC 8555, section 7.4).
 
 use super::authority::{ChallengeKind, OrderedIdentity};
-use super::failure::{BAD_NONCE, Failure, is_problem, reason};
+use super::failure::{BAD_NONCE, OrderFailure, is_problem, reason};
 use super::issued::Bundle;
 use super::open_challenge::{ChallengeEntry, OpenChallenge};
 use super::vault::{OrderRight, Vault};
@@ -65,7 +65,7 @@ struct Shown {
 
 impl Purchase<'_> {
     /// Orders, shows that the names are ours, and fetches the certificate. Its key is new.
-    pub(super) async fn make(&self, account: &Account) -> Result<Bundle, Failure> {
+    pub(super) async fn make(&self, account: &Account) -> Result<Bundle, OrderFailure> {
         let hosts = &self.identity.hosts;
         let identifiers: Vec<Identifier> = hosts.iter().cloned().map(Identifier::Dns).collect();
         let mut order = self.begin(account, &identifiers).await?;
@@ -85,14 +85,14 @@ impl Purchase<'_> {
         self.usable(&chain, &key.serialize_pem())
     }
 
-    async fn begin(&self, account: &Account, names: &[Identifier]) -> Result<Order, Failure> {
+    async fn begin(&self, account: &Account, names: &[Identifier]) -> Result<Order, OrderFailure> {
         let new_order = || match &self.identity.authority.profile {
             Some(profile) => NewOrder::new(names).profile(profile),
             None => NewOrder::new(names),
         };
         if let Some(replaces) = &self.replaces {
             let replacing = new_order().replaces(replaces.clone());
-            match insist!(account.new_order(&replacing)).map_err(Failure::from) {
+            match insist!(account.new_order(&replacing)).map_err(OrderFailure::from) {
                 // It was replaced before, or is none of this account's: the order stands without the word.
                 Err(failure) if failure.is("alreadyReplaced") || failure.is("malformed") => {}
                 made => return made,
@@ -107,7 +107,7 @@ impl Purchase<'_> {
         order: &mut Order,
         policy: &RetryPolicy,
         shown: &mut Vec<Shown>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), OrderFailure> {
         if let Err(failure) = self.show_each(order, shown).await {
             return Err(self.found_at_once(order, failure).await);
         }
@@ -121,7 +121,11 @@ impl Purchase<'_> {
     }
 
     /// Posts the answers, and has the authority look when all gateways have heard of them: it may come to any.
-    async fn show_each(&self, order: &mut Order, shown: &mut Vec<Shown>) -> Result<(), Failure> {
+    async fn show_each(
+        &self,
+        order: &mut Order,
+        shown: &mut Vec<Shown>,
+    ) -> Result<(), OrderFailure> {
         insist!(learn_names(order))?;
         self.post_each(order, shown).await?;
         if shown.is_empty() {
@@ -136,7 +140,7 @@ impl Purchase<'_> {
                 continue;
             };
             let Some(mut challenge) = name.challenge(wire(one.kind)) else {
-                return Err(Failure::Crypto("a challenge has gone".into()));
+                return Err(OrderFailure::Crypto("a challenge has gone".into()));
             };
             tracing::info!(
                 "tls.{}: {} looks for {host} by {}",
@@ -150,7 +154,11 @@ impl Purchase<'_> {
     }
 
     /// Posts an answer for each name that is not known to be ours.
-    async fn post_each(&self, order: &mut Order, shown: &mut Vec<Shown>) -> Result<(), Failure> {
+    async fn post_each(
+        &self,
+        order: &mut Order,
+        shown: &mut Vec<Shown>,
+    ) -> Result<(), OrderFailure> {
         let mut names = order.authorizations();
         while let Some(name) = names.next().await {
             let mut name = name?;
@@ -158,7 +166,7 @@ impl Purchase<'_> {
                 AuthorizationStatus::Valid => {}
                 AuthorizationStatus::Pending => self.post_name(&mut name, shown).await?,
                 status => {
-                    return Err(Failure::NotOurs {
+                    return Err(OrderFailure::NotOurs {
                         host: name.identifier().to_string(),
                         kind: self.kinds()[0],
                         why: format!("its authorization is {status:?}").to_lowercase(),
@@ -173,20 +181,20 @@ impl Purchase<'_> {
         &self,
         name: &'a mut AuthorizationHandle<'a>,
         shown: &mut Vec<Shown>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), OrderFailure> {
         let host = name.identifier().to_string();
         let offers = |kind: &ChallengeKind| {
             let kind = wire(*kind);
             name.challenges.iter().any(|one| one.r#type == kind)
         };
         let Some(kind) = self.kinds().into_iter().find(offers) else {
-            return Err(Failure::NoChallenge {
+            return Err(OrderFailure::NoChallenge {
                 host,
                 allowed: self.identity.authority.challenges.clone(),
             });
         };
         let Some(challenge) = name.challenge(wire(kind)) else {
-            return Err(Failure::Crypto("a challenge has gone".into()));
+            return Err(OrderFailure::Crypto("a challenge has gone".into()));
         };
         let answer = challenge.key_authorization();
         let digest = answer.digest();
@@ -196,7 +204,7 @@ impl Purchase<'_> {
             None => self
                 .challenges
                 .post_handshake(&host, digest.as_ref())
-                .map_err(Failure::Crypto)?,
+                .map_err(OrderFailure::Crypto)?,
         };
         let text = match &token {
             Some(_) => answer.as_str().as_bytes(),
@@ -215,8 +223,8 @@ impl Purchase<'_> {
 
     /// The failure behind `failure`, with which showing the names has ended: an authority may have looked before it answers
     /// that it will, and says then what it has found.
-    async fn found_at_once(&self, order: &mut Order, failure: Failure) -> Failure {
-        if !matches!(failure, Failure::Refused(_)) {
+    async fn found_at_once(&self, order: &mut Order, failure: OrderFailure) -> OrderFailure {
+        if !matches!(failure, OrderFailure::Refused(_)) {
             return failure;
         }
         self.refused_of(order, &[]).await.unwrap_or(failure)
@@ -224,7 +232,7 @@ impl Purchase<'_> {
 
     /// The failure of the first name that the authority has refused, or has not looked at, although an answer is among
     /// those shown.
-    async fn refused_of(&self, order: &mut Order, shown: &[Shown]) -> Option<Failure> {
+    async fn refused_of(&self, order: &mut Order, shown: &[Shown]) -> Option<OrderFailure> {
         let mut names = order.authorizations();
         while let Some(Ok(mut name)) = names.next().await {
             if insist!(name.refresh()).is_err() {
@@ -238,21 +246,24 @@ impl Purchase<'_> {
             if asked && name.status == AuthorizationStatus::Pending {
                 let why = "the authority has not looked yet".into();
                 let kind = self.kinds()[0];
-                return Some(Failure::NotOurs { host, kind, why });
+                return Some(OrderFailure::NotOurs { host, kind, why });
             }
         }
         None
     }
 
     /// The failure of a name of which the authority has found that it is not ours.
-    fn refused_name(&self, name: &AuthorizationHandle<'_>) -> Option<Failure> {
+    fn refused_name(&self, name: &AuthorizationHandle<'_>) -> Option<OrderFailure> {
         let (kind, why) = name.challenges.iter().find_map(|one| {
             let refused = one.error.as_ref()?;
             (one.status == ChallengeStatus::Invalid).then(|| (one.r#type.clone(), reason(refused)))
         })?;
         let kinds = self.kinds();
-        let kind = kinds.iter().copied().find(|own| wire(*own) == kind);
-        Some(Failure::NotOurs {
+        let kind = kinds
+            .iter()
+            .copied()
+            .find(|candidate| wire(*candidate) == kind);
+        Some(OrderFailure::NotOurs {
             host: name.identifier().to_string(),
             kind: kind.unwrap_or(kinds[0]),
             why,
@@ -283,24 +294,24 @@ impl Purchase<'_> {
         order: &mut Order,
         shown: &[Shown],
         error: Option<instant_acme::Error>,
-    ) -> Failure {
+    ) -> OrderFailure {
         if let Some(refused) = self.refused_of(order, shown).await {
             return refused;
         }
         match error {
             Some(error) => error.into(),
-            None => Failure::Useless("the authority calls the order invalid".into()),
+            None => OrderFailure::Useless("the authority calls the order invalid".into()),
         }
     }
 
     /// The certificate and its key, if it is one for the names that were asked for.
-    fn usable(&self, chain: &str, key: &str) -> Result<Bundle, Failure> {
+    fn usable(&self, chain: &str, key: &str) -> Result<Bundle, OrderFailure> {
         let pem = format!("{}\n{key}", chain.trim_end());
         let bundle =
-            Bundle::read(&pem).ok_or_else(|| Failure::Useless("it cannot be read".into()))?;
+            Bundle::read(&pem).ok_or_else(|| OrderFailure::Useless("it cannot be read".into()))?;
         if !bundle.covers(&self.identity.hosts) {
             let names = bundle.facts().names.join(", ");
-            return Err(Failure::Useless(format!("it is for {names}")));
+            return Err(OrderFailure::Useless(format!("it is for {names}")));
         }
         Ok(bundle)
     }
@@ -334,6 +345,6 @@ fn wire(kind: ChallengeKind) -> ChallengeType {
     }
 }
 
-fn crypto(error: rcgen::Error) -> Failure {
-    Failure::Crypto(error.to_string())
+fn crypto(error: rcgen::Error) -> OrderFailure {
+    OrderFailure::Crypto(error.to_string())
 }

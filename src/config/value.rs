@@ -87,13 +87,13 @@ impl ValueError {
 
     /// A word that `key` does not know.
     pub(super) fn choice(key: &str, word: &str, words: &[&str]) -> Self {
-        let near = super::report::suggest::nearest(word, words.iter().copied());
+        let suggestion = super::report::suggest::nearest(word, words.iter().copied());
         let wrong = Self::new(
             Code::BadChoice,
             format!("{} is no choice for `{key}`", quoted(word)),
             format!("must be {}", super::report::suggest::one_of(words)),
         );
-        wrong.offer(near)
+        wrong.offer(suggestion)
     }
 
     /// Texts to write instead of the whole text. [`with_valid_offers`] keeps those that can be read; where none is left, the

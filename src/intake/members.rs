@@ -42,7 +42,7 @@ impl<'a> RouteMembers<'a> {
     /// Is there a token that would be verified if a route asked for a group that goes by it?
     #[must_use]
     pub fn have_token(&self) -> bool {
-        self.groups.iter().any(|group| group.goes_by_token()) && self.token.is_there()
+        self.groups.iter().any(|group| group.uses_token()) && self.token.is_there()
     }
 
     /// The same client without its token.
@@ -56,7 +56,7 @@ impl<'a> RouteMembers<'a> {
     /// Does one of the groups of these names go by a token?
     pub(super) fn depend_on_token(&self, names: &[Arc<str>]) -> bool {
         let mut groups = self.groups.iter();
-        groups.any(|group| group.goes_by_token() && names.contains(&group.name))
+        groups.any(|group| group.uses_token() && names.contains(&group.name))
     }
 
     /// What the verification of the client's token has yielded, if a group has asked for it.

@@ -84,7 +84,7 @@ impl Group {
 
     /// Is it a token that shows the members?
     #[must_use]
-    pub fn goes_by_token(&self) -> bool {
+    pub fn uses_token(&self) -> bool {
         self.by.claim().is_some()
     }
 
@@ -215,7 +215,7 @@ impl<'a> Memberships<'a> {
                 // claim it may also mean a list, which is no key.
                 let is_part =
                     |(template, _): (&KeyTemplate, usize)| template.parts.contains(&group.by);
-                let may_be = group.goes_by_token() || !written.is_some_and(is_part);
+                let may_be = group.uses_token() || !written.is_some_and(is_part);
                 Ok(may_be && caller.identity.tells_group(&group.name))
             }
         }

@@ -492,7 +492,7 @@ impl MemoryStore {
             key,
             kind: EntryKind {
                 is_shadow: !of.mode.decides(),
-                dated: of.rule.goes_by_the_wall_clock(),
+                dated: of.rule.follows_wall_clock(),
             },
         }
     }
@@ -500,7 +500,7 @@ impl MemoryStore {
     /// The present by the clock of this limit.
     #[inline]
     fn instant(&self, of: &Limit) -> Timestamp {
-        if of.rule.goes_by_the_wall_clock() {
+        if of.rule.follows_wall_clock() {
             self.clock.wall()
         } else {
             self.clock.now()
@@ -510,7 +510,7 @@ impl MemoryStore {
     /// As [`Self::instant`], where `now` has been read.
     #[inline]
     fn instant_for(&self, of: &Limit, now: Timestamp) -> Timestamp {
-        if of.rule.goes_by_the_wall_clock() {
+        if of.rule.follows_wall_clock() {
             self.clock.wall()
         } else {
             now

@@ -16,7 +16,7 @@
 //! invalidation                 changes of counters that end such knowledge
 //! refusal_cache                refusals that still count cost no call
 //! refusal_cache/single_flight  one request asks when a refusal has ended
-//! refusal_cache/rate_beside    the other rates of a list
+//! refusal_cache/sibling_rates    the other rates of a list
 //! lease                        permits taken with one call, used by the next requests
 //! lease/key_lease              the lease of one key
 //! lease/grant                  permits of several limits at once
@@ -215,7 +215,7 @@ impl Store {
         SharedStore::slot_in_redis(slot)
     }
 
-    /// Hands to `heir` the places in queues of requests that leave before their decision. In memory no request can
+    /// Hands to `take_over` the places in queues of requests that leave before their decision. In memory no request can
     /// leave so early.
     pub fn on_abandoned_ticket(&self, take_over: impl Fn(Reservation) + 'static) {
         if let Self::Shared(shared) = self {

@@ -4,7 +4,7 @@
 //! counter can only be fuller, unless a charge is refunded or the counter is reset. So the cache refuses no request
 //! that Redis would have admitted, except after refunds and resets by other gateways (for [`MOST`] at the longest). The
 //! answers of a refused request's other limits are not known, and not shown. Only those of the other rates in one list
-//! are (`rate_beside`): no request is charged by them while one of the list refuses.
+//! are (`sibling_rates`): no request is charged by them while one of the list refuses.
 //!
 //! The state of the counter is known while nothing that a request may cost would fit. As soon as a cheaper request may
 //! be admitted, by any gateway, less may remain than Redis answered, and the wait may be longer: then Redis is asked.

@@ -94,7 +94,7 @@ pub(super) fn probe(compiled: &Compiled) -> Result<Vec<Probe>, String> {
         .build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     crate::telemetry::log::hear_http2();
-    let probes = runtime.block_on(all(compiled)).into_iter();
+    let probes = runtime.block_on(probe_all(compiled)).into_iter();
     // A look where a socket leads, on a disk that is away, may still hold a thread.
     runtime.shutdown_background();
     Ok(probes.map(|probe| probe.masked(compiled)).collect())
@@ -138,7 +138,7 @@ pub(super) fn show(probes: &Result<Vec<Probe>, String>, format: Format, output: 
     }
 }
 
-async fn all(compiled: &Compiled) -> Vec<Probe> {
+async fn probe_all(compiled: &Compiled) -> Vec<Probe> {
     let mut probes = Vec::new();
     if let Backend::Redis(target) = &compiled.boot.store.source {
         target.try_for(compiled.outline.limits.iter());
@@ -221,7 +221,7 @@ async fn redis(target: &RedisTarget, store: &StoreSettings) -> Vec<Probe> {
                 let evicts = found.as_ref().ok().and_then(|found| found.evicts.clone());
                 let unpermitted = matches!(found, Err(StoreError::Unpermitted(_)));
                 let outcome =
-                    found.map(|found| format!("{found}{}", too_far(&found, store.timeout)));
+                    found.map(|found| format!("{found}{}", slowness_note(&found, store.timeout)));
                 let outcome = outcome.map_err(|error| error.to_string());
                 Probe {
                     evicts,
@@ -244,7 +244,7 @@ async fn redis(target: &RedisTarget, store: &StoreSettings) -> Vec<Probe> {
 }
 
 /// A warning where the time of a call leaves hardly any for a decision to wait, or for a slower network.
-fn too_far(found: &RedisReport, timeout: Duration) -> String {
+fn slowness_note(found: &RedisReport, timeout: Duration) -> String {
     if found.took * 2 <= timeout {
         return String::new();
     }

@@ -93,7 +93,7 @@ pub(super) struct WalkNotes {
 
 /// The end of a walk.
 #[derive(Debug)]
-pub(super) enum WalkEnd {
+pub(super) enum AssumedEnd {
     /// The limits are planned.
     Planned,
     /// The gateway answers before a route is looked for.
@@ -108,22 +108,22 @@ impl WalkNotes {
         &mut self,
         snapshot: &Snapshot,
         head: &mut HeadFacts<'_, AssumedConnection<'_>>,
-    ) -> WalkEnd {
+    ) -> AssumedEnd {
         let mut walk = RequestWalk::of_head();
         loop {
             match walk.go_on(snapshot, head, self) {
-                Ok(Stop::Planned) => return WalkEnd::Planned,
-                Ok(Stop::Answer(answer)) => return WalkEnd::Early(answer),
+                Ok(Stop::Planned) => return AssumedEnd::Planned,
+                Ok(Stop::Answer(answer)) => return AssumedEnd::Early(answer),
                 Ok(Stop::ChallengeText) => self.unknown.push(Unknown::ChallengeText),
                 // No counter is used up, no file is open and no body has come where nothing is sent.
                 Ok(Stop::EarlyQuestion(_) | Stop::OpenFile | Stop::BodyBeginning) => {}
-                Err(error) => return WalkEnd::Failed(error),
+                Err(error) => return AssumedEnd::Failed(error),
             }
         }
     }
 }
 
-impl WalkEnd {
+impl AssumedEnd {
     /// The answer to a request that has no plan.
     pub(super) fn answer(self) -> ExpectedAnswer {
         match self {

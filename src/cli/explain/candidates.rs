@@ -47,7 +47,7 @@ impl RouteQuery<'_> {
 }
 
 /// The routes of a lower rank that take the request too, and those that one thing alone keeps from it.
-pub(super) fn all(
+pub(super) fn list_candidates(
     compiled: &Compiled,
     found: Option<usize>,
     query: &RouteQuery<'_>,
@@ -56,7 +56,7 @@ pub(super) fn all(
     let winner = found.and_then(|found| Some(&routes.get(found)?.rule));
     let others = routes.iter().enumerate();
     let others = others.filter(|(position, _)| Some(*position) != found);
-    let near = others.filter_map(|(_, route)| {
+    let close = others.filter_map(|(_, route)| {
         let rule = &route.rule;
         let why = match winner.filter(|_| query.is_met_by(rule.clone())) {
             Some(winner) => lower(winner, rule, query).to_owned(),
@@ -68,7 +68,7 @@ pub(super) fn all(
             why,
         })
     });
-    near.collect()
+    close.collect()
 }
 
 /// The names of the limits that are looked at before the request's token is verified, where it decides which route takes

@@ -17,7 +17,10 @@ use std::io;
 ///
 /// # Errors
 /// The reason that there is no answer.
-pub(super) fn read(explanation: &mut Explanation, listen: &ListenAddress) -> io::Result<()> {
+pub(super) fn read_counters(
+    explanation: &mut Explanation,
+    listen: &ListenAddress,
+) -> io::Result<()> {
     let limits = explanation.routing.iter_mut();
     let limits = limits.flat_map(|routing| &mut routing.limits);
     let (mut asked, counters): (Vec<&mut AppliedLimit>, Vec<Value>) = limits

@@ -190,7 +190,7 @@ impl KeyFault {
 #[derive(Debug)]
 pub(super) struct ExpectedAnswer {
     /// The gateway's own, or the route's; none where the upstream answers.
-    pub(super) own: Option<OwnAnswer>,
+    pub(super) gateway_answer: Option<OwnAnswer>,
     /// What the limits make of the request first; none where the gateway answers whatever has been counted.
     pub(super) limits: Option<LimitOutlook>,
     /// The answer hangs on what is not known here.
@@ -210,7 +210,7 @@ impl ExpectedAnswer {
     /// The gateway's own, whatever has been counted.
     pub(super) fn gateway(status: u16, reason: String) -> Self {
         Self {
-            own: Some(OwnAnswer {
+            gateway_answer: Some(OwnAnswer {
                 status,
                 reason,
                 is_lack: false,
@@ -223,7 +223,7 @@ impl ExpectedAnswer {
     /// One that hangs on what is not known here.
     pub(super) fn unknown(limits: Option<LimitOutlook>) -> Self {
         Self {
-            own: None,
+            gateway_answer: None,
             limits,
             is_unknown: true,
         }

@@ -1,7 +1,7 @@
 //! The explanation of a request, worked out with the gateway's own parts: nothing is sent, counted or asked.
 
 use super::arrival;
-use super::assumed_walk::{AssumedConnection, WalkEnd, WalkNotes};
+use super::assumed_walk::{AssumedConnection, AssumedEnd, WalkNotes};
 use super::candidates::{self, RouteQuery};
 use super::explanation::{
     AppliedLimit, ChosenRoute, CountedKey, ExpectedAnswer, Explanation, KeyFault, KeyResult,
@@ -126,16 +126,16 @@ fn name_host(request: &mut ExplainedRequest) -> bool {
     if parts.headers.contains_key(header::HOST) {
         return false;
     }
-    let own = parts.uri.authority().map(|authority| {
+    let authority = parts.uri.authority().map(|authority| {
         let text = authority.as_str();
         // User information is never sent in it (RFC 9110 section 7.2).
         text.rsplit_once('@').map_or(text, |(_, host)| host)
     });
-    let host = HeaderValue::from_str(own.unwrap_or(ASSUMED_HOST));
+    let host = HeaderValue::from_str(authority.unwrap_or(ASSUMED_HOST));
     if let Ok(host) = host {
         parts.headers.insert(header::HOST, host);
     }
-    own.is_none()
+    authority.is_none()
 }
 
 /// The route and the limits of a walked request, and how it ends. There is no route where the gateway answers before it
@@ -144,7 +144,7 @@ fn explained(
     compiled: &Compiled,
     head: &mut HeadFacts<'_, AssumedConnection<'_>>,
     notes: &mut WalkNotes,
-    end: WalkEnd,
+    end: AssumedEnd,
 ) -> (Option<Routing>, ExpectedAnswer) {
     let Some(matched) = notes.matched.take() else {
         return (None, end.answer());
@@ -153,12 +153,12 @@ fn explained(
     // Candidates and groups of routes see the fields that the route itself drops.
     let left = mem::replace(&mut head.parts.headers, mem::take(&mut notes.fields));
     let found = notes.service.filter(|at| Some(*at) != snapshot.unrouted);
-    let mut routing = near(compiled, head, notes, matched, found);
+    let mut routing = close_candidates(compiled, head, notes, matched, found);
     head.parts.headers = left;
-    let (Some(at), WalkEnd::Planned) = (notes.service, &end) else {
+    let (Some(at), AssumedEnd::Planned) = (notes.service, &end) else {
         if matches!(
             end,
-            WalkEnd::Failed(IntakeError::Refused(RefusalCause::KeysUnread))
+            AssumedEnd::Failed(IntakeError::Refused(RefusalCause::KeysUnread))
         ) {
             notes.unknown.push(Unknown::KeysByUrl);
         }
@@ -166,24 +166,24 @@ fn explained(
     };
     let service = &snapshot.services[at];
     let uri = &head.parts.uri;
-    let onward = uri.path_and_query().cloned();
-    let onward = onward.unwrap_or_else(|| PathAndQuery::from_static("/"));
-    routing.forwarded = forwarded_path(service, &onward);
+    let forwarded_target = uri.path_and_query().cloned();
+    let forwarded_target = forwarded_target.unwrap_or_else(|| PathAndQuery::from_static("/"));
+    routing.forwarded = forwarded_path(service, &forwarded_target);
     routing.asked_host = asked_host(service);
     let token = Token::new(snapshot.tokens.as_deref(), &head.parts.headers);
     let answer = head.caller().read(service, &token, |caller| {
         routing.limits = applied(compiled, service, caller, &notes.plan);
-        routing.identity = told(service, caller, &notes.plan);
+        routing.identity = identity_fields(service, caller, &notes.plan);
         routing.server = ServerChoice::of(compiled, service, caller);
         let (lack, limits) = (notes.plan.lack(), &routing.limits);
-        outlook::answer(service, caller.method, &onward, lack, limits)
+        outlook::answer(service, caller.method, &forwarded_target, lack, limits)
     });
     routing.token = routing.token.or(token.why_not());
     routing.is_asked_early = !compiled.asks_redis() && token.is_there();
     let names_client = service.identity.as_ref();
     let names_client = names_client.is_some_and(|identity| !identity.fields.is_empty());
     let is_unread = names_client && token.why_not() == Some(TokenDoubt::KeysUnread);
-    let answer = if is_unread && answer.own.is_none() {
+    let answer = if is_unread && answer.gateway_answer.is_none() {
         ExpectedAnswer::unknown(answer.limits)
     } else {
         answer
@@ -195,7 +195,7 @@ fn explained(
 }
 
 /// The route of a request whose path was read, and the routes that came near.
-fn near(
+fn close_candidates(
     compiled: &Compiled,
     head: &HeadFacts<'_, AssumedConnection<'_>>,
     notes: &mut WalkNotes,
@@ -212,7 +212,7 @@ fn near(
         request: head.request(snapshot, members.as_deref()),
     };
     let before_token = candidates::limits_before_token(compiled, &query, members.as_deref());
-    let candidates = candidates::all(compiled, found, &query);
+    let candidates = candidates::list_candidates(compiled, found, &query);
     Routing {
         before_token,
         candidates,
@@ -236,7 +236,11 @@ fn asked_host(service: &Service) -> Option<String> {
 }
 
 /// The fields by which the servers know the client, with their values.
-fn told(service: &Service, caller: &Caller<'_>, plan: &Plan) -> Vec<(HeaderName, Option<String>)> {
+fn identity_fields(
+    service: &Service,
+    caller: &Caller<'_>,
+    plan: &Plan,
+) -> Vec<(HeaderName, Option<String>)> {
     let Some(identity) = &service.identity else {
         return Vec::new();
     };
@@ -252,13 +256,13 @@ fn told(service: &Service, caller: &Caller<'_>, plan: &Plan) -> Vec<(HeaderName,
 }
 
 /// The path that the upstream gets, if one does.
-fn forwarded_path(service: &Service, onward: &PathAndQuery) -> Option<String> {
+fn forwarded_path(service: &Service, forwarded_target: &PathAndQuery) -> Option<String> {
     service.upstream?;
     let Some(rewrite) = &service.rewrite else {
-        return Some(onward.path().to_owned());
+        return Some(forwarded_target.path().to_owned());
     };
     let mut path = String::new();
-    rewrite.fill(onward.path(), &mut path);
+    rewrite.fill(forwarded_target.path(), &mut path);
     Some(path)
 }
 

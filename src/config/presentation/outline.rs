@@ -150,7 +150,7 @@ pub struct RouteOutline {
     /// The path that is forwarded instead.
     pub rewrite: Option<String>,
     /// The route's own answer.
-    pub own: Option<StaticReply>,
+    pub static_reply: Option<StaticReply>,
     /// The changes of a request's fields.
     pub request_headers: Option<Changes>,
     /// The fields by which its servers know its clients.

@@ -129,7 +129,11 @@ impl Values {
     /// each of them needs one of the later ones for itself.
     fn lost(&self, later: &[u64]) -> Option<&'static str> {
         let mut later = later.iter();
-        if self.digests.iter().all(|own| later.any(|one| one == own)) {
+        if self
+            .digests
+            .iter()
+            .all(|digest| later.any(|one| one == digest))
+        {
             return None;
         }
         match self.digests.len() {

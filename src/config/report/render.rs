@@ -4,7 +4,7 @@ mod github;
 mod sarif;
 
 use super::Report;
-use super::diagnostic::{Diagnostic, Label, Severity};
+use super::diagnostic::{Diagnostic, Severity, SpanLabel};
 use crate::config::input::{Excerpt, Source, Span};
 use crate::telemetry::printable;
 use annotate_snippets::{AnnotationKind, Level, Origin, Padding, Renderer, Snippet};
@@ -115,9 +115,15 @@ fn snippet(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic) -> Str
         .id(diagnostic.code.as_str())
         .elements(std::iter::empty::<annotate_snippets::Message<'_>>());
     if let Some(primary) = &diagnostic.primary {
-        let near = |label: &&Label| label.span.start.abs_diff(primary.span.start) <= FARTHEST;
-        let here = |label: &&Label| source.is_one_place(label.span.start, primary.span.start);
-        let others: Vec<&Label> = diagnostic.others.iter().filter(here).filter(near).collect();
+        let is_close =
+            |label: &&SpanLabel| label.span.start.abs_diff(primary.span.start) <= FARTHEST;
+        let here = |label: &&SpanLabel| source.is_one_place(label.span.start, primary.span.start);
+        let others: Vec<&SpanLabel> = diagnostic
+            .others
+            .iter()
+            .filter(here)
+            .filter(is_close)
+            .collect();
         let start = others.iter().map(|l| l.span.start).min();
         let end = others.iter().map(|l| l.span.end).max();
         let around = start.map_or(primary.span.start, |s| s.min(primary.span.start))
@@ -127,7 +133,7 @@ fn snippet(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic) -> Str
             return bare(renderer, source, diagnostic, primary);
         }
         let excerpt = source.excerpt(&window);
-        let mark = |kind: AnnotationKind, label: &Label| {
+        let mark = |kind: AnnotationKind, label: &SpanLabel| {
             let annotation = kind.span(within(source, &label.span, &window, &excerpt));
             if label.text.is_empty() {
                 annotation
@@ -181,7 +187,7 @@ fn placed(source: &Source, diagnostic: &Diagnostic, mut text: String) -> String 
 /// behind `from`, and returns where it stands.
 fn tell_place(
     source: &Source,
-    label: &Label,
+    label: &SpanLabel,
     arrow: &str,
     from: usize,
     text: &mut String,
@@ -202,7 +208,7 @@ fn tell_place(
 /// The line of a label that stands in another file or option than the mistake itself.
 fn elsewhere<'a>(
     source: &'a Source,
-    label: &'a Label,
+    label: &'a SpanLabel,
 ) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
     let (line, window) = source.lines_around(&label.span);
     let excerpt = if window.len() > MOST_BYTES {
@@ -224,7 +230,12 @@ fn elsewhere<'a>(
 }
 
 /// The place in numbers alone.
-fn bare(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic, primary: &Label) -> String {
+fn bare(
+    renderer: &Renderer,
+    source: &Source,
+    diagnostic: &Diagnostic,
+    primary: &SpanLabel,
+) -> String {
     let position = source.shown_position(primary.span.start);
     let message = format!(
         "{} (line {}, column {})",
@@ -266,7 +277,7 @@ fn sentences(diagnostic: &Diagnostic) -> String {
 
 fn object(source: &Source, diagnostic: &Diagnostic) -> Value {
     let here = diagnostic.start();
-    let other = |label: &Label| {
+    let other = |label: &SpanLabel| {
         let start = label.span.start;
         let mut other = place(source, label);
         if here.is_some_and(|here| !source.is_one_place(here, start)) {
@@ -296,7 +307,7 @@ fn object(source: &Source, diagnostic: &Diagnostic) -> Value {
     Value::Object(out)
 }
 
-fn place(source: &Source, label: &Label) -> Map<String, Value> {
+fn place(source: &Source, label: &SpanLabel) -> Map<String, Value> {
     let (start, end) = (
         source.shown_position(label.span.start),
         source.shown_end(&label.span),

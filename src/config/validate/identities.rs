@@ -13,7 +13,7 @@ use crate::tls::ClientVerify;
 use std::collections::{HashMap, HashSet};
 
 /// Holds identities and listeners against each other.
-pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
+pub(super) fn check_identities(file: WholeFile<'_>, found: &mut Findings) {
     let document = file.document;
     let names = document.identities.iter().map(|table| &table.name);
     let mut identities = NameIndex::new("tls", Code::UnknownIdentity, names);

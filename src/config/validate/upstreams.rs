@@ -8,7 +8,7 @@ use crate::config::report::{Code, Details as _, Findings};
 use crate::upstream::{ServerProtocol, ServerUrl};
 
 /// Holds an upstream against the rules.
-pub(super) fn check(upstream: &Upstream, found: &mut Findings) {
+pub(super) fn check_upstream(upstream: &Upstream, found: &mut Findings) {
     let servers = upstream.servers.entries().iter();
     let urls: Vec<&At<ServerUrl>> = servers.filter_map(|entry| entry.value.url.at()).collect();
     let twice = |url: &ServerUrl| format!("{upstream} has {url} twice");

@@ -88,13 +88,13 @@ impl Exchange {
         }
         last.map(count);
         if limits.last().is_some_and(|limit| !limit.mode.decides()) {
-            self.count_asides(admission);
+            self.count_shadows(admission);
         }
     }
 
     /// Counts the limits in shadow of a request whose other limits were asked.
     #[inline(never)]
-    fn count_asides(&self, admission: &Admission) {
+    fn count_shadows(&self, admission: &Admission) {
         let Some(route) = self.decided.route else {
             return;
         };

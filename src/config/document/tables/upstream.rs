@@ -5,8 +5,8 @@ mod server_health;
 
 use crate::config::document::{
     Form, Items, Section as _, Setting, ValueShape, Words as _, Zero, any, as_written, count,
-    custom, empty_list, flag, inner_table, number, table, text, text_as, texts, time, time_within,
-    whole, word, words,
+    custom, empty_list, flag, inner_table, number, table, text_as, text_form, texts, time,
+    time_within, whole, word, words,
 };
 use crate::config::input::At;
 use crate::config::presentation::describe::upstream::{
@@ -81,7 +81,7 @@ table! {
     /// as its URL has it (`localhost` over a Unix socket); or this one, with or without a port. `X-Forwarded-Host` has
     /// the client's in any case. Where the host is not the client's, `Location` and `Content-Location` of answers that
     /// lead to it, or to the server itself, are written anew with the client's scheme and host.
-    host: Option<ServerHost> = text(server_host), Value("\"client\""), "\"upstream\"",
+    host: Option<ServerHost> = text_form(server_host), Value("\"client\""), "\"upstream\"",
         Upstream(|one| show(host_text(one.upstream.host.as_ref())));
 
     /// The protocol that servers are asked in. `auto`: over `https` what the handshake agrees on (ALPN), else HTTP/1.1,
@@ -111,7 +111,7 @@ table! {
     ServerEntry = SERVER, "upstreams", "a server";
 
     /// Where the server listens, as in an entry that is a text.
-    url: ServerUrl = text(server), Required, "\"http://10.1.0.5:3000\"";
+    url: ServerUrl = text_form(server), Required, "\"http://10.1.0.5:3000\"";
 
     /// The server's share of the requests beside the others', 0 to 1000. 0: it gets no new requests.
     weight: u32 = number(0, 1000), Value("1"), "2";
@@ -133,7 +133,7 @@ table! {
     ca: String = text_as(ValueShape::File, pem_path), Words("the system's authorities"), "\"internal-ca.pem\"";
 
     /// Name that the server's certificate must have, which the handshake also asks for (SNI).
-    name: String = text(server_name), Words("the host of the server's URL"), "\"orders.internal\"";
+    name: String = text_form(server_name), Words("the host of the server's URL"), "\"orders.internal\"";
 
     /// File with the certificate to show, and the certificates between it and its authority.
     cert: String = text_as(ValueShape::File, pem_path), Words("none"), "\"gateway.pem\"";

@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fence {
     /// The file's own folder; none where the main file stands in this folder or below it.
-    own: Option<PathBuf>,
+    folder: Option<PathBuf>,
     /// The folders of all files of the configuration: a file below one of them belongs to that one alone.
     taken: Arc<BTreeSet<PathBuf>>,
     /// Files outside its own folder that the file may read.
@@ -38,7 +38,7 @@ impl Fence {
         allowed: Vec<AllowedPaths>,
     ) -> Self {
         Self {
-            own: (!main.starts_with(&folder)).then_some(folder),
+            folder: (!main.starts_with(&folder)).then_some(folder),
             taken,
             allowed,
         }
@@ -67,7 +67,7 @@ impl Fence {
     /// Is `place`, a path without links, within reach? No link counts by its own name.
     #[must_use]
     pub fn holds_place(&self, place: &Path) -> bool {
-        self.is_own(place) || self.allowed.iter().any(|one| one.describes(place))
+        self.is_in_folder(place) || self.allowed.iter().any(|one| one.describes(place))
     }
 
     /// The end of `path` behind all links, if the fence holds it.
@@ -77,14 +77,14 @@ impl Fence {
             let mut allowed = self.allowed.iter();
             allowed.any(|one| one.leads_to(path, &place))
         };
-        (self.is_own(&place) || is_allowed()).then_some(place)
+        (self.is_in_folder(&place) || is_allowed()).then_some(place)
     }
 
     /// Does `place` lie in the file's own folder?
-    fn is_own(&self, place: &Path) -> bool {
+    fn is_in_folder(&self, place: &Path) -> bool {
         let mut above = place.ancestors().skip(1);
         let nearest = above.find(|at| self.taken.contains(*at));
-        self.own.is_some() && nearest == self.own.as_deref()
+        self.folder.is_some() && nearest == self.folder.as_deref()
     }
 }
 
@@ -94,7 +94,7 @@ impl AllowedPaths {
     /// # Errors
     /// When it is no pattern, in words.
     pub fn read(pattern: &Path) -> Result<Self, &'static str> {
-        glob::check(&pattern.to_string_lossy())?;
+        glob::check_pattern(&pattern.to_string_lossy())?;
         let mut root = PathBuf::new();
         let mut steps: Vec<String> = Vec::new();
         let mut components = pattern.components().peekable();
@@ -216,13 +216,13 @@ mod tests {
         (folder, root)
     }
 
-    fn fence(root: &Path, own: &str, allowed: &[&str]) -> Fence {
+    fn fence(root: &Path, folder: &str, allowed: &[&str]) -> Fence {
         let taken = ["etc", "etc/a", "etc/a/b"].map(|name| root.join(name));
         let allowed = allowed
             .iter()
             .map(|text| AllowedPaths::read(&root.join(text)).unwrap());
         Fence::around(
-            root.join(own),
+            root.join(folder),
             &root.join("etc"),
             Arc::new(taken.into()),
             allowed.collect(),
@@ -260,9 +260,9 @@ mod tests {
     #[test]
     fn the_operators_folder_is_no_teams() {
         let (_folder, root) = house();
-        let beside = fence(&root, "etc", &[]);
+        let sibling = fence(&root, "etc", &[]);
         for name in ["etc/redis", "etc/a/own"] {
-            assert!(!beside.holds(&root.join(name)), "{name}");
+            assert!(!sibling.holds(&root.join(name)), "{name}");
         }
         let above = fence(&root, "", &[]);
         assert!(!above.holds(&root.join("run/redis")));

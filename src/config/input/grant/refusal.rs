@@ -38,7 +38,7 @@ const OWN_FOLDER: &str = "an included file's own folder is the one that it stand
 /// The error of an included file that names at `span` a file outside its reach.
 pub(in crate::config) fn unread(source: &Source, span: &Span, path: &str) -> Option<Diagnostic> {
     let (grant, fence) = (source.grant(span.start)?, source.fence(span.start)?);
-    let whole = source.beside(span.start, path);
+    let whole = source.resolve_path(span.start, path);
     if fence.holds(&whole) {
         return None;
     }

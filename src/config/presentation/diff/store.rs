@@ -1,10 +1,10 @@
 //! The store's address, and the credentials of connections to it. A secret is compared and never shown.
 
-use super::Change;
+use super::FileChange;
 use crate::store::Backend;
 
 /// Another address needs a restart; new credentials for the same address are taken over.
-pub(super) fn compare(running: &Backend, new: &Backend, changes: &mut Vec<Change>) {
+pub(super) fn compare(running: &Backend, new: &Backend, changes: &mut Vec<FileChange>) {
     if let (Backend::Redis(a), Backend::Redis(b)) = (running, new)
         && a.is_same_place(b)
     {
@@ -15,11 +15,11 @@ pub(super) fn compare(running: &Backend, new: &Backend, changes: &mut Vec<Change
         ];
         let presented = presented.into_iter().filter(|(_, differs)| *differs);
         changes.extend(presented.map(|(subject, _)| {
-            Change::live(subject, "changed; connections made from now on present it")
+            FileChange::live(subject, "changed; connections made from now on present it")
         }));
     } else if running != new {
         let subjects = address(running, new).into_iter();
-        changes.extend(subjects.map(|subject| Change::restart(subject, None)));
+        changes.extend(subjects.map(|subject| FileChange::restart(subject, None)));
     }
 }
 

@@ -8,7 +8,11 @@ use crate::tls::ServerIdentity;
 
 /// Notes lists that have ended or are signed by another key than their authority's, and authorities that have none although
 /// others have one.
-pub(super) fn note(written: &WrittenIdentity<'_>, identity: &ServerIdentity, found: &mut Findings) {
+pub(super) fn note_revocation(
+    written: &WrittenIdentity<'_>,
+    identity: &ServerIdentity,
+    found: &mut Findings,
+) {
     let (Some(table), Some(check)) = (written.client, identity.client()) else {
         return;
     };

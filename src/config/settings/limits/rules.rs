@@ -1,6 +1,6 @@
 //! The rates of a limit → the rules that count by them.
 
-use crate::config::document::{Algorithm, Anchor, Limit, RateEntry};
+use crate::config::document::{Algorithm, AnchorWord, Limit, RateEntry};
 use crate::config::input::{At, Span};
 use crate::config::report::{Code, Details as _, Diagnostic, Findings};
 use crate::config::value::{MICROS, quoted, show_quota, show_rate, show_span};
@@ -34,7 +34,7 @@ struct RuleReader<'a> {
 }
 
 /// The rules of all rates. None when the numbers of a rate contradict each other, which has been noted then.
-pub(super) fn all(limit: &Limit, found: &mut Findings) -> Option<Vec<RatedRule>> {
+pub(super) fn all_rules(limit: &Limit, found: &mut Findings) -> Option<Vec<RatedRule>> {
     let algorithm = limit.algorithm();
     if algorithm == Algorithm::Concurrency {
         return concurrency(limit).map(|rule| vec![rule]);
@@ -73,7 +73,7 @@ impl RuleReader<'_> {
     fn rule(&mut self, algorithm: Algorithm, entry: &At<RateEntry>) -> Option<Rule> {
         let quota = &entry.value.quota;
         let anchor = self.limit.anchor();
-        let by_clock = algorithm == Algorithm::FixedWindow && anchor == Anchor::Clock;
+        let by_clock = algorithm == Algorithm::FixedWindow && anchor == AnchorWord::Clock;
         if quota.value.is_monthly() && !by_clock {
             self.months(algorithm, entry);
             return None;
@@ -166,7 +166,7 @@ impl RuleReader<'_> {
         let shown = quoted(&show_rate(rate.value));
         let label = format!("{what} of {units} at {shown} take more than 142 years");
         let other = (place != &rate.span).then_some(&rate.span);
-        self.out_of_range("reaches too far to be computed exactly")
+        self.out_of_range("reaches too distance to be computed exactly")
             .at(place, label)
             .help(format!("the largest that fits is {most}"))
             .and_if(other, "");
@@ -242,8 +242,8 @@ impl RuleReader<'_> {
         let is_whole = |parts: u64| parts > 0 && period.is_multiple_of(parts * 1000);
         let written = u64::from(parts.get());
         if !is_whole(written) {
-            let near = (1..=written)
-                .flat_map(|far| [written.checked_sub(far), written.checked_add(far)])
+            let closest = (1..=written)
+                .flat_map(|distance| [written.checked_sub(distance), written.checked_add(distance)])
                 .flatten()
                 .find(|parts| is_whole(*parts) && *parts <= u64::from(sliding_window::MAX_PARTS));
             let name = &self.limit.name.value;
@@ -251,9 +251,11 @@ impl RuleReader<'_> {
             let wrong = self
                 .found
                 .error(Code::OutOfRange, message)
-                .help(match near {
+                .help(match closest {
                     Some(1) => "leave `buckets` out".to_owned(),
-                    Some(near) => format!("the nearest that divides it is `buckets = {near}`"),
+                    Some(closest) => {
+                        format!("the nearest that divides it is `buckets = {closest}`")
+                    }
                     None => "count over whole milliseconds".to_owned(),
                 });
             let shown = show_span(period);
@@ -268,7 +270,7 @@ impl RuleReader<'_> {
         let most = SlidingWindow::most(period / 1000 / written);
         if u64::from(rate.value.count.get()) > most {
             let label = "more than weights of whole milliseconds can count";
-            self.out_of_range("reaches too far to be computed exactly")
+            self.out_of_range("reaches too distance to be computed exactly")
                 .at(&rate.span, label)
                 .help(format!("the largest count that fits is {most}"));
             return None;

@@ -8,7 +8,10 @@ use http::HeaderName;
 use std::collections::{HashMap, HashSet};
 
 /// Notes fields that tell nothing, and fields that the file uses for something else.
-pub(in crate::config::validate) fn check(document: &Document, found: &mut Findings) {
+pub(in crate::config::validate) fn check_forwarded_identity(
+    document: &Document,
+    found: &mut Findings,
+) {
     let facts = Facts::of(document);
     for route in &document.routes {
         if route.forward_identity.is_absent() {
@@ -21,7 +24,7 @@ pub(in crate::config::validate) fn check(document: &Document, found: &mut Findin
             sources(&facts, route, at, found);
             groups(&facts, route, at, &limits, found);
             changed(route, at, &changes, found);
-            read(&facts, route, at, &readers, found);
+            read_piece(&facts, route, at, &readers, found);
         }
     }
 }
@@ -189,7 +192,7 @@ fn limit_readers<'a>(limits: &[&'a Limit]) -> HashMap<&'a HeaderName, Vec<LimitR
 }
 
 /// Nothing else reads the field, which is gone from what clients send.
-fn read(
+fn read_piece(
     facts: &Facts<'_>,
     route: &Route,
     at: &At<IdentityField>,

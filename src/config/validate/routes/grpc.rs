@@ -8,7 +8,7 @@ use crate::route::Condition;
 use crate::upstream::{ServerProtocol, ServerUrl};
 
 /// Notes routes that ask for the content type of gRPC in front of servers of HTTP/1.1, which cannot answer a call.
-pub(in crate::config::validate) fn note(document: &Document, found: &mut Findings) {
+pub(in crate::config::validate) fn note_grpc(document: &Document, found: &mut Findings) {
     for route in &document.routes {
         let upstream = document.upstream_of(route);
         if let (Some(asked), Some(upstream)) = (asks_for_calls(route), upstream) {

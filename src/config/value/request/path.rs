@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Literals are normalised as requests are: duplicate and trailing slashes go, unreserved escapes are decoded. A
 /// pattern that no normalised request can match (dot segments, `;parameters`, escaped separators) is refused.
 pub(in crate::config) fn path(text: &str) -> Result<PathPattern, ValueError> {
-    with_valid_offers(text, read)
+    with_valid_offers(text, read_pattern)
 }
 
 /// Reads the path of a route. What a query asks for has a place of its own.
@@ -27,12 +27,12 @@ pub(in crate::config) fn route_path(text: &str) -> Result<PathPattern, ValueErro
         } else {
             repaired(front)
         };
-        let beside = "conditions on the query stand beside the path";
+        let advice = "conditions on the query stand beside the path";
         match (path(&front), in_table(query)) {
             (Ok(_), Some(table)) => wrong.instead(format!(
-                "{beside}: `path = \"{front}\"`, `query = {{ {table} }}`"
+                "{advice}: `path = \"{front}\"`, `query = {{ {table} }}`"
             )),
-            _ => wrong.instead(format!("{beside}: `query = {{ x = \"1\" }}`")),
+            _ => wrong.instead(format!("{advice}: `query = {{ x = \"1\" }}`")),
         }
     })
 }
@@ -164,7 +164,7 @@ pub(in crate::config) fn literal_path(path: &PathPattern) -> String {
     segments.collect()
 }
 
-fn read(text: &str) -> Result<PathPattern, ValueError> {
+fn read_pattern(text: &str) -> Result<PathPattern, ValueError> {
     let wrong = |label: &str| {
         ValueError::of(Code::BadPath, text, "is not a path to match", label).offer([repaired(text)])
     };
