@@ -50,7 +50,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::tls::AuthorityChallenges;
 use arc_swap::ArcSwap;
 use lifecycle::Gateway;
-pub use sockets::Role;
+pub use sockets::SocketRole;
 use std::io;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -67,7 +67,7 @@ pub enum StartError {
     #[error("cannot listen on {address}: {source}; {}", advice(*.role, .address, .source))]
     Listen {
         /// The part of the gateway that was to listen there.
-        role: Role,
+        role: SocketRole,
         /// The address.
         address: ListenAddress,
         /// The system's error.
@@ -82,7 +82,7 @@ pub enum StartError {
 }
 
 /// Advice for an operator if an address is not available.
-fn advice(role: Role, address: &ListenAddress, source: &io::Error) -> String {
+fn advice(role: SocketRole, address: &ListenAddress, source: &io::Error) -> String {
     // Systems other than Linux, and containers, have another first port that needs no privilege.
     let port = address.socket_address().map(|address| address.port());
     let needs_right = source.kind() == io::ErrorKind::PermissionDenied;
@@ -104,7 +104,7 @@ struct GatewayState {
     memory: Arc<MemoryStore>,
     fleet: Arc<Fleet>,
     clock: Clock,
-    news: Invalidation,
+    invalidation: Invalidation,
     holds: Arc<Holds>,
     challenges: AuthorityChallenges,
     refused_chains: Arc<RefusedChains>,
@@ -133,7 +133,7 @@ impl GatewayState {
             memory,
             fleet: Arc::new(Fleet::knowing(clock.clone(), gateways)),
             clock,
-            news: Invalidation::default(),
+            invalidation: Invalidation::default(),
             holds: Arc::default(),
             challenges: AuthorityChallenges::default(),
             refused_chains: Arc::default(),

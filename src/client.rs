@@ -50,7 +50,7 @@ pub fn spelled(address: Option<IpAddr>) -> String {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nat64 {
     /// The first 96 bits of each network other than the well-known one.
-    own: Vec<u128>,
+    prefixes: Vec<u128>,
 }
 
 /// The first 96 bits of `64:ff9b::/96` (RFC 6052, section 2.1).
@@ -62,7 +62,7 @@ impl Nat64 {
     pub fn of(networks: impl IntoIterator<Item = Ipv6Addr>) -> Self {
         let networks = networks.into_iter();
         Self {
-            own: networks.map(|network| network.to_bits() >> 32).collect(),
+            prefixes: networks.map(|network| network.to_bits() >> 32).collect(),
         }
     }
 
@@ -86,7 +86,7 @@ impl Nat64 {
             return false;
         };
         let beginning = v6.network().to_bits() >> 32;
-        v6.prefix_len() == 96 && (beginning == WELL_KNOWN || self.own.contains(&beginning))
+        v6.prefix_len() == 96 && (beginning == WELL_KNOWN || self.prefixes.contains(&beginning))
     }
 
     /// The networks that contain the counted addresses of `network`: for its part inside one of these networks the IPv4
@@ -103,7 +103,7 @@ impl Nat64 {
         let first = Ipv4Addr::new(octets[12], octets[13], octets[14], octets[15]);
         let inside = Ipv4Net::new_assert(first, bits);
         let beginning = v6.network().to_bits() >> 32;
-        if self.own.contains(&beginning) {
+        if self.prefixes.contains(&beginning) {
             return vec![inside.into()];
         }
         if beginning != WELL_KNOWN {
@@ -122,7 +122,7 @@ impl Nat64 {
     /// clients count as IPv4 addresses, which are in no larger network of IPv6.
     #[must_use]
     pub fn lost_by(&self, network: IpNet, networks: &[IpNet]) -> Option<Ipv6Net> {
-        let beginnings = std::iter::once(WELL_KNOWN).chain(self.own.iter().copied());
+        let beginnings = std::iter::once(WELL_KNOWN).chain(self.prefixes.iter().copied());
         let mut translators = beginnings
             .map(|beginning| Ipv6Net::new_assert(Ipv6Addr::from_bits(beginning << 32), 96));
         translators.find(|translator| {
@@ -137,7 +137,7 @@ impl Nat64 {
         let network = address.to_bits() >> 32;
         let [.., a, b, c, d] = address.octets();
         let inside = Ipv4Addr::new(a, b, c, d);
-        let counts = self.own.contains(&network) || network == WELL_KNOWN && is_global(inside);
+        let counts = self.prefixes.contains(&network) || network == WELL_KNOWN && is_global(inside);
         counts.then_some(inside)
     }
 }
@@ -176,7 +176,7 @@ fn of_the_internet(network: Ipv4Net, parts: &mut Vec<IpNet>) {
     let is_mixed = SPECIAL.iter().any(|special| network.contains(special));
     match network.subnets(network.prefix_len() + 1) {
         // No special network is a single address, so that a mixed network can be halved.
-        Ok(halves) if is_mixed => halves.for_each(|half| of_the_internet(half, parts)),
+        Ok(subnets) if is_mixed => subnets.for_each(|subnet| of_the_internet(subnet, parts)),
         _ => parts.push(network.into()),
     }
 }
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn behind_a_translator_the_ipv4_address_counts() {
-        let own = Nat64::of(["2001:db8:64::".parse().unwrap()]);
+        let nat64 = Nat64::of(["2001:db8:64::".parse().unwrap()]);
         for (written, counts) in [
             ("64:ff9b::808:808", "8.8.8.8"),
             ("64:ff9b::1.1.1.1", "1.1.1.1"),
@@ -284,7 +284,7 @@ mod tests {
             ("::198.51.100.40", "::c633:6428"),
             ("2002:808:808::1", "2002:808:808::1"),
         ] {
-            let client = own.client(written.parse().unwrap());
+            let client = nat64.client(written.parse().unwrap());
             assert_eq!(client, counts.parse::<IpAddr>().unwrap(), "{written}");
         }
         let none = Nat64::default().client("2001:db8:64::8.8.8.8".parse().unwrap());
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_network_has_the_addresses_that_its_addresses_count_as() {
-        let own = Nat64::of(["2001:db8:64::".parse().unwrap()]);
+        let nat64 = Nat64::of(["2001:db8:64::".parse().unwrap()]);
         for (written, counted) in [
             ("64:ff9b::808:505/128", "8.8.5.5/32"),
             ("64:ff9b::800:0/104", "8.0.0.0/8"),
@@ -311,7 +311,7 @@ mod tests {
             ("64:ff9b::/64", "64:ff9b::/64"),
             ("10.0.0.0/8", "10.0.0.0/8"),
         ] {
-            let networks = own.networks(written.parse().unwrap());
+            let networks = nat64.networks(written.parse().unwrap());
             let shown: Vec<String> = networks.iter().map(ToString::to_string).collect();
             assert_eq!(shown.join(" "), counted, "{written}");
         }

@@ -129,7 +129,7 @@ impl Watcher {
             }
             // The paths may lead elsewhere by now, through folders that are not watched yet.
             ticks = self.watch(&mut folders, Some(ticks));
-            if again(&self.last).await != self.last {
+            if reread_files(&self.last).await != self.last {
                 // The change came before these folders were watched, so that there will be no event.
                 changed.notify_one();
             }
@@ -174,7 +174,7 @@ impl Watcher {
     /// Reads until two readings agree, or a third one if required, and installs the file if it is new. Returns the
     /// cause of the installation: a signal may have arrived meanwhile.
     async fn look(&mut self, mut cause: ReadCause, apply: &mut impl ReloadTarget) -> ReadCause {
-        if again(&self.last).await == self.last {
+        if reread_files(&self.last).await == self.last {
             self.unchanged(cause);
             return cause;
         }
@@ -230,7 +230,7 @@ impl Watcher {
             let outcome = self.load().await;
             sleep(SETTLE).await;
             let files = read_for(&outcome);
-            if again(files).await == *files || clock::now() >= deadline {
+            if reread_files(files).await == *files || clock::now() >= deadline {
                 return outcome;
             }
         }
@@ -243,7 +243,7 @@ impl Watcher {
             Ok(outcome) => outcome,
             Err(error) => {
                 let report = config::unreadable(&self.file, &io::Error::other(error));
-                Err(report.from_files(again(&self.last).await))
+                Err(report.from_files(reread_files(&self.last).await))
             }
         }
     }
@@ -262,7 +262,7 @@ impl Watcher {
     /// Logs the cause for which a reading is refused. The log gets one line if only an included file is at fault.
     /// Otherwise each line is logged separately, since a log escapes line breaks.
     fn refuse(&self, report: &Report) {
-        match report.beside() {
+        match report.file_errors() {
             Some(line) => {
                 tracing::error!("not reloaded: {line}; the earlier configuration stays in force");
             }
@@ -300,14 +300,14 @@ impl Watcher {
 struct LessRestricted {
     /// The first reading that differs.
     since: Instant,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl LessRestricted {
     fn new() -> Self {
         Self {
             since: clock::now(),
-            is_told: false,
+            is_reported: false,
         }
     }
 
@@ -323,8 +323,8 @@ impl LessRestricted {
             );
             return true;
         }
-        if !self.is_told {
-            self.is_told = true;
+        if !self.is_reported {
+            self.is_reported = true;
             tracing::info!(
                 "{file} takes away {what}: it is read once more before it is taken over"
             );
@@ -334,7 +334,7 @@ impl LessRestricted {
 
     /// Notes that the files equal the installed ones again.
     fn is_back(&self, file: &Path) {
-        if self.is_told {
+        if self.is_reported {
             tracing::info!(
                 "{} and all files that it names are as they were before again: there is nothing to take over",
                 file.display()
@@ -356,7 +356,7 @@ async fn taken_from(in_force: Option<&Arc<Outline>>, later: &Arc<Outline>) -> Op
 async fn stays(files: &Files) -> bool {
     for _ in 0..LOOKS {
         sleep(SETTLE_LESS / LOOKS).await;
-        if again(files).await != *files {
+        if reread_files(files).await != *files {
             return false;
         }
     }
@@ -364,7 +364,7 @@ async fn stays(files: &Files) -> bool {
 }
 
 /// Reads the present content of these files.
-async fn again(files: &Files) -> Files {
+async fn reread_files(files: &Files) -> Files {
     let files = files.clone();
     let read = spawn_blocking(move || files.reread()).await;
     read.unwrap_or_default()

@@ -79,7 +79,7 @@ pub struct Service {
     /// Position in [`Snapshot::upstreams`]; `None` for requests that no route matches.
     pub upstream: Option<usize>,
     /// The route's own answer, if it has no upstream.
-    pub own: Option<StaticReply>,
+    pub static_reply: Option<StaticReply>,
     /// The path that is forwarded instead of the matched one, if they differ.
     pub rewrite: Option<Template>,
     /// The path prefix that its servers do not see, in the form that they receive in a field.
@@ -112,14 +112,14 @@ impl Service {
     /// only limits.
     #[must_use]
     pub fn has_end(&self) -> bool {
-        self.upstream.is_some() || self.own.is_some()
+        self.upstream.is_some() || self.static_reply.is_some()
     }
 
     /// Are its requests forwarded to a server?
     #[inline]
     #[must_use]
     pub fn is_forwarded(&self) -> bool {
-        self.own.is_none() && self.upstream.is_some()
+        self.static_reply.is_none() && self.upstream.is_some()
     }
 
     /// The route's name, if the service belongs to a route.

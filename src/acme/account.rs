@@ -2,7 +2,7 @@
 
 use super::authority::Authority;
 use super::ca_client::CaClient;
-use super::failure::Failure;
+use super::failure::OrderFailure;
 use super::folder::Part;
 use super::vault::Vault;
 use crate::clock;
@@ -33,7 +33,7 @@ impl OpenAccount {
         authority: &Authority,
         vault: &Vault,
         client: &CaClient,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, OrderFailure> {
         let name = account_name(authority);
         let store = match vault {
             Vault::Folder(_) => return Self::kept_or_made(authority, vault, client, &name).await,
@@ -52,7 +52,7 @@ impl OpenAccount {
             }
             sleep(AGAIN).await;
         }
-        Err(Failure::AccountLocked)
+        Err(OrderFailure::AccountLocked)
     }
 
     async fn kept_or_made(
@@ -60,7 +60,7 @@ impl OpenAccount {
         vault: &Vault,
         client: &CaClient,
         name: &str,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, OrderFailure> {
         match Self::kept(client, vault, name).await? {
             Some(open) => Ok(open),
             None => Self::make(authority, vault, client, name).await,
@@ -68,7 +68,11 @@ impl OpenAccount {
     }
 
     /// The stored account, opened without a request to its authority.
-    async fn kept(client: &CaClient, vault: &Vault, name: &str) -> Result<Option<Self>, Failure> {
+    async fn kept(
+        client: &CaClient,
+        vault: &Vault,
+        name: &str,
+    ) -> Result<Option<Self>, OrderFailure> {
         let Some(text) = vault.read(Part::Accounts, name).await? else {
             return Ok(None);
         };
@@ -89,7 +93,7 @@ impl OpenAccount {
         vault: &Vault,
         client: &CaClient,
         name: &str,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, OrderFailure> {
         let contact = authority.contact.as_ref().map(|at| format!("mailto:{at}"));
         let contact: Vec<&str> = contact.as_deref().into_iter().collect();
         let asked = NewAccount {
@@ -98,12 +102,13 @@ impl OpenAccount {
             only_return_existing: false,
         };
         let external = authority.external.as_ref();
-        let external = external.map(|own| ExternalAccountKey::new(own.id.clone(), &own.key));
+        let external =
+            external.map(|account| ExternalAccountKey::new(account.id.clone(), &account.key));
         let builder = Account::builder_with_http(Box::new(client.clone()));
         let made = builder.create(&asked, authority.directory.clone(), external.as_ref());
         let (account, credentials) = made.await?;
         let text = serde_json::to_string(&credentials);
-        let text = text.map_err(|error| Failure::Crypto(error.to_string()))?;
+        let text = text.map_err(|error| OrderFailure::Crypto(error.to_string()))?;
         vault.keep(Part::Accounts, name, &text).await?;
         tracing::info!(
             "acme.{}: an account was made with {}",
@@ -122,7 +127,7 @@ impl OpenAccount {
         &self,
         authority: &Authority,
         vault: &Vault,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, OrderFailure> {
         let Vault::Store(_) = vault else {
             return Ok(true);
         };
@@ -141,7 +146,11 @@ impl OpenAccount {
     }
 
     /// Deletes this account, which the authority no longer knows.
-    pub(super) async fn forget(&self, authority: &Authority, vault: &Vault) -> Result<(), Failure> {
+    pub(super) async fn forget(
+        &self,
+        authority: &Authority,
+        vault: &Vault,
+    ) -> Result<(), OrderFailure> {
         let name = account_name(authority);
         vault.forget(Part::Accounts, &name, &self.text).await
     }

@@ -3,7 +3,7 @@
 use super::account::{OpenAccount, account_name};
 use super::authority::Authority;
 use super::ca_client::CaClient;
-use super::failure::Failure;
+use super::failure::OrderFailure;
 use super::schedule::Seconds;
 use super::vault::Vault;
 use std::collections::HashMap;
@@ -28,11 +28,11 @@ impl OpenAccounts {
         &self,
         authority: &Authority,
         vault: &Vault,
-    ) -> Result<OpenAccount, Failure> {
+    ) -> Result<OpenAccount, OrderFailure> {
         let key = key_of(authority, vault);
         let mut accounts = self.open.lock().await;
         if let Some(open) = accounts.get(&key)
-            && open.client.believes(&authority.tls)
+            && open.client.trusts(&authority.tls)
             && open.is_current(authority, vault).await?
         {
             return Ok(open.clone());
@@ -45,7 +45,11 @@ impl OpenAccounts {
     }
 
     /// Deletes an account that the authority no longer knows.
-    pub(super) async fn forget(&self, authority: &Authority, vault: &Vault) -> Result<(), Failure> {
+    pub(super) async fn forget(
+        &self,
+        authority: &Authority,
+        vault: &Vault,
+    ) -> Result<(), OrderFailure> {
         match self.open.lock().await.remove(&key_of(authority, vault)) {
             Some(open) => open.forget(authority, vault).await,
             None => Ok(()),

@@ -243,14 +243,14 @@ mod tests {
 
     #[test]
     fn a_change_of_how_it_is_ordered_ends_the_wait_but_neither_a_pause_nor_the_hour() {
-        let again = |attempts: Attempts| Attempts::read(&attempts.text());
+        let reread = |attempts: Attempts| Attempts::read(&attempts.text());
         let mut attempts = Attempts::default().of("a").by("one key");
         attempts.failed(1000, None, "a cause");
-        assert_eq!(again(attempts.clone()).by("one key").next(1000), 1060);
-        let mut changed = again(attempts).by("another key");
+        assert_eq!(reread(attempts.clone()).by("one key").next(1000), 1060);
+        let mut changed = reread(attempts).by("another key");
         assert_eq!((changed.failures(), changed.next(1000)), (0, 1000));
         changed.failed(1000, Some(7200), "a cause");
-        let paused = again(changed).by("a third key");
+        let paused = reread(changed).by("a third key");
         assert_eq!((paused.failures(), paused.next(1000)), (0, 8200));
         // The record of an earlier version does not have this field.
         let mut earlier = Attempts::default();
@@ -323,17 +323,17 @@ mod tests {
 
     #[test]
     fn the_last_failure_is_known_with_its_cause_until_something_else_is_ordered() {
-        let again = |attempts: &Attempts| Attempts::read(&attempts.text());
+        let reread = |attempts: &Attempts| Attempts::read(&attempts.text());
         let mut attempts = Attempts::default().of("a").by("one key");
         assert_eq!(attempts.last_failure(), None);
         attempts.failed(1000, None, "the port is closed");
-        let kept = again(&attempts).of("a").by("one key");
+        let kept = reread(&attempts).of("a").by("one key");
         assert_eq!(
             kept.last_failure(),
             Some((1000, Some("the port is closed")))
         );
-        assert_eq!(again(&attempts).of("b").last_failure(), None);
-        assert_eq!(again(&attempts).by("another key").last_failure(), None);
+        assert_eq!(reread(&attempts).of("b").last_failure(), None);
+        assert_eq!(reread(&attempts).by("another key").last_failure(), None);
         // A gateway of 0.1.0 keeps no cause.
         let earlier = Attempts::read(r#"{"failures":1,"last":[7]}"#);
         assert_eq!(earlier.last_failure(), Some((7, None)));

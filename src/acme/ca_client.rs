@@ -42,7 +42,7 @@ impl CaClient {
     }
 
     /// Does this client verify the authority's server by these settings?
-    pub(super) fn believes(&self, tls: &ClientTls) -> bool {
+    pub(super) fn trusts(&self, tls: &ClientTls) -> bool {
         self.tls == *tls
     }
 

@@ -7,7 +7,7 @@
 //! challenge is looked up by its own name.
 
 use super::authority::{OrderedIdentity, Storage};
-use super::failure::Failure;
+use super::failure::OrderFailure;
 use super::folder::{Folder, FolderWatch};
 use super::open_challenge::{ChallengeEntry, WATCH};
 use super::others_answers::{OthersAnswers, ReadAnswers};
@@ -147,12 +147,12 @@ impl ChallengeWatch {
         readers.spawn(Arc::clone(&self).read_locks());
         readers.spawn(Arc::clone(&self).read_folders());
         while let Some(question) = questions.recv().await {
-            let own = Arc::clone(&self);
+            let watch = Arc::clone(&self);
             tokio::spawn(async move {
-                let (answer, result) = own.look(&question).await;
+                let (answer, result) = watch.look(&question).await;
                 match &answer {
-                    Some(answer) => own.found(&question.host, answer),
-                    None => own.metrics.acme_looked_up(result),
+                    Some(answer) => watch.found(&question.host, answer),
+                    None => watch.metrics.acme_looked_up(result),
                 }
                 // A worker does not wait any more if the authority has closed its connection.
                 let _ = question.answer.send(answer);
@@ -201,7 +201,7 @@ impl ChallengeWatch {
     }
 
     /// Reads the open challenges of all stores.
-    async fn read_all_stores(&self) -> Result<(), Failure> {
+    async fn read_all_stores(&self) -> Result<(), OrderFailure> {
         let wanted = self.wanted.borrow().clone();
         let mut open = HashMap::new();
         for store in self.stores(wanted.iter()) {
@@ -214,7 +214,10 @@ impl ChallengeWatch {
     }
 
     /// The requested identities that some gateway is ordering.
-    async fn ordered_of(&self, asked: &HashSet<Arc<str>>) -> Result<HashSet<Arc<str>>, Failure> {
+    async fn ordered_of(
+        &self,
+        asked: &HashSet<Arc<str>>,
+    ) -> Result<HashSet<Arc<str>>, OrderFailure> {
         let wanted = self.wanted.borrow().clone();
         let mut ordered = HashSet::new();
         for identity in wanted.iter().filter(|one| asked.contains(&one.name)) {
@@ -279,7 +282,7 @@ impl ChallengeWatch {
         let wanted = self.wanted.borrow().clone();
         let of_host = wanted
             .iter()
-            .filter(|one| one.hosts.iter().any(|own| own == host));
+            .filter(|one| one.hosts.iter().any(|name| name == host));
         let (in_store, in_folder): (Vec<_>, Vec<_>) =
             of_host.partition(|one| matches!(one.authority.storage, Storage::Store(_)));
         if !in_folder.is_empty() {

@@ -12,7 +12,7 @@ const MOST: usize = 500;
 
 /// A cause for which a certificate was not obtained.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum OrderFailure {
     /// The authority refuses, in its own words.
     #[error("the authority refuses: {}", reason(.0))]
     Refused(Problem),
@@ -78,7 +78,7 @@ pub(super) enum Failure {
     Crypto(String),
 }
 
-impl From<instant_acme::Error> for Failure {
+impl From<instant_acme::Error> for OrderFailure {
     fn from(error: instant_acme::Error) -> Self {
         match error {
             instant_acme::Error::Api(problem) => Self::Refused(problem),
@@ -87,7 +87,7 @@ impl From<instant_acme::Error> for Failure {
     }
 }
 
-impl Failure {
+impl OrderFailure {
     /// Is the store unavailable, so that the next try may succeed?
     pub(super) fn is_of_store(&self) -> bool {
         matches!(self, Self::Store { .. })
@@ -173,7 +173,8 @@ mod tests {
 
     #[test]
     fn what_an_authority_says_is_one_bounded_line_that_no_terminal_obeys() {
-        let words = |said: &str| Failure::Unreachable(said.into()).words("https://ca.example/dir");
+        let words =
+            |said: &str| OrderFailure::Unreachable(said.into()).words("https://ca.example/dir");
         let said = "the authority does not answer as it should: ";
         assert_eq!(
             words("a\r\n b\t\u{1b}[31m"),
@@ -183,7 +184,8 @@ mod tests {
             words("https://ca.example/dir?tok=S: it answers 500"),
             format!("{said}https://ca.example/dir?*** it answers 500")
         );
-        let echoed = Failure::Unreachable("dir?tok=SECRET, tok=SECRET or SECRET, not tok".into());
+        let echoed =
+            OrderFailure::Unreachable("dir?tok=SECRET, tok=SECRET or SECRET, not tok".into());
         assert_eq!(
             echoed.words("https://ca.example/dir?tok=SECRET&a=1"),
             format!("{said}dir?***, *** or ***, not tok")

@@ -92,7 +92,7 @@ impl Folder {
         }
         let challenges = self.0.join(CHALLENGES);
         make(&challenges)?;
-        self.close_to_strangers()?;
+        self.close_to_others()?;
         let file = lockable(&self.0.join(LOCK))?;
         if !is_taken(file.try_lock())? {
             return Ok(None);
@@ -149,7 +149,7 @@ impl Folder {
     }
 
     /// Removes the rights of strangers, unless the folder has other files: the folder is then in someone's use.
-    fn close_to_strangers(&self) -> io::Result<()> {
+    fn close_to_others(&self) -> io::Result<()> {
         let is_ours = |name: &std::ffi::OsStr| {
             let parts = Part::ALL.map(Part::folder);
             name == CHALLENGES
@@ -346,15 +346,15 @@ fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
 
 /// Puts a file in the place of the one that is there: readers see the old one or the new one.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = Path::new(&beside);
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
+    let temporary = Path::new(&temporary);
     // A process that was interrupted left this file behind. Its permissions may be wrong.
-    remove(beside)?;
-    let mut file = private().create_new(true).write(true).open(beside)?;
+    remove(temporary)?;
+    let mut file = private().create_new(true).write(true).open(temporary)?;
     io::Write::write_all(&mut file, bytes)?;
     file.sync_all()?;
-    fs::rename(beside, path)
+    fs::rename(temporary, path)
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -381,8 +381,8 @@ fn make(folder: &Path) -> io::Result<()> {
 fn close(folder: &Path) -> io::Result<()> {
     let found = fs::metadata(folder)?;
     // A volume that the gateway may use by a group belongs to root.
-    let is_own = found.uid() == rustix::process::geteuid().as_raw();
-    if is_own && found.mode() & 0o077 != 0 {
+    let is_ours = found.uid() == rustix::process::geteuid().as_raw();
+    if is_ours && found.mode() & 0o077 != 0 {
         fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
     }
     Ok(())

@@ -19,7 +19,7 @@ struct HurriedOrder {
     /// The time of the order before it, once looked up.
     before: Option<Option<Seconds>>,
     /// The log has the line that the order waits nevertheless.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Hurry {
@@ -55,7 +55,7 @@ impl Hurry {
     pub(super) fn tell(&self, identity: &str) -> bool {
         let mut orders = self.orders.lock();
         let order = orders.get_mut(identity);
-        order.is_some_and(|order| !std::mem::replace(&mut order.is_told, true))
+        order.is_some_and(|order| !std::mem::replace(&mut order.is_reported, true))
     }
 
     /// Forgets the hurry of this identity: its order is made, or no order has failed.

@@ -1,7 +1,7 @@
 //! One order, from its beginning to the certificate (RFC 8555, section 7.4).
 
 use super::authority::{ChallengeKind, OrderedIdentity};
-use super::failure::{BAD_NONCE, Failure, is_problem, reason};
+use super::failure::{BAD_NONCE, OrderFailure, is_problem, reason};
 use super::issued::Bundle;
 use super::open_challenge::{ChallengeEntry, OpenChallenge};
 use super::vault::{OrderRight, Vault};
@@ -65,7 +65,7 @@ struct Shown {
 
 impl Purchase<'_> {
     /// Orders, proves control of the names, and fetches the certificate. The certificate's key is new.
-    pub(super) async fn make(&self, account: &Account) -> Result<Bundle, Failure> {
+    pub(super) async fn make(&self, account: &Account) -> Result<Bundle, OrderFailure> {
         let hosts = &self.identity.hosts;
         let identifiers: Vec<Identifier> = hosts.iter().cloned().map(Identifier::Dns).collect();
         let mut order = self.begin(account, &identifiers).await?;
@@ -85,14 +85,14 @@ impl Purchase<'_> {
         self.usable(&chain, &key.serialize_pem())
     }
 
-    async fn begin(&self, account: &Account, names: &[Identifier]) -> Result<Order, Failure> {
+    async fn begin(&self, account: &Account, names: &[Identifier]) -> Result<Order, OrderFailure> {
         let new_order = || match &self.identity.authority.profile {
             Some(profile) => NewOrder::new(names).profile(profile),
             None => NewOrder::new(names),
         };
         if let Some(replaces) = &self.replaces {
             let replacing = new_order().replaces(replaces.clone());
-            match insist!(account.new_order(&replacing)).map_err(Failure::from) {
+            match insist!(account.new_order(&replacing)).map_err(OrderFailure::from) {
                 // The certificate was already replaced, or is not of this account: the order is made without
                 // `replaces`.
                 Err(failure) if failure.is("alreadyReplaced") || failure.is("malformed") => {}
@@ -108,7 +108,7 @@ impl Purchase<'_> {
         order: &mut Order,
         policy: &RetryPolicy,
         shown: &mut Vec<Shown>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), OrderFailure> {
         if let Err(failure) = self.show_each(order, shown).await {
             return Err(self.found_at_once(order, failure).await);
         }
@@ -123,7 +123,11 @@ impl Purchase<'_> {
 
     /// Posts the answers, and lets the authority check after all gateways have read them: the authority may come to any
     /// gateway.
-    async fn show_each(&self, order: &mut Order, shown: &mut Vec<Shown>) -> Result<(), Failure> {
+    async fn show_each(
+        &self,
+        order: &mut Order,
+        shown: &mut Vec<Shown>,
+    ) -> Result<(), OrderFailure> {
         insist!(learn_names(order))?;
         self.post_each(order, shown).await?;
         if shown.is_empty() {
@@ -138,7 +142,7 @@ impl Purchase<'_> {
                 continue;
             };
             let Some(mut challenge) = name.challenge(wire(one.kind)) else {
-                return Err(Failure::Crypto("a challenge has gone".into()));
+                return Err(OrderFailure::Crypto("a challenge has gone".into()));
             };
             tracing::info!(
                 "tls.{}: {} verifies {host} by {}",
@@ -152,7 +156,11 @@ impl Purchase<'_> {
     }
 
     /// Posts an answer for each name without a valid authorization.
-    async fn post_each(&self, order: &mut Order, shown: &mut Vec<Shown>) -> Result<(), Failure> {
+    async fn post_each(
+        &self,
+        order: &mut Order,
+        shown: &mut Vec<Shown>,
+    ) -> Result<(), OrderFailure> {
         let mut names = order.authorizations();
         while let Some(name) = names.next().await {
             let mut name = name?;
@@ -160,7 +168,7 @@ impl Purchase<'_> {
                 AuthorizationStatus::Valid => {}
                 AuthorizationStatus::Pending => self.post_name(&mut name, shown).await?,
                 status => {
-                    return Err(Failure::NotOurs {
+                    return Err(OrderFailure::NotOurs {
                         host: name.identifier().to_string(),
                         kind: self.kinds()[0],
                         why: format!("its authorization is {status:?}").to_lowercase(),
@@ -175,20 +183,20 @@ impl Purchase<'_> {
         &self,
         name: &'a mut AuthorizationHandle<'a>,
         shown: &mut Vec<Shown>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), OrderFailure> {
         let host = name.identifier().to_string();
         let offers = |kind: &ChallengeKind| {
             let kind = wire(*kind);
             name.challenges.iter().any(|one| one.r#type == kind)
         };
         let Some(kind) = self.kinds().into_iter().find(offers) else {
-            return Err(Failure::NoChallenge {
+            return Err(OrderFailure::NoChallenge {
                 host,
                 allowed: self.identity.authority.challenges.clone(),
             });
         };
         let Some(challenge) = name.challenge(wire(kind)) else {
-            return Err(Failure::Crypto("a challenge has gone".into()));
+            return Err(OrderFailure::Crypto("a challenge has gone".into()));
         };
         let answer = challenge.key_authorization();
         let digest = answer.digest();
@@ -198,7 +206,7 @@ impl Purchase<'_> {
             None => self
                 .challenges
                 .post_handshake(&host, digest.as_ref())
-                .map_err(Failure::Crypto)?,
+                .map_err(OrderFailure::Crypto)?,
         };
         let text = match &token {
             Some(_) => answer.as_str().as_bytes(),
@@ -217,15 +225,15 @@ impl Purchase<'_> {
 
     /// The cause behind `failure` of showing the names: an authority may have checked before it answers the request for
     /// the check, and then states the result.
-    async fn found_at_once(&self, order: &mut Order, failure: Failure) -> Failure {
-        if !matches!(failure, Failure::Refused(_)) {
+    async fn found_at_once(&self, order: &mut Order, failure: OrderFailure) -> OrderFailure {
+        if !matches!(failure, OrderFailure::Refused(_)) {
             return failure;
         }
         self.refused_of(order, &[]).await.unwrap_or(failure)
     }
 
     /// The failure of the first name that the authority has refused, or has not checked although its answer is posted.
-    async fn refused_of(&self, order: &mut Order, shown: &[Shown]) -> Option<Failure> {
+    async fn refused_of(&self, order: &mut Order, shown: &[Shown]) -> Option<OrderFailure> {
         let mut names = order.authorizations();
         while let Some(Ok(mut name)) = names.next().await {
             if insist!(name.refresh()).is_err() {
@@ -239,21 +247,24 @@ impl Purchase<'_> {
             if asked && name.status == AuthorizationStatus::Pending {
                 let why = "the authority has not looked yet".into();
                 let kind = self.kinds()[0];
-                return Some(Failure::NotOurs { host, kind, why });
+                return Some(OrderFailure::NotOurs { host, kind, why });
             }
         }
         None
     }
 
     /// The failure of a name that the authority has found not to be ours.
-    fn refused_name(&self, name: &AuthorizationHandle<'_>) -> Option<Failure> {
+    fn refused_name(&self, name: &AuthorizationHandle<'_>) -> Option<OrderFailure> {
         let (kind, why) = name.challenges.iter().find_map(|one| {
             let refused = one.error.as_ref()?;
             (one.status == ChallengeStatus::Invalid).then(|| (one.r#type.clone(), reason(refused)))
         })?;
         let kinds = self.kinds();
-        let kind = kinds.iter().copied().find(|own| wire(*own) == kind);
-        Some(Failure::NotOurs {
+        let kind = kinds
+            .iter()
+            .copied()
+            .find(|candidate| wire(*candidate) == kind);
+        Some(OrderFailure::NotOurs {
             host: name.identifier().to_string(),
             kind: kind.unwrap_or(kinds[0]),
             why,
@@ -284,24 +295,24 @@ impl Purchase<'_> {
         order: &mut Order,
         shown: &[Shown],
         error: Option<instant_acme::Error>,
-    ) -> Failure {
+    ) -> OrderFailure {
         if let Some(refused) = self.refused_of(order, shown).await {
             return refused;
         }
         match error {
             Some(error) => error.into(),
-            None => Failure::Useless("the authority calls the order invalid".into()),
+            None => OrderFailure::Useless("the authority calls the order invalid".into()),
         }
     }
 
     /// The certificate and its key, if the certificate is for the ordered names.
-    fn usable(&self, chain: &str, key: &str) -> Result<Bundle, Failure> {
+    fn usable(&self, chain: &str, key: &str) -> Result<Bundle, OrderFailure> {
         let pem = format!("{}\n{key}", chain.trim_end());
         let bundle =
-            Bundle::read(&pem).ok_or_else(|| Failure::Useless("it cannot be read".into()))?;
+            Bundle::read(&pem).ok_or_else(|| OrderFailure::Useless("it cannot be read".into()))?;
         if !bundle.covers(&self.identity.hosts) {
             let names = bundle.facts().names.join(", ");
-            return Err(Failure::Useless(format!("it is for {names}")));
+            return Err(OrderFailure::Useless(format!("it is for {names}")));
         }
         Ok(bundle)
     }
@@ -335,6 +346,6 @@ fn wire(kind: ChallengeKind) -> ChallengeType {
     }
 }
 
-fn crypto(error: rcgen::Error) -> Failure {
-    Failure::Crypto(error.to_string())
+fn crypto(error: rcgen::Error) -> OrderFailure {
+    OrderFailure::Crypto(error.to_string())
 }

@@ -96,12 +96,16 @@ impl IssuedCertificates {
     #[must_use]
     pub fn best_for(&self, identity: &str, hosts: &[String]) -> Option<Bundle> {
         let bundles = self.0.bundles.lock();
-        let own = bundles.get(identity);
-        let own = own.filter(|own| own.covers_any(hosts));
+        let same_identity = bundles.get(identity);
+        let same_identity = same_identity.filter(|same_identity| same_identity.covers_any(hosts));
         let others = bundles.values().filter(|one| one.covers(hosts));
         let best = others.max_by_key(|one| one.facts.not_after);
-        let is_whole = own.is_some_and(|own| own.covers(hosts));
-        own.filter(|_| is_whole).or(best).or(own).cloned()
+        let is_whole = same_identity.is_some_and(|same_identity| same_identity.covers(hosts));
+        same_identity
+            .filter(|_| is_whole)
+            .or(best)
+            .or(same_identity)
+            .cloned()
     }
 
     /// Resolves after a certificate has changed, since the last time that this future resolved.

@@ -1,7 +1,7 @@
 //! The open challenges of all gateways, in one entry of the store: each gateway reads the entry every second, so that
 //! an authority finds its answer at any gateway. While no order is open the entry does not exist.
 
-use super::failure::Failure;
+use super::failure::OrderFailure;
 use super::open_challenge::{CHALLENGE_LIFE, MOST_OPEN, OpenChallenge};
 use super::schedule::{Seconds, seconds};
 use super::store_vault::StoreVault;
@@ -45,13 +45,13 @@ impl OpenList {
     }
 
     /// Adds these challenges, and replaces challenges of the same names.
-    fn add(&mut self, more: &[OpenChallenge], now: Seconds) -> Result<(), Failure> {
+    fn add(&mut self, more: &[OpenChallenge], now: Seconds) -> Result<(), OrderFailure> {
         let until = now + i64::try_from(CHALLENGE_LIFE.as_secs()).unwrap_or(i64::MAX);
         self.0.retain(|(_, end)| *end > now);
         self.remove(more);
         self.0.extend(more.iter().map(|one| (one.clone(), until)));
         if self.0.len() > MOST_OPEN {
-            return Err(Failure::TooManyOpen { most: MOST_OPEN });
+            return Err(OrderFailure::TooManyOpen { most: MOST_OPEN });
         }
         Ok(())
     }
@@ -65,7 +65,7 @@ impl OpenList {
 
 impl StoreVault {
     /// The challenges of all gateways that are open.
-    pub(super) async fn open_challenges(&self) -> Result<Vec<OpenChallenge>, Failure> {
+    pub(super) async fn open_challenges(&self) -> Result<Vec<OpenChallenge>, OrderFailure> {
         let key = self.open_key();
         let raw = self.shared.keys.get(&key).await;
         let raw = raw.map_err(|error| self.failed(error))?;
@@ -76,12 +76,12 @@ impl StoreVault {
     }
 
     /// Publishes these answers to every gateway.
-    pub(super) async fn list_open(&self, more: &[OpenChallenge]) -> Result<(), Failure> {
+    pub(super) async fn list_open(&self, more: &[OpenChallenge]) -> Result<(), OrderFailure> {
         let now = seconds(clock::wall());
         let patience = self.shared.pace.patience();
         loop {
             match self.change_open(|list| list.add(more, now)).await {
-                Err(Failure::Store { source, .. }) if patience.wait(&source).await => {}
+                Err(OrderFailure::Store { source, .. }) if patience.wait(&source).await => {}
                 done => return done,
             }
         }
@@ -101,8 +101,8 @@ impl StoreVault {
     /// Changes the list, which other gateways may change at the same time.
     async fn change_open(
         &self,
-        change: impl Fn(&mut OpenList) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        change: impl Fn(&mut OpenList) -> Result<(), OrderFailure>,
+    ) -> Result<(), OrderFailure> {
         let key = self.open_key();
         // Orders of one gateway change the list one after the other.
         let _turn = self.shared.changing.lock().await;
@@ -112,15 +112,15 @@ impl StoreVault {
             }
             sleep(Duration::from_millis(fastrand::u64(1..=PAUSE))).await;
         }
-        Err(Failure::Contended { entry: key })
+        Err(OrderFailure::Contended { entry: key })
     }
 
     /// Changes the list, unless another gateway changes it at the same time.
     async fn try_to_change(
         &self,
         key: &str,
-        change: impl Fn(&mut OpenList) -> Result<(), Failure>,
-    ) -> Result<bool, Failure> {
+        change: impl Fn(&mut OpenList) -> Result<(), OrderFailure>,
+    ) -> Result<bool, OrderFailure> {
         let keys = &self.shared.keys;
         let there = keys.get(key).await.map_err(|error| self.failed(error))?;
         let before = there.unwrap_or_default();
@@ -200,6 +200,6 @@ mod tests {
         };
         list.add(&many(MOST_OPEN), 1).unwrap();
         let beyond = list.add(&[challenge("one more", b"x")], 1);
-        assert!(matches!(beyond, Err(Failure::TooManyOpen { .. })));
+        assert!(matches!(beyond, Err(OrderFailure::TooManyOpen { .. })));
     }
 }

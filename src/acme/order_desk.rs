@@ -2,7 +2,7 @@
 //! reading of the store before clients are accepted.
 
 use super::authority::{OrderedIdentity, Storage};
-use super::failure::Failure;
+use super::failure::OrderFailure;
 use super::issued::Bundle;
 use super::orders::Orders;
 use super::vault::Vault;
@@ -87,13 +87,18 @@ impl OrderDesk {
             let Some(bundle) = Bundle::read(&one.pem) else {
                 continue;
             };
-            let own = wanted.iter().find(|other| *other.name == *one.identity);
+            let same_name = wanted.iter().find(|other| *other.name == *one.identity);
             // An identity whose table was renamed is served by the certificate of the old name.
             let of_use = |other: &OrderedIdentity| bundle.covers(&other.hosts);
-            if own.is_none_or(|own| !bundle.covers_any(&own.hosts)) && !wanted.iter().any(of_use) {
+            if same_name.is_none_or(|same_name| !bundle.covers_any(&same_name.hosts))
+                && !wanted.iter().any(of_use)
+            {
                 continue;
             }
-            let identity = own.map_or_else(|| one.identity.into(), |own| Arc::clone(&own.name));
+            let identity = same_name.map_or_else(
+                || one.identity.into(),
+                |same_name| Arc::clone(&same_name.name),
+            );
             if let Some((entry, version)) = one.version {
                 self.0.versions.hold(&identity, entry, version);
             }
@@ -109,7 +114,7 @@ impl OrderDesk {
         let reading = stream::iter(due.map(Ok)).try_for_each_concurrent(AT_ONCE, |identity| {
             let orders = Arc::clone(&self.0);
             async move {
-                match read(&orders, &identity).await {
+                match reread_certificate(&orders, &identity).await {
                     // The store is unavailable: the other certificates cannot be read either.
                     Err(failure) if failure.is_of_store() => Err(failure),
                     _ => Ok(()),
@@ -137,7 +142,10 @@ fn is_in_store(identity: &OrderedIdentity) -> bool {
 }
 
 /// Reads the certificate of one identity. Other errors of the entry appear when it is read for an order.
-async fn read(orders: &Orders, identity: &OrderedIdentity) -> Result<(), Failure> {
+async fn reread_certificate(
+    orders: &Orders,
+    identity: &OrderedIdentity,
+) -> Result<(), OrderFailure> {
     match orders.vault(&identity.authority)? {
         Vault::Store(store) => orders.take_newer(identity, &store).await.map(drop),
         Vault::Folder(_) => Ok(()),

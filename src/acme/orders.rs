@@ -4,7 +4,7 @@ use super::account::account_name;
 use super::accounts::OpenAccounts;
 use super::attempts::Attempts;
 use super::authority::{Authority, OrderedIdentity};
-use super::failure::{BAD_NONCE, Failure};
+use super::failure::{BAD_NONCE, OrderFailure};
 use super::folder::Part;
 use super::held_versions::HeldVersions;
 use super::hurry::Hurry;
@@ -71,16 +71,12 @@ pub(super) enum Look {
 
 impl Orders {
     /// The place that an authority's table names.
-    pub(super) fn vault(&self, authority: &Authority) -> Result<Vault, Failure> {
+    pub(super) fn vault(&self, authority: &Authority) -> Result<Vault, OrderFailure> {
         Vault::of(authority, self.shared.as_ref())
     }
 
     /// Takes the certificate from the folder if it is newer than the one in memory. Returns the certificate if taken.
-    pub(super) async fn read_again(
-        &self,
-        identity: &OrderedIdentity,
-        vault: &Vault,
-    ) -> Option<Bundle> {
+    pub(super) async fn reread(&self, identity: &OrderedIdentity, vault: &Vault) -> Option<Bundle> {
         let kept = vault.read(Part::Certificates, &identity.name).await;
         let bundle = kept.ok().flatten().and_then(|pem| Bundle::read(&pem))?;
         let is_taken =
@@ -105,8 +101,8 @@ impl Orders {
         &self,
         identity: &OrderedIdentity,
         vault: &Vault,
-    ) -> Result<Look, Failure> {
-        self.read_again(identity, vault).await;
+    ) -> Result<Look, OrderFailure> {
+        self.reread(identity, vault).await;
         let now = seconds((self.wall)());
         let kept = vault.read(Part::Attempts, &identity.name).await?;
         let attempts = kept.map(|text| Attempts::read(&text)).unwrap_or_default();
@@ -178,15 +174,15 @@ impl Orders {
         now: Seconds,
     ) -> Seconds {
         let facts = bundle.facts();
-        let own = share(&identity.name, self.seed_of(vault));
-        let by_life = schedule::renewal(facts.not_before, facts.not_after, own);
+        let spread = share(&identity.name, self.seed_of(vault));
+        let by_life = schedule::renewal(facts.not_before, facts.not_after, spread);
         if self.suggestions.are_due(&identity.name, bundle, now)
             && let Ok(account) = self.accounts.of(&identity.authority, vault).await
         {
             let asked = self.suggestions.ask(&account, identity, bundle, now);
             asked.await;
         }
-        let suggested = self.suggestions.of(&identity.name, bundle, own);
+        let suggested = self.suggestions.of(&identity.name, bundle, spread);
         suggested.unwrap_or(by_life)
     }
 
@@ -235,7 +231,7 @@ impl Orders {
         let outcome = match self.keep_attempts(identity, &attempts, vault).await {
             Ok(()) => tokio::select! {
                 outcome = self.obtain(identity, &attempts, vault, right) => outcome,
-                () = self.last_orders() => Err(Failure::GivenUp),
+                () = self.last_orders() => Err(OrderFailure::GivenUp),
             },
             // The authority received no request, so that this is not a failure of an order.
             Err(failure) if failure.is_of_store() => {
@@ -251,7 +247,7 @@ impl Orders {
                 let facts = bundle.facts();
                 let life = facts.not_after - facts.not_before;
                 attempts.succeeded(seconds((self.wall)()), life);
-                self.came(identity, bundle);
+                self.note_issued(identity, bundle);
             }
             Err(failure) if self.is_over() => {
                 // The authority may not have found the answer of a gateway that stops. Its successor orders anew.
@@ -295,7 +291,7 @@ impl Orders {
     }
 
     /// Counts a new certificate and serves it.
-    fn came(&self, identity: &OrderedIdentity, bundle: Bundle) {
+    fn note_issued(&self, identity: &OrderedIdentity, bundle: Bundle) {
         let left = bundle.facts().not_after - seconds((self.wall)());
         self.metrics.ordered(&identity.name, OrderResult::Obtained);
         tracing::info!(
@@ -313,7 +309,7 @@ impl Orders {
         identity: &OrderedIdentity,
         vault: &Vault,
         attempts: &mut Attempts,
-        failure: &Failure,
+        failure: &OrderFailure,
     ) -> String {
         let now = seconds((self.wall)());
         let cause = failure.words(&identity.authority.directory);
@@ -325,7 +321,7 @@ impl Orders {
             let kinds = identity.authority.challenges.len();
             let is_untried = attempts.failures() + 1 < kinds;
             attempts.failed(now, pause, &cause);
-            if is_untried && pause.is_none() && matches!(failure, Failure::NotOurs { .. }) {
+            if is_untried && pause.is_none() && matches!(failure, OrderFailure::NotOurs { .. }) {
                 attempts.has_other_kind(now);
             }
         }
@@ -355,7 +351,7 @@ impl Orders {
         identity: &OrderedIdentity,
         attempts: &Attempts,
         vault: &Vault,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), OrderFailure> {
         let text = attempts.text();
         vault.keep(Part::Attempts, &identity.name, &text).await
     }
@@ -367,7 +363,7 @@ impl Orders {
         attempts: &Attempts,
         vault: &Vault,
         right: &OrderRight,
-    ) -> Result<Bundle, Failure> {
+    ) -> Result<Bundle, OrderFailure> {
         let mut is_account_new = false;
         let mut tries = 0;
         loop {
@@ -377,7 +373,7 @@ impl Orders {
                 self.purchase(identity, attempts, vault, right),
             )
             .await;
-            match made.unwrap_or(Err(Failure::TooLong(ORDER_WITHIN))) {
+            match made.unwrap_or(Err(OrderFailure::TooLong(ORDER_WITHIN))) {
                 Ok(bundle) => {
                     if let Err(failure) = self.keep(identity, &bundle, vault).await {
                         // The certificate is served nevertheless. A folder will never have the certificate; the store
@@ -401,7 +397,7 @@ impl Orders {
         identity: &OrderedIdentity,
         bundle: &Bundle,
         vault: &Vault,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), OrderFailure> {
         match vault {
             Vault::Folder(_) => {
                 let name = &identity.name;
@@ -417,7 +413,7 @@ impl Orders {
         attempts: &Attempts,
         vault: &Vault,
         right: &OrderRight,
-    ) -> Result<Bundle, Failure> {
+    ) -> Result<Bundle, OrderFailure> {
         let open = self.accounts.of(&identity.authority, vault).await?;
         let before = self.issued.of(&identity.name);
         let leaf = before.as_ref().and_then(Bundle::leaf);
@@ -457,23 +453,23 @@ pub(super) fn as_known_of(identity: &OrderedIdentity, kept: Attempts) -> Attempt
         .by(&identity.authority.means())
 }
 
-fn result_of(failure: &Failure) -> OrderResult {
+fn result_of(failure: &OrderFailure) -> OrderResult {
     match failure {
-        Failure::Refused(_) | Failure::NoChallenge { .. } | Failure::Useless(_) => {
+        OrderFailure::Refused(_) | OrderFailure::NoChallenge { .. } | OrderFailure::Useless(_) => {
             OrderResult::Refused
         }
-        Failure::NotOurs { .. } => OrderResult::NotOurs,
-        Failure::Unreachable(_) | Failure::TooLong(_) => OrderResult::Unreachable,
-        Failure::Storage { .. }
-        | Failure::Store { .. }
-        | Failure::NoStore
-        | Failure::OtherSecret { .. }
-        | Failure::Damaged { .. }
-        | Failure::TooManyOpen { .. }
-        | Failure::Contended { .. }
-        | Failure::LockLost
-        | Failure::AccountLocked
-        | Failure::Crypto(_)
-        | Failure::GivenUp => OrderResult::Failed,
+        OrderFailure::NotOurs { .. } => OrderResult::NotOurs,
+        OrderFailure::Unreachable(_) | OrderFailure::TooLong(_) => OrderResult::Unreachable,
+        OrderFailure::Storage { .. }
+        | OrderFailure::Store { .. }
+        | OrderFailure::NoStore
+        | OrderFailure::OtherSecret { .. }
+        | OrderFailure::Damaged { .. }
+        | OrderFailure::TooManyOpen { .. }
+        | OrderFailure::Contended { .. }
+        | OrderFailure::LockLost
+        | OrderFailure::AccountLocked
+        | OrderFailure::Crypto(_)
+        | OrderFailure::GivenUp => OrderResult::Failed,
     }
 }

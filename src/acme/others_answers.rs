@@ -9,17 +9,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Answers by the digests of their challenges' names: folders show nothing but the digest.
-type Answers = HashMap<[u8; 32], Arc<OthersAnswer>>;
+type ChallengeAnswers = HashMap<[u8; 32], Arc<OthersAnswer>>;
 /// Answers as they are read.
 pub(super) type ReadAnswers = HashMap<[u8; 32], Vec<u8>>;
 
 /// The answers of others.
 #[derive(Default)]
 pub(super) struct OthersAnswers {
-    in_stores: ArcSwap<Answers>,
-    in_folders: ArcSwap<Answers>,
+    in_stores: ArcSwap<ChallengeAnswers>,
+    in_folders: ArcSwap<ChallengeAnswers>,
     /// Answers that no list has and that are looked up by name each time: a gateway of 0.1.0 has posted them.
-    by_name: ArcSwap<Answers>,
+    by_name: ArcSwap<ChallengeAnswers>,
 }
 
 impl OthersAnswers {
@@ -61,7 +61,7 @@ impl OthersAnswers {
         }
         let found = OthersAnswer::new(answer);
         self.by_name.rcu(|known| {
-            let mut known = Answers::clone(known);
+            let mut known = ChallengeAnswers::clone(known);
             if known.len() >= MOST_OPEN {
                 known.clear();
             }
@@ -81,7 +81,7 @@ impl OthersAnswers {
 
 /// Replaces the answers of a place. Answers that stay keep their identity, with the handshake data that was built from
 /// them.
-fn replace(known: &ArcSwap<Answers>, open: ReadAnswers) {
+fn replace(known: &ArcSwap<ChallengeAnswers>, open: ReadAnswers) {
     let before = known.load();
     if before.is_empty() && open.is_empty() {
         return;
@@ -126,8 +126,8 @@ mod tests {
     fn what_is_found_by_its_name_is_the_same_one_too() {
         let answers = OthersAnswers::default();
         let first = answers.found_by_name("a", b"one".to_vec());
-        let again = answers.found_by_name("a", b"one".to_vec());
-        assert!(Arc::ptr_eq(&first, &again));
+        let second = answers.found_by_name("a", b"one".to_vec());
+        assert!(Arc::ptr_eq(&first, &second));
         assert!(
             answers.of("a").is_none(),
             "the store is asked for it each time"

@@ -2,7 +2,7 @@
 
 use super::attempts::Attempts;
 use super::authority::{OrderedIdentity, Storage};
-use super::failure::Failure;
+use super::failure::OrderFailure;
 use super::folder::{Folder, Part};
 use super::issued::Bundle;
 use super::orders::{as_known_of, order_text};
@@ -67,7 +67,7 @@ async fn in_store(
     identity: &OrderedIdentity,
     shared: &SharedStorage,
     now: Seconds,
-) -> Result<OrderOutlook, Failure> {
+) -> Result<OrderOutlook, OrderFailure> {
     let vault = Vault::of(&identity.authority, Some(shared))?;
     let kept = vault.read(Part::Certificates, &entry_of(identity)).await?;
     let attempts = vault.read(Part::Attempts, &identity.name).await?;

@@ -62,7 +62,7 @@ impl VolumeGroup {
 /// # Errors
 /// If others may write, in words with the command that fixes it.
 pub(super) fn hold_folder(path: &Path, found: &Metadata) -> io::Result<VolumeGroup> {
-    hold(found, is_own_group).map_err(|writer| refused(path, Cause::OpenFolder(writer)))?;
+    hold(found, is_process_group).map_err(|writer| refused(path, Cause::OpenFolder(writer)))?;
     let group = (found.mode() & GROUP_WRITES != 0).then(|| found.gid());
     Ok(VolumeGroup(group))
 }
@@ -179,7 +179,7 @@ fn hold(found: &Metadata, may: impl FnOnce(u32) -> bool) -> Result<(), OtherWrit
     }
 }
 
-fn is_own_group(group: u32) -> bool {
+fn is_process_group(group: u32) -> bool {
     let mut groups = getgroups().unwrap_or_default().into_iter();
     getegid().as_raw() == group || groups.any(|one| one.as_raw() == group)
 }
@@ -256,14 +256,14 @@ mod tests {
         assert!(!acme.exists(), "nothing is made");
         let file = root.path().join("deep");
         fs::write(&file, "").unwrap();
-        let told = unwritable(&acme).unwrap();
+        let refusal = unwritable(&acme).unwrap();
         let end = format!("may not write to {}: it is no folder", file.display());
-        assert!(told.ends_with(&end), "{told}");
+        assert!(refusal.ends_with(&end), "{refusal}");
         fs::remove_file(&file).unwrap();
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o500)).unwrap();
         // No permissions stop root.
-        let told = unwritable(&acme);
-        assert_eq!(told.is_none(), geteuid().is_root(), "{told:?}");
+        let refusal = unwritable(&acme);
+        assert_eq!(refusal.is_none(), geteuid().is_root(), "{refusal:?}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::accounts::OpenAccounts;
 use super::attempts::Attempts;
 use super::authority::{Authority, OrderedIdentity};
 use super::challenge_watch::{ChallengeWatch, hosts_elsewhere};
-use super::failure::Failure;
+use super::failure::OrderFailure;
 use super::folder::{Folder, FolderLock};
 use super::held_versions::{HeldVersions, StoreReach};
 use super::hurry::Hurry;
@@ -226,13 +226,13 @@ impl Renewals {
         identity: &OrderedIdentity,
         vault: &Vault,
         next: &mut Duration,
-    ) -> Result<Option<Look>, Failure> {
+    ) -> Result<Option<Look>, OrderFailure> {
         match vault {
             Vault::Folder(folder) => {
                 if self.may_order(&identity.authority, folder).await {
                     return self.orders.look(identity, vault).await.map(Some);
                 }
-                if let Some(taken) = self.orders.read_again(identity, vault).await {
+                if let Some(taken) = self.orders.reread(identity, vault).await {
                     self.orders.note_taken(identity, &taken, &vault.place());
                 }
                 Ok(None)
@@ -249,7 +249,7 @@ impl Renewals {
         identity: &OrderedIdentity,
         store: &StoreVault,
         next: &mut Duration,
-    ) -> Result<Look, Failure> {
+    ) -> Result<Look, OrderFailure> {
         let may_begin = self.under_way.len() < AT_ONCE;
         let looked = self.orders.look_in_store(identity, store, may_begin).await;
         let is_away = match &looked {

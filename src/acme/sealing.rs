@@ -130,8 +130,8 @@ mod tests {
     #[test]
     fn an_entry_is_opened_by_its_name_and_secret_alone() {
         let sealed = key("1").seal("acme:a", 7, b"PRIVATE KEY").unwrap();
-        let again = key("1").seal("acme:a", 7, b"PRIVATE KEY").unwrap();
-        assert_ne!(sealed, again, "a nonce was used twice");
+        let second = key("1").seal("acme:a", 7, b"PRIVATE KEY").unwrap();
+        assert_ne!(sealed, second, "a nonce was used twice");
         assert!(!sealed.windows(7).any(|part| part == b"PRIVATE"));
         let opened = key("1").open("acme:a", &sealed).unwrap();
         assert_eq!(

@@ -1,6 +1,6 @@
 //! A lock in the store: one of many gateways holds the lock, renews it, and learns when it is lost.
 
-use super::failure::Failure;
+use super::failure::OrderFailure;
 use super::open_challenge::{NOTICE, WATCH};
 use crate::clock;
 use crate::store::StoreError;
@@ -114,7 +114,7 @@ impl StoreLock {
     }
 
     /// Checks with the store that the lock is held, and renews it. The call waits while the store is unavailable.
-    pub(super) async fn confirm(&self) -> Result<(), Failure> {
+    pub(super) async fn confirm(&self) -> Result<(), OrderFailure> {
         let (entry, patience) = (&self.entry, self.entry.pace.patience());
         let renewed = loop {
             if self.is_lost() {
@@ -129,9 +129,9 @@ impl StoreLock {
             Ok(true) => Ok(()),
             Ok(false) => {
                 entry.is_lost.store(true, Ordering::Relaxed);
-                Err(Failure::LockLost)
+                Err(OrderFailure::LockLost)
             }
-            Err(source) => Err(Failure::Store {
+            Err(source) => Err(OrderFailure::Store {
                 place: entry.keys.to_string(),
                 source,
             }),

@@ -3,7 +3,7 @@
 
 use super::attempts::Attempts;
 use super::authority::OrderedIdentity;
-use super::failure::Failure;
+use super::failure::OrderFailure;
 use super::folder::Part;
 use super::issued::Bundle;
 use super::orders::{Look, Orders, as_known_of, order_text};
@@ -33,7 +33,7 @@ impl Orders {
         identity: &OrderedIdentity,
         store: &StoreVault,
         may_begin: bool,
-    ) -> Result<Look, Failure> {
+    ) -> Result<Look, OrderFailure> {
         let standing = self.take_newer(identity, store).await?;
         let attempts = self.known_attempts(identity, store).await?;
         let after = self.time_until_due(identity, &attempts, store).await;
@@ -66,9 +66,9 @@ impl Orders {
         &self,
         identity: &OrderedIdentity,
         store: &StoreVault,
-    ) -> Result<Option<Attempts>, Failure> {
+    ) -> Result<Option<Attempts>, OrderFailure> {
         if self.take_newer(identity, store).await? == StoreVersion::Lacks {
-            self.put_again(identity, store).await?;
+            self.put_back(identity, store).await?;
         }
         let mut attempts = self.known_attempts(identity, store).await?;
         let vault = Vault::Store(store.clone());
@@ -91,11 +91,11 @@ impl Orders {
     }
 
     /// Stores a certificate again that the store has lost, unless it is no longer of use.
-    async fn put_again(
+    async fn put_back(
         &self,
         identity: &OrderedIdentity,
         store: &StoreVault,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), OrderFailure> {
         let Some(bundle) = self.held(identity) else {
             self.versions.forget(&identity.name);
             return Ok(());
@@ -113,7 +113,7 @@ impl Orders {
         &self,
         identity: &OrderedIdentity,
         store: &StoreVault,
-    ) -> Result<StoreVersion, Failure> {
+    ) -> Result<StoreVersion, OrderFailure> {
         let name = entry_of(identity);
         let held = self.versions.of(&identity.name, &name);
         let kept = store.read(Part::Certificates, &name).await?;
@@ -142,7 +142,7 @@ impl Orders {
         identity: &OrderedIdentity,
         bundle: &Bundle,
         store: &StoreVault,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), OrderFailure> {
         let name = entry_of(identity);
         let held = self.versions.of(&identity.name, &name);
         let kept = store.keep(Part::Certificates, &name, bundle.pem(), held);
@@ -167,7 +167,7 @@ impl Orders {
         &self,
         identity: &OrderedIdentity,
         store: &StoreVault,
-    ) -> Result<Attempts, Failure> {
+    ) -> Result<Attempts, OrderFailure> {
         let kept = store.read(Part::Attempts, &identity.name).await?;
         let kept = kept.and_then(|kept| String::from_utf8(kept.text).ok());
         let attempts = kept.map(|text| Attempts::read(&text)).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The part of the store that keeps accounts, certificates, failures and challenges for many gateways, each sealed.
 
-use super::failure::Failure;
+use super::failure::OrderFailure;
 use super::folder::Part;
 use super::open_challenge::{CHALLENGE_LIFE, ChallengeEntry, OpenChallenge};
 use super::sealing::{Opened, SealFault, SealingKey};
@@ -79,7 +79,11 @@ impl StoreVault {
     }
 
     /// A stored text; `None` if there is no entry.
-    pub(super) async fn read(&self, part: Part, name: &str) -> Result<Option<Opened>, Failure> {
+    pub(super) async fn read(
+        &self,
+        part: Part,
+        name: &str,
+    ) -> Result<Option<Opened>, OrderFailure> {
         let opened = self.raw(&self.full(&entry(part, name))).await?;
         Ok(opened.map(|(opened, _)| opened))
     }
@@ -92,7 +96,7 @@ impl StoreVault {
         name: &str,
         text: &str,
         floor: u64,
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64, OrderFailure> {
         let key = self.full(&entry(part, name));
         let life = match part {
             Part::Accounts => None,
@@ -114,11 +118,16 @@ impl StoreVault {
                 return Ok(version);
             }
         }
-        Err(Failure::Contended { entry: key })
+        Err(OrderFailure::Contended { entry: key })
     }
 
     /// Deletes a text, if the entry still has this text.
-    pub(super) async fn forget(&self, part: Part, name: &str, text: &str) -> Result<(), Failure> {
+    pub(super) async fn forget(
+        &self,
+        part: Part,
+        name: &str,
+        text: &str,
+    ) -> Result<(), OrderFailure> {
         let key = self.full(&entry(part, name));
         if let Some((opened, raw)) = self.raw(&key).await?
             && opened.text == text.as_bytes()
@@ -131,7 +140,7 @@ impl StoreVault {
 
     /// Posts an answer to a challenge for every gateway, for ten minutes. The call waits while the store is
     /// unavailable.
-    pub(super) async fn post(&self, challenge: &OpenChallenge) -> Result<(), Failure> {
+    pub(super) async fn post(&self, challenge: &OpenChallenge) -> Result<(), OrderFailure> {
         let key = self.full(&challenge.name);
         let sealed = self.seal(&key, 0, &challenge.answer)?;
         let patience = self.shared.pace.patience();
@@ -156,48 +165,53 @@ impl StoreVault {
     pub(super) async fn look_up(
         &self,
         challenge: ChallengeEntry<'_>,
-    ) -> Result<Option<Vec<u8>>, Failure> {
+    ) -> Result<Option<Vec<u8>>, OrderFailure> {
         let found = self.raw(&self.full(&challenge.name())).await?;
         Ok(found.map(|(opened, _)| opened.text))
     }
 
     /// Takes the lock of this name. `None` if another gateway has the lock.
-    pub(super) async fn lock(&self, name: &str) -> Result<Option<StoreLock>, Failure> {
+    pub(super) async fn lock(&self, name: &str) -> Result<Option<StoreLock>, OrderFailure> {
         let key = self.full(&format!("lock:{name}"));
         let taken = StoreLock::take(&self.shared.keys, key, self.shared.pace).await;
         taken.map_err(|error| self.failed(error))
     }
 
     /// Has any gateway the lock of this name?
-    pub(super) async fn is_locked(&self, name: &str) -> Result<bool, Failure> {
+    pub(super) async fn is_locked(&self, name: &str) -> Result<bool, OrderFailure> {
         let key = self.full(&format!("lock:{name}"));
         let there = self.shared.keys.get(&key).await;
         Ok(there.map_err(|error| self.failed(error))?.is_some())
     }
 
-    async fn raw(&self, key: &str) -> Result<Option<(Opened, Vec<u8>)>, Failure> {
+    async fn raw(&self, key: &str) -> Result<Option<(Opened, Vec<u8>)>, OrderFailure> {
         let read = self.shared.keys.get(key).await;
         let Some(raw) = read.map_err(|error| self.failed(error))? else {
             return Ok(None);
         };
         match self.key.open(key, &raw) {
             Ok(opened) => Ok(Some((opened, raw))),
-            Err(SealFault::OtherSecret) => Err(Failure::OtherSecret { entry: key.into() }),
-            Err(SealFault::Damaged) => Err(Failure::Damaged { entry: key.into() }),
+            Err(SealFault::OtherSecret) => Err(OrderFailure::OtherSecret { entry: key.into() }),
+            Err(SealFault::Damaged) => Err(OrderFailure::Damaged { entry: key.into() }),
         }
     }
 
-    pub(super) fn seal(&self, key: &str, version: u64, text: &[u8]) -> Result<Vec<u8>, Failure> {
+    pub(super) fn seal(
+        &self,
+        key: &str,
+        version: u64,
+        text: &[u8],
+    ) -> Result<Vec<u8>, OrderFailure> {
         let sealed = self.key.seal(key, version, text);
-        sealed.ok_or_else(|| Failure::Crypto("it cannot be sealed".into()))
+        sealed.ok_or_else(|| OrderFailure::Crypto("it cannot be sealed".into()))
     }
 
     pub(super) fn full(&self, name: &str) -> String {
         format!("{}{name}", self.shared.prefix)
     }
 
-    pub(super) fn failed(&self, source: StoreError) -> Failure {
-        Failure::Store {
+    pub(super) fn failed(&self, source: StoreError) -> OrderFailure {
+        OrderFailure::Store {
             place: self.shared.keys.to_string(),
             source,
         }

@@ -31,7 +31,7 @@ struct Suggestion {
     fingerprint: [u8; 32],
     window: Option<Window>,
     /// The time from which the window is fetched again.
-    again: Seconds,
+    next_look: Seconds,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Suggestions {
     pub(super) fn are_due(&self, identity: &str, bundle: &Bundle, now: Seconds) -> bool {
         let known = self.0.lock();
         let known = known.get(identity).filter(|known| known.is_for(bundle));
-        known.is_none_or(|known| known.again <= now)
+        known.is_none_or(|known| known.next_look <= now)
     }
 
     /// Has the authority suggested a window for this certificate?
@@ -72,16 +72,16 @@ impl Suggestions {
         let Some(leaf) = bundle.leaf() else {
             return;
         };
-        let (window, again) = match CertificateIdentifier::try_from(&leaf) {
+        let (window, next_look) = match CertificateIdentifier::try_from(&leaf) {
             Ok(id) => match timeout(WITHIN, open.account.renewal_info(&id)).await {
-                Ok(Ok((info, again))) => {
+                Ok(Ok((info, next_look))) => {
                     let window = Window {
                         start: info.suggested_window.start.unix_timestamp(),
                         end: info.suggested_window.end.unix_timestamp(),
                     };
                     self.log(identity, window, info.explanation_url.as_deref(), now);
-                    let again = Seconds::try_from(again.as_secs()).unwrap_or(*AGAIN.end());
-                    (Some(window), again.clamp(*AGAIN.start(), *AGAIN.end()))
+                    let next_look = Seconds::try_from(next_look.as_secs()).unwrap_or(*AGAIN.end());
+                    (Some(window), next_look.clamp(*AGAIN.start(), *AGAIN.end()))
                 }
                 Ok(Err(Error::Unsupported(_))) => (None, *AGAIN.end()),
                 Ok(Err(error)) => {
@@ -96,7 +96,7 @@ impl Suggestions {
         let suggestion = Suggestion {
             fingerprint: bundle.facts().fingerprint,
             window,
-            again: now + again,
+            next_look: now + next_look,
         };
         let name = Arc::clone(&identity.name);
         self.0.lock().insert(name, suggestion);

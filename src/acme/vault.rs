@@ -1,7 +1,7 @@
 //! The place that keeps accounts, certificates and failures: a folder, or the store that several gateways share.
 
 use super::authority::{Authority, Storage};
-use super::failure::Failure;
+use super::failure::OrderFailure;
 use super::folder::{Folder, FolderLock, Part};
 use super::open_challenge::{NOTICE, OpenChallenge};
 use super::store_lock::StoreLock;
@@ -34,7 +34,7 @@ impl OrderRight {
     }
 
     /// Checks that the right is still held.
-    pub(super) async fn confirm(&self) -> Result<(), Failure> {
+    pub(super) async fn confirm(&self) -> Result<(), OrderFailure> {
         match &self.0 {
             Some(lock) => lock.confirm().await,
             None => Ok(()),
@@ -59,11 +59,11 @@ impl Vault {
     pub(super) fn of(
         authority: &Authority,
         shared: Option<&SharedStorage>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, OrderFailure> {
         match (&authority.storage, shared) {
             (Storage::Folder(path), _) => Ok(Self::Folder(Folder::at(path))),
             (Storage::Store(key), Some(shared)) => Ok(Self::Store(shared.sealed_with(key))),
-            (Storage::Store(_), None) => Err(Failure::NoStore),
+            (Storage::Store(_), None) => Err(OrderFailure::NoStore),
         }
     }
 
@@ -76,49 +76,63 @@ impl Vault {
     }
 
     /// A stored text; `None` if there is none.
-    pub(super) async fn read(&self, part: Part, name: &str) -> Result<Option<String>, Failure> {
+    pub(super) async fn read(
+        &self,
+        part: Part,
+        name: &str,
+    ) -> Result<Option<String>, OrderFailure> {
         match self {
             Self::Folder(folder) => {
                 let name = name.to_owned();
-                apart(folder, move |folder| folder.read(part, &name)).await
+                off_thread(folder, move |folder| folder.read(part, &name)).await
             }
             Self::Store(store) => {
                 let opened = store.read(part, name).await?;
                 let text = opened.map(|opened| String::from_utf8(opened.text));
-                let damaged = || Failure::Damaged { entry: name.into() };
+                let damaged = || OrderFailure::Damaged { entry: name.into() };
                 text.transpose().map_err(|_| damaged())
             }
         }
     }
 
     /// Stores a text.
-    pub(super) async fn keep(&self, part: Part, name: &str, text: &str) -> Result<(), Failure> {
+    pub(super) async fn keep(
+        &self,
+        part: Part,
+        name: &str,
+        text: &str,
+    ) -> Result<(), OrderFailure> {
         match self {
             Self::Folder(folder) => {
                 let (name, text) = (name.to_owned(), text.to_owned());
-                apart(folder, move |folder| folder.keep(part, &name, &text)).await
+                off_thread(folder, move |folder| folder.keep(part, &name, &text)).await
             }
             Self::Store(store) => store.keep(part, name, text, 0).await.map(drop),
         }
     }
 
     /// Deletes a text; the store first compares the entry with `text`.
-    pub(super) async fn forget(&self, part: Part, name: &str, text: &str) -> Result<(), Failure> {
+    pub(super) async fn forget(
+        &self,
+        part: Part,
+        name: &str,
+        text: &str,
+    ) -> Result<(), OrderFailure> {
         match self {
             Self::Folder(folder) => {
                 let name = name.to_owned();
-                apart(folder, move |folder| folder.forget(part, &name)).await
+                off_thread(folder, move |folder| folder.forget(part, &name)).await
             }
             Self::Store(store) => store.forget(part, name, text).await,
         }
     }
 
     /// Posts an answer to a challenge for every process that the authority may come to.
-    pub(super) async fn post(&self, challenge: &OpenChallenge) -> Result<(), Failure> {
+    pub(super) async fn post(&self, challenge: &OpenChallenge) -> Result<(), OrderFailure> {
         match self {
             Self::Folder(folder) => {
                 let OpenChallenge { name, answer } = challenge.clone();
-                apart(folder, move |folder| folder.post(&name, &answer)).await
+                off_thread(folder, move |folder| folder.post(&name, &answer)).await
             }
             Self::Store(store) => store.post(challenge).await,
         }
@@ -126,10 +140,10 @@ impl Vault {
 
     /// Announces posted answers to all processes that the authority may come to, and waits until they have had time to
     /// read them.
-    pub(super) async fn announce(&self, open: &[OpenChallenge]) -> Result<(), Failure> {
+    pub(super) async fn announce(&self, open: &[OpenChallenge]) -> Result<(), OrderFailure> {
         match self {
             Self::Folder(folder) => {
-                if apart(folder, Folder::is_watched).await? {
+                if off_thread(folder, Folder::is_watched).await? {
                     sleep(NOTICE).await;
                 }
             }
@@ -153,7 +167,7 @@ impl Vault {
         match self {
             Self::Folder(folder) => {
                 let name = challenge.to_owned();
-                let gone = apart(folder, move |folder| folder.withdraw(&name)).await;
+                let gone = off_thread(folder, move |folder| folder.withdraw(&name)).await;
                 if let Err(failure) = gone {
                     tracing::debug!("{failure}");
                 }
@@ -164,18 +178,18 @@ impl Vault {
 }
 
 /// Takes the right to order into a folder. `None` if another process has the right.
-pub(super) async fn lock_folder(folder: &Folder) -> Result<Option<FolderLock>, Failure> {
-    apart(folder, Folder::lock).await
+pub(super) async fn lock_folder(folder: &Folder) -> Result<Option<FolderLock>, OrderFailure> {
+    off_thread(folder, Folder::lock).await
 }
 
 /// Disks may be slow: the control thread does not wait for them.
-async fn apart<T: Send + 'static>(
+async fn off_thread<T: Send + 'static>(
     folder: &Folder,
     what: impl FnOnce(&Folder) -> io::Result<T> + Send + 'static,
-) -> Result<T, Failure> {
+) -> Result<T, OrderFailure> {
     let place = folder.path().display().to_string();
     let folder = folder.clone();
     let done = spawn_blocking(move || what(&folder)).await;
     let done = done.unwrap_or_else(|error| Err(io::Error::other(error)));
-    done.map_err(|source| Failure::Storage { place, source })
+    done.map_err(|source| OrderFailure::Storage { place, source })
 }

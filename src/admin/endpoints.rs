@@ -37,10 +37,10 @@ pub(super) async fn answer<B>(state: AdminState, request: Request<B>) -> AdminRe
     match path {
         "/metrics" => metrics(&state, request.headers()).await,
         "/readyz" => readiness(&state),
-        "/v1/upstreams" => json(&upstreams::all(state.snapshots.as_ref())),
+        "/v1/upstreams" => json(&upstreams::upstreams_json(state.snapshots.as_ref())),
         "/v1/store" => store(state.metrics.shared_store()),
         // A gateway that answers is alive.
-        _ => text(StatusCode::OK, "ok\n"),
+        _ => text_answer(StatusCode::OK, "ok\n"),
     }
 }
 
@@ -88,7 +88,7 @@ fn readiness(state: &AdminState) -> AdminResponse {
             });
             let jwks: String = unread.collect();
             let without = upstreams::without_server(state.snapshots.as_ref());
-            text(
+            text_answer(
                 StatusCode::OK,
                 format!("ready\n{store}{tls}{jwks}{without}"),
             )
@@ -96,9 +96,9 @@ fn readiness(state: &AdminState) -> AdminResponse {
         Phase::Starting => {
             let tls = awaited_certificates(state);
             let said = format!("starting: no configuration is in force yet\n{tls}");
-            text(StatusCode::SERVICE_UNAVAILABLE, said)
+            text_answer(StatusCode::SERVICE_UNAVAILABLE, said)
         }
-        Phase::Draining => text(
+        Phase::Draining => text_answer(
             StatusCode::SERVICE_UNAVAILABLE,
             "draining: shutting down, finishing what is under way\n",
         ),
@@ -139,7 +139,7 @@ pub(super) fn json(object: &serde_json::Value) -> AdminResponse {
     response(StatusCode::OK, "application/json", object.to_string())
 }
 
-fn text(status: StatusCode, body: impl Into<Bytes>) -> AdminResponse {
+fn text_answer(status: StatusCode, body: impl Into<Bytes>) -> AdminResponse {
     response(status, TEXT, body)
 }
 

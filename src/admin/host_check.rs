@@ -36,7 +36,8 @@ impl ListenerNames {
             ));
         }
         let mut origins = request.headers().get_all(ORIGIN).iter();
-        let is_foreign = origins.any(|origin| !origin.to_str().is_ok_and(|site| self.is_own(site)));
+        let is_foreign =
+            origins.any(|origin| !origin.to_str().is_ok_and(|site| self.is_same_site(site)));
         is_foreign.then(|| {
             problem(
                 StatusCode::FORBIDDEN,
@@ -46,7 +47,7 @@ impl ListenerNames {
     }
 
     /// Is `origin` a page of this listener: a web scheme, and one of the listener's names?
-    fn is_own(&self, origin: &str) -> bool {
+    fn is_same_site(&self, origin: &str) -> bool {
         let Ok(origin) = origin.parse::<Uri>() else {
             return false;
         };
@@ -154,9 +155,9 @@ mod tests {
             ("localhost:9090", Some(StatusCode::FORBIDDEN)),
             ("app://localhost", Some(StatusCode::FORBIDDEN)),
         ] {
-            let own = ("origin", "http://localhost");
+            let same_site = ("origin", "http://localhost");
             let asked = ("origin", origin);
-            for origins in [&[asked][..], &[own, asked], &[asked, own]] {
+            for origins in [&[asked][..], &[same_site, asked], &[asked, same_site]] {
                 let fields = [&[("host", "localhost:9090")], origins].concat();
                 assert_eq!(answer("/v1/peek", &fields), refused, "{origins:?}");
             }

@@ -128,7 +128,7 @@ where
     let Ok(Ok(body)) = timeout(WITHIN, body).await else {
         return problem(StatusCode::BAD_REQUEST, "the body is too long, or late");
     };
-    let counters = match read(&body.to_bytes()) {
+    let counters = match read_counters(&body.to_bytes()) {
         Ok(counters) => counters,
         Err(wrong) => return problem(StatusCode::BAD_REQUEST, wrong),
     };
@@ -146,7 +146,7 @@ where
 
 /// Reads `{ "counters": [{ "limit": "per-ip", "window": null, "key": "3132" }] }`, the key's bytes in hexadecimal
 /// digits.
-fn read(body: &[u8]) -> Result<Vec<PeekedCounter>, &'static str> {
+fn read_counters(body: &[u8]) -> Result<Vec<PeekedCounter>, &'static str> {
     const SHAPE: &str =
         "write {\"counters\": [{\"limit\": NAME, \"window\": null, \"key\": HEXADECIMAL}]}";
     let body: Value = serde_json::from_slice(body).map_err(|_| "the body is no JSON")?;
@@ -178,13 +178,13 @@ mod tests {
     fn questions_are_read_whole_or_not() {
         let one = |key: &str| {
             let body = json!({ "counters": [{ "limit": "l", "key": key }] });
-            read(body.to_string().as_bytes()).map(|counters| counters[0].key.clone())
+            read_counters(body.to_string().as_bytes()).map(|counters| counters[0].key.clone())
         };
         assert_eq!(one("31fF"), Ok(vec![0x31, 0xff]));
         assert_eq!(one(""), Ok(Vec::new()));
         assert!(one("3").is_err() && one("zz").is_err() && one("é").is_err());
-        assert!(read(b"{").is_err() && read(b"{}").is_err());
+        assert!(read_counters(b"{").is_err() && read_counters(b"{}").is_err());
         let many = json!({ "counters": vec![json!({ "limit": "l", "key": "" }); 65] });
-        assert!(read(many.to_string().as_bytes()).is_err());
+        assert!(read_counters(many.to_string().as_bytes()).is_err());
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Every upstream of the current snapshot, with its servers.
-pub(super) fn all(snapshots: Option<&Arc<ArcSwap<Snapshot>>>) -> Value {
+pub(super) fn upstreams_json(snapshots: Option<&Arc<ArcSwap<Snapshot>>>) -> Value {
     let Some(snapshot) = snapshots.map(|snapshots| snapshots.load()) else {
         return json!({ "upstreams": [] });
     };

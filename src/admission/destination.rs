@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 /// The destination of one request. The parts are computed only when a limit needs them.
 #[derive(Debug, Clone, Copy)]
-pub struct Destination<'a> {
+pub struct RequestDestination<'a> {
     /// The host with its port, as the client spells it; empty when the client names none.
     pub authority: &'a str,
     /// The path, in any spelling.
@@ -17,7 +17,7 @@ pub struct Destination<'a> {
     pub pattern: &'a PathPattern,
 }
 
-impl Location for Destination<'_> {
+impl Location for RequestDestination<'_> {
     fn host(&self) -> Cow<'_, str> {
         host_key(self.authority)
     }

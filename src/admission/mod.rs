@@ -76,10 +76,10 @@ impl Admission {
 
     /// The outcome of limit `index` of the plan, a shadow limit. `None` if no store has counted.
     #[must_use]
-    pub fn aside(&self, index: usize) -> Option<VerdictOutcome> {
-        let mut aside = self.decided.as_ref()?.shadows.iter();
-        let aside = aside.find(|aside| aside.index == index)?;
-        Some(aside.verdict?.outcome)
+    pub fn shadow_outcome(&self, index: usize) -> Option<VerdictOutcome> {
+        let mut shadow = self.decided.as_ref()?.shadows.iter();
+        let shadow = shadow.find(|shadow| shadow.index == index)?;
+        Some(shadow.verdict?.outcome)
     }
 
     /// The outcome of `limit`, number `index` of the plan. If no store could decide, this is the outcome of the limit's
@@ -152,7 +152,7 @@ impl Admission {
             };
             kind.extend(decided.reservation(index, check));
         }
-        open.slots.extend_from_slice(&decided.beside);
+        open.slots.extend_from_slice(&decided.slots);
         open
     }
 

@@ -18,12 +18,12 @@ pub struct Plan {
     keys: Vec<u8>,
     limits: SmallVec<[PlannedCheck; INLINE_LIMITS]>,
     /// Boxed, so that the plan, which lies in every exchange, is small.
-    findings: Option<Box<Findings>>,
+    findings: Option<Box<PlanFindings>>,
 }
 
 /// Findings that only few requests have.
 #[derive(Debug, Default)]
-struct Findings {
+struct PlanFindings {
     /// Positions of limits that do not decide, and would refuse the request because it lacks their key, or because no
     /// group knows the key.
     keyless: Vec<usize>,
@@ -192,7 +192,7 @@ impl Plan {
         }
     }
 
-    fn note(&mut self) -> &mut Findings {
+    fn note(&mut self) -> &mut PlanFindings {
         self.findings.get_or_insert_default()
     }
 

@@ -94,7 +94,7 @@ impl PeerTrust for ArcSwap<Snapshot> {
         let from = from.map(counted);
         KnownPeer {
             from,
-            is_trusted: trust.believes(from.map(|from| from.ip())),
+            is_trusted: trust.trusts(from.map(|from| from.ip())),
         }
     }
 }

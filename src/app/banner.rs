@@ -115,9 +115,9 @@ fn routes(text: &mut String, boot: &Boot, snapshot: &Snapshot) {
             .into_iter()
             .flat_map(|upstream| upstream.servers.iter().map(ToString::to_string))
             .collect();
-        let own = service.limits.iter();
-        let own = own.filter(|limit| limit.mode != Mode::Candidate);
-        let mut limits: Vec<&str> = own.map(|limit| &*limit.name).collect();
+        let deciding = service.limits.iter();
+        let deciding = deciding.filter(|limit| limit.mode != Mode::Candidate);
+        let mut limits: Vec<&str> = deciding.map(|limit| &*limit.name).collect();
         limits.dedup();
         let limits = if limits.is_empty() {
             "no limit".to_owned()
@@ -137,7 +137,7 @@ fn routes(text: &mut String, boot: &Boot, snapshot: &Snapshot) {
 
 /// The answer to requests that go to no upstream.
 fn answered(service: &Service) -> String {
-    match &service.own {
+    match &service.static_reply {
         Some(StaticReply::Redirect { to, status }) => {
             format!("{} to {}", status.as_u16(), to.written())
         }

@@ -8,7 +8,7 @@ use super::sockets::KeptSockets;
 use crate::clock;
 use crate::listen::handed_sockets::{BEQUEATHS, COUNT, NAMES, PREDECESSOR, PROCESS};
 use bequest::Bequest;
-use channel::{Channel, INHERIT, READY, SERVE, SERVING};
+use channel::{HandoverChannel, INHERIT, READY, SERVE, SERVING};
 use command_fds::{CommandFdExt as _, FdMapping};
 use program::Program;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process, waitid};
@@ -61,7 +61,7 @@ pub(super) enum SuccessorFailure {
 #[derive(Debug)]
 pub(super) struct Successor {
     process: Child,
-    channel: Channel,
+    channel: HandoverChannel,
     /// The successor was sent `serve`, and may have connections.
     is_released: Rc<Cell<bool>>,
 }
@@ -146,7 +146,7 @@ impl Successor {
         if first != INHERIT {
             return Some(first);
         }
-        self.channel.bequeath(&bequest.line()).await.ok()?;
+        self.channel.send_bequest(&bequest.line()).await.ok()?;
         self.channel.hear().await
     }
 
@@ -223,7 +223,7 @@ fn spawn(program: &Program, sockets: &KeptSockets) -> io::Result<Successor> {
     let mapped = command.fd_mappings(mappings.collect());
     mapped.map_err(io::Error::other)?;
     Ok(Successor {
-        channel: Channel::to_successor(ours)?,
+        channel: HandoverChannel::to_successor(ours)?,
         process: command.spawn()?,
         is_released: Rc::default(),
     })

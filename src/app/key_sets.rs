@@ -95,7 +95,7 @@ impl KeyFollower {
             let (newest, receiver) = watch::channel(Arc::clone(&keys.set));
             let (tried, first) = watch::channel(false);
             firsts.push(first);
-            let reader = KeyReader {
+            let reader = KeySetReader {
                 newest: receiver,
                 tls: keys.tls.clone(),
                 metrics: Arc::clone(&self.metrics),
@@ -121,7 +121,7 @@ impl KeyFollower {
 }
 
 /// Reads one URL periodically.
-struct KeyReader {
+struct KeySetReader {
     newest: watch::Receiver<Arc<KeySet>>,
     tls: ClientTls,
     metrics: Arc<Metrics>,
@@ -129,7 +129,7 @@ struct KeyReader {
     failures: u32,
 }
 
-impl KeyReader {
+impl KeySetReader {
     async fn run(mut self, tried: watch::Sender<bool>) {
         let mut asked_at: Option<Instant> = None;
         loop {

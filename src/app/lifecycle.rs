@@ -67,7 +67,7 @@ pub(super) struct Gateway {
 
 /// Causes for which a gateway leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Departure {
+enum GatewayDeparture {
     /// A signal to stop.
     Stop,
     /// A successor serves.
@@ -88,10 +88,10 @@ impl Gateway {
         self.log.shutdown(LAST_LINES);
     }
 
-    async fn until_departure(&mut self) -> Departure {
+    async fn until_departure(&mut self) -> GatewayDeparture {
         loop {
             match self.signals.next().await {
-                LifeRequest::Stop => return Departure::Stop,
+                LifeRequest::Stop => return GatewayDeparture::Stop,
                 LifeRequest::HandOver => {
                     if let Some(departure) = self.hand_over().await {
                         return departure;
@@ -102,7 +102,7 @@ impl Gateway {
     }
 
     /// Starts a successor and lets it serve. `None` if that has failed: the gateway continues as before.
-    async fn hand_over(&mut self) -> Option<Departure> {
+    async fn hand_over(&mut self) -> Option<GatewayDeparture> {
         if std::process::id() == 1 {
             tracing::error!(
                 "SIGUSR2: this process is the first of its container, and a successor would end with it; start another container instead"
@@ -117,7 +117,7 @@ impl Gateway {
             Err(failure) => return self.go_on(&failure),
         };
         let (outcome, is_stopped) = self.until_served(&mut successor).await;
-        let stop = is_stopped.then_some(Departure::Stop);
+        let stop = is_stopped.then_some(GatewayDeparture::Stop);
         match outcome {
             Some(Ok(unused)) => {
                 self.give_way(&successor, &unused);
@@ -131,7 +131,7 @@ impl Gateway {
                     self.signals.is_stop_awaited = true;
                 }
                 self.successor = Some(successor);
-                Some(Departure::HandedOver)
+                Some(GatewayDeparture::HandedOver)
             }
             Some(Err(silent)) => {
                 let failure = successor.fail(silent).await;
@@ -171,7 +171,7 @@ impl Gateway {
     }
 
     /// Notes that a handover has failed.
-    fn go_on(&self, failure: &SuccessorFailure) -> Option<Departure> {
+    fn go_on(&self, failure: &SuccessorFailure) -> Option<GatewayDeparture> {
         tracing::error!("the hand-over has failed: {failure}; this gateway serves on");
         self.metrics.hand_over_failed();
         service_manager::tell(ServiceState::Ready);
@@ -190,7 +190,7 @@ impl Gateway {
 
     /// Asks clients to reconnect elsewhere before connections are closed. Returns false if a further signal ends the
     /// gateway at once.
-    async fn leave(&mut self, departure: Departure) -> bool {
+    async fn leave(&mut self, departure: GatewayDeparture) -> bool {
         self.readiness.set(Phase::Draining);
         self.switch.leave();
         // Another process may then order certificates.
@@ -199,7 +199,7 @@ impl Gateway {
             .spawn(async move { orders.stop(within).await });
         let (dispatcher, acceptors) = (&self.dispatcher, &mut self.acceptors);
         match departure {
-            Departure::Stop => {
+            GatewayDeparture::Stop => {
                 let delay = self.drain_delay;
                 service_manager::tell(ServiceState::Stops(delay + self.drain + LAST_ACTS));
                 if delay.is_zero() {
@@ -216,7 +216,7 @@ impl Gateway {
                     }
                 }
             }
-            Departure::HandedOver => tokio::select! {
+            GatewayDeparture::HandedOver => tokio::select! {
                 () = sleep(linger(self.drain_delay, self.drain)) => return true,
                 () = finished(acceptors, dispatcher) => return true,
                 () = abandoned(&mut self.successor) => return false,
@@ -234,23 +234,23 @@ impl Gateway {
 
     /// The time in which unfinished orders for certificates may end. A successor answers the authority meanwhile;
     /// without one no process answers for long.
-    fn last_orders(&self, departure: Departure) -> Duration {
+    fn last_orders(&self, departure: GatewayDeparture) -> Duration {
         let left = (self.drain_delay + self.drain).saturating_sub(ORDERS_GIVEN_UP);
         match departure {
-            Departure::Stop => left.min(LAST_ORDERS),
-            Departure::HandedOver => left,
+            GatewayDeparture::Stop => left.min(LAST_ORDERS),
+            GatewayDeparture::HandedOver => left,
         }
     }
 
     /// Finishes current requests, and accepts no new connections.
-    async fn drain(&mut self, departure: Departure) {
+    async fn drain(&mut self, departure: GatewayDeparture) {
         let grace = match departure {
-            Departure::Stop => {
+            GatewayDeparture::Stop => {
                 let grace = self.drain;
                 tracing::info!("stopping: no new connections, {grace:?} for requests under way");
                 grace
             }
-            Departure::HandedOver => {
+            GatewayDeparture::HandedOver => {
                 self.drain_delay + self.drain - linger(self.drain_delay, self.drain)
             }
         };

@@ -2,7 +2,7 @@
 //! gateway is ready, and lets it serve.
 
 use super::handover::bequest::Bequest;
-use super::handover::channel::{Channel, INHERIT, READY, SERVE, SERVING};
+use super::handover::channel::{HandoverChannel, INHERIT, READY, SERVE, SERVING};
 use crate::listen::handed_sockets::{BEQUEATHS, HandedSockets, PREDECESSOR};
 use std::fmt::Write as _;
 use std::io;
@@ -19,7 +19,7 @@ const BEQUEST_WITHIN: Duration = Duration::from_secs(2);
 /// The predecessor.
 #[derive(Debug)]
 pub(super) struct Predecessor {
-    channel: Channel,
+    channel: HandoverChannel,
     /// The predecessor answers `inherit`: gateways of earlier versions do not, and reject the line.
     bequeaths: bool,
 }
@@ -31,7 +31,7 @@ impl Predecessor {
     /// If the runtime cannot register the connection.
     pub(super) fn among(handed: &mut HandedSockets) -> io::Result<Option<Self>> {
         let stream = handed.take_first(PREDECESSOR).map(OwnedFd::from);
-        let channel = stream.map(|stream| Channel::to_predecessor(stream.into()));
+        let channel = stream.map(|stream| HandoverChannel::to_predecessor(stream.into()));
         let bequeaths = handed.has_word(BEQUEATHS);
         Ok(channel
             .transpose()?
@@ -48,8 +48,9 @@ impl Predecessor {
             self.channel.say(INHERIT).await.ok()?;
             self.channel.hear().await
         };
-        let told = timeout(BEQUEST_WITHIN, asked).await;
-        told.ok()
+        let answer = timeout(BEQUEST_WITHIN, asked).await;
+        answer
+            .ok()
             .flatten()
             .map(|line| Bequest::read(&line))
             .unwrap_or_default()

@@ -4,7 +4,7 @@
 use super::StartError;
 use crate::admin::AdminSettings;
 use crate::config::Boot;
-use crate::listen::bind::{self, AcceptSocket, BoundSocket, NewSocket, OpenSocket};
+use crate::listen::bind::{self, AcceptSocket, BoundSocket, NewSocket, OpenListener};
 use crate::listen::handed_sockets::HandedSockets;
 use crate::listen::listener::{ListenAddress, Listener};
 use crate::listen::socket_file::SocketFile;
@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 /// The sockets of one address, to which no client can connect yet.
 #[derive(Debug)]
 struct BoundAddress {
-    role: Role,
+    role: SocketRole,
     address: ListenAddress,
     /// The name under which its sockets are handed to a successor.
     name: String,
@@ -29,14 +29,14 @@ struct BoundAddress {
 
 /// The part of the gateway that listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum SocketRole {
     /// The listeners of `[server]`.
     Server,
     /// The admin listener.
     Admin,
 }
 
-impl Role {
+impl SocketRole {
     /// The prefix of the names of its sockets.
     fn prefix(self) -> &'static str {
         match self {
@@ -77,7 +77,7 @@ impl BoundSockets {
                 leaves_ipv4: all.iter().any(|other| takes_ipv4_of(other, one)),
                 leaves_ipv6: everywhere(boot).any(|other| takes_ipv6_of(other, &one.address)),
             };
-            BoundAddress::bind(Role::Server, &one.address, new, &mut handed)
+            BoundAddress::bind(SocketRole::Server, &one.address, new, &mut handed)
         };
         let server = all.iter().map(of_listener).collect::<Result<_, _>>()?;
         let of_admin = |admin: &AdminSettings| {
@@ -86,7 +86,7 @@ impl BoundSockets {
                 leaves_ipv4: false,
                 leaves_ipv6: true,
             };
-            BoundAddress::bind(Role::Admin, &admin.listen, new, &mut handed)
+            BoundAddress::bind(SocketRole::Admin, &admin.listen, new, &mut handed)
         };
         let admin = boot.admin.as_ref().map(of_admin).transpose()?;
         for name in handed.names() {
@@ -155,7 +155,7 @@ fn takes_ipv6_of(other: &ListenAddress, one: &ListenAddress) -> bool {
 
 impl BoundAddress {
     fn bind(
-        role: Role,
+        role: SocketRole,
         address: &ListenAddress,
         new: NewSocket,
         handed: &mut HandedSockets,
@@ -184,7 +184,7 @@ impl BoundAddress {
             sockets,
         } = self;
         let open = sockets.into_iter().map(|bound| {
-            let OpenSocket { listening, file } = bound.open()?;
+            let OpenListener { listening, file } = bound.open()?;
             let (taken_over, given_up) = (Arc::default(), Arc::default());
             kept.0.push(KeptSocket {
                 name: name.clone(),
@@ -206,7 +206,7 @@ impl BoundAddress {
 }
 
 /// The name under which a gateway hands its sockets to its successor. A name has no colon (`sd_listen_fds(3)`).
-fn name_of(role: Role, address: &ListenAddress) -> String {
+fn name_of(role: SocketRole, address: &ListenAddress) -> String {
     if let ListenAddress::Systemd(name) = address {
         return name.to_string();
     }
@@ -224,7 +224,7 @@ fn name_of(role: Role, address: &ListenAddress) -> String {
     name
 }
 
-fn not_at(role: Role, address: &ListenAddress) -> impl FnOnce(io::Error) -> StartError {
+fn not_at(role: SocketRole, address: &ListenAddress) -> impl FnOnce(io::Error) -> StartError {
     let address = address.clone();
     move |source| StartError::Listen {
         role,
@@ -247,8 +247,8 @@ fn report_unused(name: &str) {
 
 /// The address in a name that [`name_of`] gave; `None` for a name that systemd gave.
 fn address_in(name: &str) -> Option<String> {
-    let own = [Role::Server, Role::Admin].into_iter();
-    let coded = own
+    let roles = [SocketRole::Server, SocketRole::Admin].into_iter();
+    let coded = roles
         .filter_map(|role| name.strip_prefix(role.prefix()))
         .next()?;
     let mut pieces = coded.split('%');
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn every_address_has_the_name_of_every_address_of_ipv4() {
         let every = ListenAddress::EveryAddress(8080);
-        assert_eq!(name_of(Role::Server, &every), "server/0.0.0.0%3A8080");
+        assert_eq!(name_of(SocketRole::Server, &every), "server/0.0.0.0%3A8080");
     }
 
     #[test]
@@ -354,26 +354,26 @@ mod tests {
             let address = ListenAddress::EveryAddress(port);
             not_at(role, &address)(io::ErrorKind::PermissionDenied.into()).to_string()
         };
-        assert!(denied(80, Role::Server).contains("CAP_NET_BIND_SERVICE"));
-        assert!(!denied(8080, Role::Server).contains("CAP_NET_BIND_SERVICE"));
-        let admin = denied(80, Role::Admin);
+        assert!(denied(80, SocketRole::Server).contains("CAP_NET_BIND_SERVICE"));
+        assert!(!denied(8080, SocketRole::Server).contains("CAP_NET_BIND_SERVICE"));
+        let admin = denied(80, SocketRole::Admin);
         assert!(admin.contains("CAP_NET_BIND_SERVICE") && !admin.contains("--listen"));
     }
 
     #[test]
     fn names_have_no_colon_and_tell_roles_apart() {
         let any: ListenAddress = std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into();
-        assert_eq!(name_of(Role::Server, &any), "server/127.0.0.1%3A0");
-        assert_eq!(name_of(Role::Admin, &any), "admin/127.0.0.1%3A0");
+        assert_eq!(name_of(SocketRole::Server, &any), "server/127.0.0.1%3A0");
+        assert_eq!(name_of(SocketRole::Admin, &any), "admin/127.0.0.1%3A0");
         let unix = ListenAddress::Unix(Path::new("/run/a b%.sock").into());
         assert_eq!(
-            name_of(Role::Server, &unix),
+            name_of(SocketRole::Server, &unix),
             "server/unix%3A/run/a%20b%25.sock"
         );
         let systemd = ListenAddress::Systemd("https".into());
-        assert_eq!(name_of(Role::Server, &systemd), "https");
+        assert_eq!(name_of(SocketRole::Server, &systemd), "https");
         for address in [any, unix] {
-            let name = name_of(Role::Admin, &address);
+            let name = name_of(SocketRole::Admin, &address);
             assert_eq!(address_in(&name), Some(address.to_string()));
         }
         assert_eq!(address_in("https"), None);

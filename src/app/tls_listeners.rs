@@ -132,15 +132,15 @@ impl TlsListeners {
         let name = identity.name();
         let hosts = identity.hosts().iter();
         let hosts: Vec<String> = hosts.map(|host| host.as_str().to_owned()).collect();
-        let is_better = |came: &Bundle| {
+        let is_better = |bundle: &Bundle| {
             let read = identity.facts();
             let is_whole = hosts.iter().all(|host| read.names.contains(host));
-            !is_whole || came.covers(&hosts) && came.facts().not_after > read.not_after
+            !is_whole || bundle.covers(&hosts) && bundle.facts().not_after > read.not_after
         };
-        let Some(came) = self.issued.best_for(name, &hosts).filter(is_better) else {
+        let Some(bundle) = self.issued.best_for(name, &hosts).filter(is_better) else {
             return Arc::clone(identity);
         };
-        match loaded.certified(came.pem()) {
+        match loaded.certified(bundle.pem()) {
             Ok(certified) => Arc::new(certified),
             Err(mistakes) => {
                 tracing::error!(

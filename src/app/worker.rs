@@ -190,7 +190,11 @@ fn connect(settings: &store::StoreSettings, shared: &GatewayState) -> Store {
             on_down: settings.on_down,
             fleet: Arc::clone(&shared.fleet),
             metrics: shared.metrics.store(),
-            cache: WorkerCache::new(shared.news.clone(), settings.timeout, shared.clock.clone()),
+            cache: WorkerCache::new(
+                shared.invalidation.clone(),
+                settings.timeout,
+                shared.clock.clone(),
+            ),
         }),
     }
 }

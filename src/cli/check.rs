@@ -85,7 +85,12 @@ pub struct CheckedFile<'f> {
 }
 
 /// Checks `file` and writes the result; returns the exit code.
-pub fn check(file: CheckedFile<'_>, task: &CheckTask, format: Format, deny_warnings: bool) -> u8 {
+pub fn check_file(
+    file: CheckedFile<'_>,
+    task: &CheckTask,
+    format: Format,
+    deny_warnings: bool,
+) -> u8 {
     let colour = Colour::of_stderr();
     let style = Style { format, colour };
     let checked = output(file, task, style, deny_warnings, connectivity::probe);
@@ -317,7 +322,7 @@ fn meaning(compiled: &Compiled) -> String {
     if let Some(spread) = SlotSpread::of(compiled) {
         text.push_str(&spread.text());
     }
-    for note in notes::all(compiled) {
+    for note in notes::list_notes(compiled) {
         let _ = writeln!(text, "note: {note}");
     }
     text

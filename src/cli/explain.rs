@@ -36,7 +36,7 @@ mod text;
 
 use super::admin_client;
 use super::check::connectivity;
-use super::{BAD, Failure, UNREACHABLE, USAGE, VariableArgs, find_file, show};
+use super::{BAD, CommandFailure, UNREACHABLE, USAGE, VariableArgs, find_file, show};
 use crate::client::UNIX;
 use crate::config::pages::Page;
 use crate::config::{self, Code};
@@ -134,38 +134,39 @@ Nothing is sent or counted; --live asks the running gateway what is left, and --
 would be refused; 1 a bad file; 2 wrong usage; 3 the gateway, or a URL with keys, cannot be asked.";
 
 /// Explains a code or a request.
-pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
+pub(super) fn explain(args: &ExplainArgs) -> Result<(), CommandFailure> {
     let Some(target) = &args.target else {
         return explain_code(args);
     };
     if Code::named(&args.what).is_some() {
         let what = &args.what;
         let text = format!("`{what}` is the code of a diagnostic: leave the other arguments out");
-        return Err(Failure::new(USAGE, text));
+        return Err(CommandFailure::new(USAGE, text));
     }
-    let request = described(args, target).map_err(|wrong| Failure::new(USAGE, wrong))?;
+    let request = described(args, target).map_err(|wrong| CommandFailure::new(USAGE, wrong))?;
     let file = args.config.clone().map_or_else(find_file, Ok)?;
     // The file is read without its store, whose secrets may not be here.
     let compiled = config::load_for_replay(&file, &args.variables.read()?, &[]);
-    let compiled = compiled.map_err(|report| Failure::report(BAD, &report))?;
+    let compiled = compiled.map_err(|report| CommandFailure::report(BAD, &report))?;
     let has_tls = compiled.offers.iter().any(Option::is_some);
     if request.handshake.is_some() && !has_tls {
         let text = "no listener of the file has TLS; --sni and --client-cert are for one that has";
-        return Err(Failure::new(USAGE, text));
+        return Err(CommandFailure::new(USAGE, text));
     }
     if args.connect {
-        connectivity::read_keys(&compiled).map_err(|wrong| Failure::new(UNREACHABLE, wrong))?;
+        connectivity::read_keys(&compiled)
+            .map_err(|wrong| CommandFailure::new(UNREACHABLE, wrong))?;
     }
     let mut explanation = request::explain(&compiled, request);
     if let Some(address) = &args.live {
         let admin = compiled.boot.admin.as_ref().map(|admin| &admin.listen);
-        let address = address.as_ref().or(admin).ok_or_else(|| Failure::new(
+        let address = address.as_ref().or(admin).ok_or_else(|| CommandFailure::new(
             USAGE,
             "the file has no [admin] listener to ask\nhelp: name the running gateway's: --live=ADDRESS:PORT",
         ))?;
-        counters::read(&mut explanation, address).map_err(|error| {
+        counters::read_counters(&mut explanation, address).map_err(|error| {
             let text = format!("the gateway at {address} cannot be asked: {error}");
-            Failure::new(UNREACHABLE, text)
+            CommandFailure::new(UNREACHABLE, text)
         })?;
     }
     explanation.hide(&compiled.boot.secrets);
@@ -175,7 +176,7 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
             json::object(&explanation)
         )));
     } else {
-        show(&printable(&text::text(&explanation)));
+        show(&printable(&text::explanation_text(&explanation)));
     }
     Ok(())
 }
@@ -244,18 +245,18 @@ fn field(line: &str) -> Option<(HeaderName, HeaderValue)> {
     Some((name, HeaderValue::from_bytes(value.as_bytes()).ok()?))
 }
 
-fn explain_code(args: &ExplainArgs) -> Result<(), Failure> {
+fn explain_code(args: &ExplainArgs) -> Result<(), CommandFailure> {
     let word = &args.what;
     let code = Code::named(word).ok_or_else(|| {
         let help = match Code::nearest(word) {
             None if is_method(word) => {
                 format!("to ask about a request, name its path: `tollgate explain {word} /`")
             }
-            Some(near) => format!("did you mean `tollgate explain {near}`?"),
+            Some(suggestion) => format!("did you mean `tollgate explain {suggestion}`?"),
             None => "all codes are in docs/diagnostics.md".to_owned(),
         };
         let text = format!("`{word}` is not the code of a diagnostic\nhelp: {help}");
-        Failure::new(USAGE, text)
+        CommandFailure::new(USAGE, text)
     })?;
     show(&page(code, args.json));
     Ok(())

@@ -131,12 +131,12 @@ struct VariableArgs {
 }
 
 impl VariableArgs {
-    fn read(&self) -> Result<EnvironmentFiles, Failure> {
+    fn read(&self) -> Result<EnvironmentFiles, CommandFailure> {
         let mut environment = EnvironmentFiles::default();
         for file in &self.env_file {
             let odd = environment.read(file).map_err(|error| {
                 let text = format!("cannot read --env-file {}: {error}", file.display());
-                Failure::new(BAD, text)
+                CommandFailure::new(BAD, text)
             })?;
             let Some(odd) = odd else {
                 warn(&format!(
@@ -190,12 +190,12 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// The failure of a command: the text for standard error, if any, and the exit code.
-struct Failure {
+struct CommandFailure {
     code: u8,
     text: String,
 }
 
-impl Failure {
+impl CommandFailure {
     fn new(code: u8, error: impl Display) -> Self {
         Self {
             code,
@@ -296,7 +296,7 @@ fn conflict(text: &str) -> Error {
     <CommandLine as CommandFactory>::command().error(ErrorKind::ArgumentConflict, text)
 }
 
-fn check_command(args: CheckArgs) -> Result<(), Failure> {
+fn check_command(args: CheckArgs) -> Result<(), CommandFailure> {
     let file = args.file.or(args.config).map_or_else(find_file, Ok)?;
     let format = if args.json {
         check::Format::Json
@@ -314,18 +314,18 @@ fn check_command(args: CheckArgs) -> Result<(), Failure> {
         path: &file,
         environment: &environment,
     };
-    match check::check(file, &task, format, args.deny_warnings) {
+    match check::check_file(file, &task, format, args.deny_warnings) {
         GOOD => Ok(()),
-        code => Err(Failure::reported(code)),
+        code => Err(CommandFailure::reported(code)),
     }
 }
 
 /// The file at its usual place.
-fn find_file() -> Result<PathBuf, Failure> {
+fn find_file() -> Result<PathBuf, CommandFailure> {
     let usual = ["gateway.toml", "/etc/tollgate/gateway.toml"];
     let mut usual = usual.iter().map(Path::new);
     let found = usual.find(|path| path.exists()).map(Path::to_path_buf);
-    found.ok_or_else(|| Failure::new(
+    found.ok_or_else(|| CommandFailure::new(
         BAD,
         "there is no gateway.toml here and none in /etc/tollgate\n\
          help: name one with --config FILE, or start without one: tollgate run --to HOST:PORT --limit 10/s",

@@ -1,7 +1,7 @@
 //! `tollgate simulate`: the effect that the limits of a file would have had on logged traffic, and the effect of a
 //! change of the limits.
 
-use super::{BAD, Failure, UNREACHABLE, USAGE, VariableArgs, find_file, warn, warn_of};
+use super::{BAD, CommandFailure, UNREACHABLE, USAGE, VariableArgs, find_file, warn, warn_of};
 use crate::clock;
 use crate::config::{self, Compiled, Set, suggest};
 use crate::replay::report::{self, Marks};
@@ -67,7 +67,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two updates of the progress bar.
 const LOOK: Duration = Duration::from_millis(100);
 
-pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
+pub(super) fn simulate(args: &SimulateArgs) -> Result<(), CommandFailure> {
     let mapping = mapping(args)?;
     let (file, changed) = load(args)?;
     let target = store(args)?;
@@ -75,18 +75,18 @@ pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
         if is_same_file(out, &args.trace) {
             let out = out.display();
             let text = format!("{out} is the trace: it would be overwritten");
-            return Err(Failure::new(USAGE, text));
+            return Err(CommandFailure::new(USAGE, text));
         }
     }
     let lines = TraceLines::open(&args.trace).map_err(|error| {
         let trace = args.trace.display();
-        Failure::new(BAD, format!("cannot open {trace}: {error}"))
+        CommandFailure::new(BAD, format!("cannot open {trace}: {error}"))
     })?;
     let decisions = args.decisions.as_deref().map(create).transpose()?;
     let snapshot = changed.map(|changed| changed.snapshot);
     let replay = Replay::new(file.snapshot, snapshot, target.as_ref()).map_err(|error| {
         let target = target.as_ref().map(ToString::to_string).unwrap_or_default();
-        Failure::new(UNREACHABLE, format!("--store {target}: {error}"))
+        CommandFailure::new(UNREACHABLE, format!("--store {target}: {error}"))
     })?;
     let mut replay = replay.reading(mapping);
     let began = clock::now();
@@ -99,7 +99,7 @@ fn run(
     replay: &mut Replay,
     mut lines: TraceLines,
     mut decisions: Option<BufWriter<File>>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let mut bar = ProgressBar::new(clock::now());
     let out = decisions.as_mut().map(|out| out as &mut dyn Write);
     let ran = replay.run(&mut lines, out, &mut |lines, requests| {
@@ -117,12 +117,12 @@ fn run(
         } else {
             BAD
         };
-        Failure::new(code, failure)
+        CommandFailure::new(code, failure)
     })
 }
 
 /// Writes the report, and the picture if requested.
-fn show(report: &Report, args: &SimulateArgs, took: Duration) -> Result<(), Failure> {
+fn show(report: &Report, args: &SimulateArgs, took: Duration) -> Result<(), CommandFailure> {
     if let Some(path) = &args.svg {
         let mut out = create(path)?;
         let drawn = out.write_all(report::svg(report, &args.sets).as_bytes());
@@ -134,10 +134,15 @@ fn show(report: &Report, args: &SimulateArgs, took: Duration) -> Result<(), Fail
         let text = format!("{}\n", report::json(report, &args.sets, took));
         super::show(&printable_json(&text));
     } else {
-        super::show(&printable(&report::text(report, &args.sets, took, marks())));
+        super::show(&printable(&report::report_text(
+            report,
+            &args.sets,
+            took,
+            marks(),
+        )));
     }
     if report.requests == 0 {
-        return Err(Failure::new(BAD, no_requests(report, args)));
+        return Err(CommandFailure::new(BAD, no_requests(report, args)));
     }
     Ok(())
 }
@@ -148,12 +153,12 @@ fn meant(word: &str, names: &[&'static str]) -> Option<&'static str> {
 }
 
 /// The mapping that `--fields` gives, if any.
-fn mapping(args: &SimulateArgs) -> Result<Option<Mapping>, Failure> {
+fn mapping(args: &SimulateArgs) -> Result<Option<Mapping>, CommandFailure> {
     if args.fields.is_empty() {
         return Ok(None);
     }
     let mapping = Mapping::read_options(&args.fields, meant).map(Some);
-    mapping.map_err(|wrong| Failure::new(USAGE, format!("--fields: {wrong}")))
+    mapping.map_err(|wrong| CommandFailure::new(USAGE, format!("--fields: {wrong}")))
 }
 
 /// The reason why the trace has no request.
@@ -195,14 +200,14 @@ fn no_requests(report: &Report, args: &SimulateArgs) -> String {
 }
 
 /// The unchanged file, and the file with the changes of `--set`.
-fn load(args: &SimulateArgs) -> Result<(Compiled, Option<Compiled>), Failure> {
+fn load(args: &SimulateArgs) -> Result<(Compiled, Option<Compiled>), CommandFailure> {
     let sets: Result<Vec<Set>, String> = args.sets.iter().map(|set| Set::read(set)).collect();
-    let sets = sets.map_err(|wrong| Failure::new(USAGE, wrong))?;
+    let sets = sets.map_err(|wrong| CommandFailure::new(USAGE, wrong))?;
     let path = args.config.clone().map_or_else(find_file, Ok)?;
     let environment = args.variables.read()?;
     let read = |sets: &[Set], code: u8| {
         let file = config::load_for_replay(&path, &environment, sets);
-        file.map_err(|report| Failure::report(code, &report))
+        file.map_err(|report| CommandFailure::report(code, &report))
     };
     let file = read(&[], BAD)?;
     let changed = match sets.as_slice() {
@@ -215,25 +220,25 @@ fn load(args: &SimulateArgs) -> Result<(Compiled, Option<Compiled>), Failure> {
 }
 
 /// The Redis to count in, if any.
-fn store(args: &SimulateArgs) -> Result<Option<RedisTarget>, Failure> {
+fn store(args: &SimulateArgs) -> Result<Option<RedisTarget>, CommandFailure> {
     let Some(url) = &args.store else {
         return Ok(None);
     };
     match config::store(url) {
         Ok(Backend::Memory) => Ok(None),
         Ok(Backend::Redis(target)) => Ok(Some(target)),
-        Err(report) => Err(Failure::report(USAGE, &report)),
+        Err(report) => Err(CommandFailure::report(USAGE, &report)),
     }
 }
 
-fn create(path: &Path) -> Result<BufWriter<File>, Failure> {
+fn create(path: &Path) -> Result<BufWriter<File>, CommandFailure> {
     let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
     Ok(BufWriter::with_capacity(256 * 1024, file))
 }
 
-fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+fn cannot_write(path: &Path, error: &io::Error) -> CommandFailure {
     let path = path.display();
-    Failure::new(BAD, format!("cannot write {path}: {error}"))
+    CommandFailure::new(BAD, format!("cannot write {path}: {error}"))
 }
 
 /// Do both paths lead to the same file?
@@ -288,7 +293,7 @@ impl ProgressBar {
         self.next = Some(now + LOOK);
         self.shown = true;
         let (read, size) = lines.progress();
-        let how_far = match size {
+        let progress = match size {
             Some(size @ 1..) => {
                 let done = (read.min(size) * 30 / size) as usize;
                 format!(
@@ -303,7 +308,7 @@ impl ProgressBar {
         let speed = requests / seconds;
         let _ = write!(
             io::stderr(),
-            "\r\x1b[K{how_far}  {requests} requests, {speed} a second"
+            "\r\x1b[K{progress}  {requests} requests, {speed} a second"
         );
     }
 

@@ -75,7 +75,7 @@ impl Compilation<'_> {
         let (tokens, key_sets) = self.jwt.map(TokenRules::split).unzip();
         services.extend(unrouted(document, &by_name));
         let route_groups = route_groups(document, &outline.groups);
-        if route_groups.iter().any(|group| group.goes_by_token()) {
+        if route_groups.iter().any(|group| group.uses_token()) {
             services.iter_mut().for_each(Service::find_early_limits);
         }
         Compiled {
@@ -175,7 +175,7 @@ fn services(
                 asks_certificate: route.client_cert.get() == Some(&ClientCert::Required),
                 upstream,
                 host_change: host_change(route, upstream.map(|at| &*all_upstreams[at])),
-                own: own(route),
+                static_reply: static_reply(route),
                 rewrite: template(route).ok().flatten(),
                 prefix: stripped_prefix(route),
                 request_fields: route.request_headers.get().cloned(),
@@ -225,12 +225,12 @@ fn identity(
     known: &IdentitySources<'_>,
     of_others: &Arc<FieldWriters>,
 ) -> Option<Arc<IdentityFields>> {
-    let own = known.writers.bounded_file(route);
-    let of_others = own
+    let home_file = known.writers.bounded_file(route);
+    let of_others = home_file
         .filter(|_| !of_others.is_empty())
-        .map(|own| FieldsOfOthers {
+        .map(|home_file| FieldsOfOthers {
             writers: Arc::clone(of_others),
-            own,
+            home_file,
         });
     if route.forward_identity.is_absent() && of_others.is_none() {
         return None;
@@ -360,7 +360,7 @@ fn unrouted(document: &Document, limits: &ByName<'_>) -> Option<Service> {
 }
 
 /// The answer of a route without an upstream.
-fn own(route: &document::Route) -> Option<StaticReply> {
+fn static_reply(route: &document::Route) -> Option<StaticReply> {
     if let Some(redirect) = route.redirect.get() {
         return Some(StaticReply::Redirect {
             to: redirected(route).ok().flatten()?,
@@ -395,7 +395,7 @@ fn routes(document: &Document, rules: Vec<Rule>, services: &[Service]) -> Vec<Ro
             upstream: route.upstream.get().map(|name| name.as_str().into()),
             strip_prefix: rewrite.clone().filter(|_| strips),
             rewrite: rewrite.filter(|_| !strips),
-            own: service.own.clone(),
+            static_reply: service.static_reply.clone(),
             request_headers: service.request_fields.clone(),
             identity: service.identity.clone(),
             response_headers: service.response_fields.clone(),

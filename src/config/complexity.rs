@@ -91,7 +91,7 @@ fn excess(list: &List, folder: &Path) -> Option<String> {
 #[test]
 fn eight_times_a_list_is_eight_times_the_work() {
     fixtures::set_modes_of_keys();
-    let left = Mutex::new(lists::all());
+    let left = Mutex::new(lists::all_lists());
     let found = Mutex::new(Vec::new());
     std::thread::scope(|threads| {
         for _ in 0..2 {
@@ -153,7 +153,7 @@ fn every_list_of_the_schema_is_tried() {
     let mut found = BTreeSet::new();
     of_schema(&schema, &schema, "", &mut found);
     assert!(found.len() > 60, "{found:?}");
-    let all = lists::all();
+    let all = lists::all_lists();
     let tried: BTreeSet<&str> = all.iter().map(|list| list.name).collect();
     let missing: Vec<&String> = found
         .iter()

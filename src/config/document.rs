@@ -36,7 +36,7 @@ pub(super) use tables::acme::{AcmeTable, IN_STORE};
 pub(super) use tables::group::{GROUPS, GroupTable, are_keys};
 pub(super) use tables::jwt::{JWT, Jwt, KeyFile};
 pub(super) use tables::limit::{
-    Algorithm, Anchor, CostSource, Exempt, LIMITS, Limit, Over, RateEntry, RefundCause, Tier,
+    Algorithm, AnchorWord, CostSource, Exempt, LIMITS, Limit, Over, RateEntry, RefundCause, Tier,
 };
 pub(super) use tables::listen::{ListenEntry, ListenerTls, OwnIdentity, ProxyProtocol};
 pub(super) use tables::route::{ClientCert, ROUTES, Route};
@@ -56,8 +56,8 @@ use super::secrets::Numbering;
 use fields::{Fields, WITHOUT_QUOTES, Zero};
 use form::{
     Form, any, as_written, bytes_in_a_second, count, custom, empty_list, filled_texts,
-    filled_word_list, flag, inner_table, number, text, text_as, texts, texts_as, time, time_or_off,
-    time_within, whole, word, word_list,
+    filled_word_list, flag, inner_table, number, text_as, text_form, texts, texts_as, time,
+    time_or_off, time_within, whole, word, word_list,
 };
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -304,13 +304,17 @@ impl Document {
         &'a self,
         route: &'a Route,
     ) -> impl Iterator<Item = &'a At<String>> {
-        let own = route.limits.entries();
-        let dropped = own.iter().filter_map(|at| at.value.strip_prefix('!'));
+        let written_limits = route.limits.entries();
+        let dropped = written_limits
+            .iter()
+            .filter_map(|at| at.value.strip_prefix('!'));
         let dropped: HashSet<&str> = dropped.collect();
         let drops = move |name: &str| dropped.contains(name);
         let upstream = self.upstream_of(route);
         let theirs = upstream.map_or(&[][..], |upstream| upstream.limits.entries());
-        let kept = own.iter().filter(|at| !at.value.starts_with('!'));
+        let kept = written_limits
+            .iter()
+            .filter(|at| !at.value.starts_with('!'));
         let defaults = self.defaults.limits.entries().iter();
         kept.chain(defaults.filter(move |at| !drops(&at.value)))
             .chain(theirs)
@@ -357,8 +361,8 @@ impl Document {
 const ENOUGH: usize = 1_000;
 
 /// Reads the source and adds every mistake of form to the findings.
-pub(super) fn read(beside: &mut SideFiles<'_>) -> Document {
-    let (source, found) = (beside.source, &mut *beside.found);
+pub(super) fn read_document(side_files: &mut SideFiles<'_>) -> Document {
+    let (source, found) = (side_files.source, &mut *side_files.found);
     let set_documents = text::set_values::documents(source);
     let (root, errors) = DeTable::parse_recoverable(source.file());
     let torn = text::syntax::report(source.file(), root.get_ref(), &errors, found);
@@ -379,11 +383,11 @@ pub(super) fn read(beside: &mut SideFiles<'_>) -> Document {
     let mut root = root;
     document.variables.bare(&mut root, &alone);
     document.written = Arc::new(Written::of(&root));
-    document.fetched = text::secrets::fetch(&mut root, beside);
-    let found = &mut *beside.found;
+    document.fetched = text::secrets::fetch(&mut root, side_files);
+    let found = &mut *side_files.found;
     document.empty = root.is_empty();
-    text::include::read(source, &mut root, &document.variables, found);
-    document.ignored = warning_filter::read(&mut root, found);
+    text::include::read_includes(source, &mut root, &document.variables, found);
+    document.ignored = warning_filter::read_filters(&mut root, found);
     let mut reader = TopReader {
         source,
         document: &mut document,
@@ -436,7 +440,7 @@ impl TopReader<'_> {
             return self.section(vocabulary, &span, value);
         }
         let meant = unknown_table::meant(name, value.get_ref());
-        unknown_table::note(name, &span, value.get_ref(), meant, self.found);
+        unknown_table::note_unknown(name, &span, value.get_ref(), meant, self.found);
         if let Some(meant) = meant {
             self.misnamed(meant, &span, value);
         }
@@ -449,20 +453,20 @@ impl TopReader<'_> {
             self.document.lost.insert((meant.name, None));
             return;
         }
-        let mut apart = Document::default();
+        let mut included = Document::default();
         let mut reader = TopReader {
             source: self.source,
-            document: &mut apart,
+            document: &mut included,
             found: self.found,
         };
         reader.section(meant, key, value);
-        self.document.lost.extend(apart.lost);
-        self.document.identities.extend(apart.identities);
-        self.document.authorities.extend(apart.authorities);
-        self.document.groups.extend(apart.groups);
-        self.document.limits.extend(apart.limits);
-        self.document.upstreams.extend(apart.upstreams);
-        self.document.routes.extend(apart.routes);
+        self.document.lost.extend(included.lost);
+        self.document.identities.extend(included.identities);
+        self.document.authorities.extend(included.authorities);
+        self.document.groups.extend(included.groups);
+        self.document.limits.extend(included.limits);
+        self.document.upstreams.extend(included.upstreams);
+        self.document.routes.extend(included.routes);
     }
 
     /// One table.
@@ -515,10 +519,10 @@ impl TopReader<'_> {
             match vocabulary.name {
                 "tls" => document.identities.push(TlsTable::read(&mut fields)),
                 "acme" => document.authorities.push(AcmeTable::read(&mut fields)),
-                "groups" => document.groups.push(tables::group::read(fields)),
-                "limits" => document.limits.push(tables::limit::read(fields)),
+                "groups" => document.groups.push(tables::group::read_group(fields)),
+                "limits" => document.limits.push(tables::limit::read_limit(fields)),
                 "upstreams" => document.upstreams.push(Upstream::read(&mut fields)),
-                _ => document.routes.push(tables::route::read(fields)),
+                _ => document.routes.push(tables::route::read_route(fields)),
             }
         }
     }

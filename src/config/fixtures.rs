@@ -107,8 +107,8 @@ fn every_example_of_who_is_counted_is_good() {
 fn every_example_of_tls_is_good() {
     set_modes_of_keys();
     let folder = tempfile::tempdir().unwrap();
-    let beside = folder.path().join("tls");
-    fs::create_dir(&beside).unwrap();
+    let sibling = folder.path().join("tls");
+    fs::create_dir(&sibling).unwrap();
     for (from, to) in [
         ("api.pem", "api.pem"),
         ("api.key", "api.key"),
@@ -117,7 +117,7 @@ fn every_example_of_tls_is_good() {
         ("authority.pem", "partners-ca.pem"),
     ] {
         let from = root().join("tests/config/tls").join(from);
-        fs::copy(from, beside.join(to)).unwrap();
+        fs::copy(from, sibling.join(to)).unwrap();
     }
     let manual = include_str!("../../docs/tls.md");
     let examples = manual.split("```toml\n").skip(1);
@@ -155,12 +155,12 @@ fn every_invalid_file_yields_its_report() {
             Ok(compiled) => compiled.report(),
             Err(report) => report,
         };
-        let (found, beside) = (report.human(Colour::Off), path.with_extension("report"));
+        let (found, sibling) = (report.human(Colour::Off), path.with_extension("report"));
         assert!(!report.diagnostics.is_empty(), "{}", path.display());
         if std::env::var_os("UPDATE").is_some() {
-            fs::write(&beside, &found).unwrap();
+            fs::write(&sibling, &found).unwrap();
         }
-        if fs::read_to_string(&beside).unwrap_or_default() != found {
+        if fs::read_to_string(&sibling).unwrap_or_default() != found {
             wrong.push(format!("{}\n{found}", path.display()));
         }
     }
@@ -185,11 +185,11 @@ fn every_folder_of_files_yields_its_report() {
         };
         let here = format!("{}/", folder.display());
         let found = report.human(Colour::Off).replace(&here, "");
-        let beside = folder.join("report");
+        let sibling = folder.join("report");
         if std::env::var_os("UPDATE").is_some() {
-            fs::write(&beside, &found).unwrap();
+            fs::write(&sibling, &found).unwrap();
         }
-        if fs::read_to_string(&beside).unwrap_or_default() != found {
+        if fs::read_to_string(&sibling).unwrap_or_default() != found {
             wrong.push(format!("{}\n{found}", folder.display()));
         }
     }

@@ -3,7 +3,7 @@
 
 use super::input::Source;
 use super::report::render::Colour;
-use super::{Files, compile, text};
+use super::{Files, compile, decode_text};
 
 /// A name in a folder that does not exist, so that no file named in `bytes` exists.
 const NAME: &str = "/nonexistent/gateway.toml";
@@ -18,7 +18,7 @@ pub fn file(bytes: &[u8]) -> bool {
         return false;
     }
     let read = || {
-        let text = text(NAME, bytes.to_vec())?;
+        let text = decode_text(NAME, bytes.to_vec())?;
         compile(Source::new(NAME, text), Files::default(), None)
     };
     let (taken, report) = match read() {
@@ -30,11 +30,11 @@ pub fn file(bytes: &[u8]) -> bool {
     for form in [report.json_lines(), report.sarif(), report.github()] {
         assert!(!form.is_empty() || report.diagnostics.is_empty());
     }
-    let again = match read() {
+    let second = match read() {
         Ok(compiled) => compiled.report(),
         Err(report) => report,
     };
-    assert_eq!(again.human(Colour::Off), shown, "two readings differ");
+    assert_eq!(second.human(Colour::Off), shown, "two readings differ");
     taken
 }
 

@@ -173,7 +173,7 @@ pub fn load(path: &Path) -> Result<Compiled, Report> {
 /// # Errors
 /// If the file has mistakes: the report of them.
 pub fn load_in(path: &Path, environment: &EnvironmentFiles) -> Result<Compiled, Report> {
-    load_beside(path, environment, None)
+    load_after(path, environment, None)
 }
 
 /// Reads and compiles the file at `path` for a reload: identities of `before` stay if their files are broken.
@@ -181,34 +181,34 @@ pub fn load_in(path: &Path, environment: &EnvironmentFiles) -> Result<Compiled, 
 /// # Errors
 /// If the file has mistakes: the report of them.
 pub fn reload(path: &Path, before: &Identities) -> Result<Compiled, Report> {
-    load_beside(path, &EnvironmentFiles::default(), Some(before))
+    load_after(path, &EnvironmentFiles::default(), Some(before))
 }
 
-fn load_beside(
+fn load_after(
     path: &Path,
     environment: &EnvironmentFiles,
     before: Option<&Identities>,
 ) -> Result<Compiled, Report> {
     let mut files = Files::default();
-    let (name, text) = read(path, &mut files)?;
+    let (name, text) = read_file(path, &mut files)?;
     let source = Source::new(name, text).in_environment(environment);
     compile(source, files, before)
 }
 
 /// The name and the text of the file at `path`.
-fn read(path: &Path, files: &mut Files) -> Result<(String, String), Report> {
+fn read_file(path: &Path, files: &mut Files) -> Result<(String, String), Report> {
     let name = path.display().to_string();
     let read = files
         .read(path, MOST_BYTES)
         .map_err(|error| unreadable(path, &error))
-        .and_then(|bytes| text(&name, bytes));
+        .and_then(|bytes| decode_text(&name, bytes));
     match read {
         Ok(text) => Ok((name, text)),
         Err(report) => Err(report.from_files(std::mem::take(files))),
     }
 }
 
-fn text(name: &str, bytes: Vec<u8>) -> Result<String, Report> {
+fn decode_text(name: &str, bytes: Vec<u8>) -> Result<String, Report> {
     String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
@@ -247,7 +247,7 @@ pub fn load_for_replay(
     sets: &[Set],
 ) -> Result<Compiled, Report> {
     let mut files = Files::default();
-    let (name, text) = read(path, &mut files)?;
+    let (name, text) = read_file(path, &mut files)?;
     let source = Source::with_sets(&name, text, sets).without_store();
     compile(source.in_environment(environment), files, None)
 }
@@ -278,20 +278,21 @@ fn compile(
             .at(&(at..at), "this is a zero byte");
         return Err(Report::new(source, vec![binary]).from_files(files));
     }
-    let beside = &mut SideFiles {
+    let side_files = &mut SideFiles {
         source: &source,
         files: &mut files,
         found: &mut found,
     };
-    let document = document::read(beside);
-    let groups = settings::groups::read(&document, beside);
-    let jwt = settings::jwt::read(&document, beside);
-    let checked = validate::check(&document, &groups, &source, beside.found);
-    let authorities = settings::authorities::read(&document, beside);
-    let boot = settings::boot::read(&document, &authorities, beside);
-    let errors = settings::error_bodies::read(&document, beside);
-    let upstreams = settings::upstreams::read(&document, beside);
-    let identities = settings::identities::read(&document, &authorities, before, beside);
+    let document = document::read_document(side_files);
+    let groups = settings::groups::read_groups(&document, side_files);
+    let jwt = settings::jwt::read_tokens(&document, side_files);
+    let checked = validate::check_document(&document, &groups, &source, side_files.found);
+    let authorities = settings::authorities::read_authorities(&document, side_files);
+    let boot = settings::boot::read_boot(&document, &authorities, side_files);
+    let errors = settings::error_bodies::read_error_bodies(&document, side_files);
+    let upstreams = settings::upstreams::read_upstreams(&document, side_files);
+    let identities =
+        settings::identities::read_identities(&document, &authorities, before, side_files);
     found.retain(|diagnostic| !document.is_echo(&source, diagnostic));
     document.variables.tell(&source, &boot.secrets, &mut found);
     document::ignore(&document.ignored, &mut found, !source.is_without_store());

@@ -16,7 +16,7 @@ pub mod pages;
 pub mod render;
 pub mod suggest;
 
-pub(in crate::config) use diagnostic::{Code, Details, Diagnostic, Findings, Label, Severity};
+pub(in crate::config) use diagnostic::{Code, Details, Diagnostic, Findings, Severity, SpanLabel};
 pub(in crate::config) use suggest::{all_of, nearest, one_of};
 
 use super::input::{Files, Source};
@@ -53,7 +53,7 @@ impl Report {
 
     /// The mistakes in one line, if all errors are in other files than the main file.
     #[must_use]
-    pub fn beside(&self) -> Option<String> {
+    pub fn file_errors(&self) -> Option<String> {
         let errors = || {
             let all = self.diagnostics.iter();
             all.filter(|one| one.severity == Severity::Error)
@@ -63,12 +63,12 @@ impl Report {
             let place = one.primary.as_ref();
             place.is_some_and(|label| !label.span.is_empty())
         };
-        let beside = |one: &Diagnostic| match one.code {
+        let is_in_side_file = |one: &Diagnostic| match one.code {
             Code::BadMember | Code::BadJwtKey => true,
             Code::Unreadable => named(one),
             _ => false,
         };
-        let all = errors().next().is_some() && errors().all(beside);
+        let all = errors().next().is_some() && errors().all(is_in_side_file);
         all.then(|| {
             let messages: Vec<&str> = errors().map(|one| one.message.as_str()).collect();
             messages.join("; ")

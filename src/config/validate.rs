@@ -70,7 +70,7 @@ pub(super) struct Validation {
 }
 
 /// Applies the rules to `document`.
-pub(super) fn check(
+pub(super) fn check_document(
     document: &Document,
     groups: &Groups,
     source: &source::Source,
@@ -89,29 +89,29 @@ pub(super) fn check(
         .flat_map(|limit| limits::compile(&limit, &scene, found))
         .collect();
     for upstream in &document.upstreams {
-        upstreams::check(upstream, found);
+        upstreams::check_upstream(upstream, found);
     }
     let file = names::WholeFile { document, source };
-    names::check(file, found);
-    groups::check(file, found);
-    routes::forwarded_identity::check(document, found);
-    identities::check(file, found);
-    identities::authorities::check(file, found);
-    grants::check(document, source, found);
-    grants::granted_upstreams::check(file, found);
+    names::check_names(file, found);
+    groups::check_groups(file, found);
+    routes::forwarded_identity::check_forwarded_identity(document, found);
+    identities::check_identities(file, found);
+    identities::authorities::check_authorities(file, found);
+    grants::check_grants(document, source, found);
+    grants::granted_upstreams::check_granted_upstreams(file, found);
     names::one_partial(document, found);
     names::public(document, found);
     names::parameters(document, found);
-    routes::rewrites::check(document, found);
-    upstreams::upstream_rules::check(document, found);
-    lints::note(document, found);
-    routes::grpc::note(document, found);
-    routes::stripped_fields::note(document, found);
-    identities::unasked_certificates::note(document, found);
-    store::redis::note(document, &compiled, found);
-    routes::unreachable::note(document, found);
+    routes::rewrites::check_rewrites(document, found);
+    upstreams::upstream_rules::check_upstream_rules(document, found);
+    lints::note_lints(document, found);
+    routes::grpc::note_grpc(document, found);
+    routes::stripped_fields::note_stripped_fields(document, found);
+    identities::unasked_certificates::note_unasked(document, found);
+    store::redis::note_redis(document, &compiled, found);
+    routes::unreachable::note_unreachable(document, found);
     let (rules, table) = routes::arrange(document, found);
-    routes::case_bypass::note(document, &rules, &table, found);
+    routes::case_bypass::note_bypasses(document, &rules, &table, found);
     Validation {
         limits: compiled,
         rules,
@@ -155,8 +155,8 @@ fn emptiness(document: &Document, found: &mut Findings) -> bool {
 }
 
 fn server(document: &Document, source: &source::Source, found: &mut Findings) {
-    listeners::check(document, found);
-    listeners::listen_addresses::check(document, source, found);
+    listeners::check_listeners(document, found);
+    listeners::listen_addresses::check_listen_addresses(document, source, found);
     let translators = document.server.translators();
     for At { value, span } in document.server.trust.entries() {
         if value.prefix_len() == 0 || translators.has(*value) {

@@ -87,13 +87,13 @@ impl ValueError {
 
     /// The error about a word that `key` does not accept.
     pub(super) fn choice(key: &str, word: &str, words: &[&str]) -> Self {
-        let near = super::report::suggest::nearest(word, words.iter().copied());
+        let suggestion = super::report::suggest::nearest(word, words.iter().copied());
         let wrong = Self::new(
             Code::BadChoice,
             format!("{} is no choice for `{key}`", quoted(word)),
             format!("must be {}", super::report::suggest::one_of(words)),
         );
-        wrong.offer(near)
+        wrong.offer(suggestion)
     }
 
     /// Adds texts that can replace the whole text. [`with_valid_offers`] keeps the texts that can be read; if none

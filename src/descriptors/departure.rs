@@ -72,18 +72,18 @@ mod tests {
         let share = Budget::new(None, 1).share();
         for expected in [Departure::End, Departure::Reset] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let mut far = TcpStream::connect(listener.local_addr().unwrap())
+            let mut client = TcpStream::connect(listener.local_addr().unwrap())
                 .await
                 .unwrap();
-            let (near, _) = listener.accept().await.unwrap();
-            let second = SecondDescriptor::of(&near, share.take_spare().unwrap()).unwrap();
-            far.write_all(b"unread").await.unwrap();
-            near.readable().await.unwrap();
+            let (accepted, _) = listener.accept().await.unwrap();
+            let second = SecondDescriptor::of(&accepted, share.take_spare().unwrap()).unwrap();
+            client.write_all(b"unread").await.unwrap();
+            accepted.readable().await.unwrap();
             match expected {
-                Departure::End => far.shutdown().await.unwrap(),
+                Departure::End => client.shutdown().await.unwrap(),
                 Departure::Reset => {
-                    far.set_zero_linger().unwrap();
-                    drop(far);
+                    client.set_zero_linger().unwrap();
+                    drop(client);
                 }
             }
             assert_eq!(second.departure().await, expected);

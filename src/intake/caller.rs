@@ -1,6 +1,6 @@
 //! The client of a request, in the form that keys, groups and identity fields read.
 
-use crate::admission::destination::Destination;
+use crate::admission::destination::RequestDestination;
 use crate::key::cookie::Cookies;
 use crate::key::{Caller, Content, Identity, ShownCertificate};
 use crate::route::PathPattern;
@@ -63,7 +63,7 @@ impl CallerFacts<'_> {
             route,
             method: self.method,
             fields: self.fields,
-            location: &Destination {
+            location: &RequestDestination {
                 authority: self.host,
                 path: self.path,
                 query: self.query,

@@ -25,7 +25,7 @@ const LONGEST_HOST: usize = 260;
 pub struct Target {
     authority: Option<HeaderValue>,
     /// The authority comes from the request target, not from the `Host` field.
-    own: bool,
+    is_in_target: bool,
     asterisk: bool,
     scheme: Option<Scheme>,
 }
@@ -160,7 +160,7 @@ impl Target {
             return Err(BadRequest::Asterisk);
         }
         Ok(Self {
-            own: uri.authority().is_some() || host != authority.as_ref(),
+            is_in_target: uri.authority().is_some() || host != authority.as_ref(),
             authority,
             asterisk,
             scheme: uri
@@ -186,8 +186,8 @@ impl Target {
 
     /// The `Host` field to forward if it comes from the target, and `Host` is absent or different.
     #[must_use]
-    pub fn own_authority(&self) -> Option<&HeaderValue> {
-        self.authority.as_ref().filter(|_| self.own)
+    pub fn forwarded_authority(&self) -> Option<&HeaderValue> {
+        self.authority.as_ref().filter(|_| self.is_in_target)
     }
 
     /// The scheme that the target names; only a trusted peer's is used.
@@ -209,7 +209,7 @@ impl Target {
 #[must_use]
 pub fn named_host(uri: &Uri, fields: &HeaderMap) -> Option<HeaderValue> {
     let host = match uri.authority() {
-        Some(own) => HeaderValue::from_str(own.as_str()).ok(),
+        Some(authority) => HeaderValue::from_str(authority.as_str()).ok(),
         None => fields.get(header::HOST).cloned(),
     };
     host.filter(|host| is_host(host.as_bytes()))

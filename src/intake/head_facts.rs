@@ -205,9 +205,9 @@ impl<C: ConnectionFacts> RequestFacts for HeadFacts<'_, C> {
         recorder: &mut impl Recorder,
     ) -> Result<(), IntakeError> {
         let (fields, peer) = (&mut self.parts.headers, self.connection.peer());
-        let believed = FieldTrust::of(snapshot, || peer.is_believed(&snapshot.trust));
+        let trusted = FieldTrust::of(snapshot, || peer.is_trusted(&snapshot.trust));
         let misread =
-            stripped_fields::tidy(fields, &believed, |name, why| recorder.dropped(name, why));
+            stripped_fields::tidy(fields, &trusted, |name, why| recorder.dropped(name, why));
         if let Some(names) = misread {
             recorder.misread(&names);
         }
@@ -267,8 +267,8 @@ impl<C: ConnectionFacts> RequestFacts for HeadFacts<'_, C> {
             self.find(snapshot, path.to_match(), None)
         };
         if !head::is_forward_target(&self.parts.uri, &path) {
-            let onward = head::forward_target(&self.parts.uri, &path)?;
-            self.parts.uri = Uri::from(onward);
+            let forward_uri = head::forward_target(&self.parts.uri, &path)?;
+            self.parts.uri = Uri::from(forward_uri);
         }
         Ok(found)
     }

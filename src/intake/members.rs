@@ -34,7 +34,7 @@ impl<'a> RouteMembers<'a> {
     /// Is there a token that would be verified for a route with a condition about a group by token?
     #[must_use]
     pub fn have_token(&self) -> bool {
-        self.groups.iter().any(|group| group.goes_by_token()) && self.token.is_there()
+        self.groups.iter().any(|group| group.uses_token()) && self.token.is_there()
     }
 
     /// The same client without its token.
@@ -46,9 +46,9 @@ impl<'a> RouteMembers<'a> {
     }
 
     /// Does one of the groups of these names depend on a token?
-    pub(super) fn go_by_token(&self, names: &[Arc<str>]) -> bool {
+    pub(super) fn depend_on_token(&self, names: &[Arc<str>]) -> bool {
         let mut groups = self.groups.iter();
-        groups.any(|group| group.goes_by_token() && names.contains(&group.name))
+        groups.any(|group| group.uses_token() && names.contains(&group.name))
     }
 
     /// The result of the verification of the client's token, if a group needed it.

@@ -20,7 +20,7 @@ pub struct ConnectionPeer {
     /// The connection's scheme.
     pub scheme: Scheme,
     /// Is it a client that its proxy does not name? The address then means the proxy only.
-    pub is_stranger: bool,
+    pub is_unnamed: bool,
 }
 
 impl ConnectionPeer {
@@ -31,14 +31,14 @@ impl ConnectionPeer {
         Self {
             address: peer.ip(),
             scheme: peer.scheme,
-            is_stranger: peer.is_stranger,
+            is_unnamed: peer.is_unnamed,
         }
     }
 
     /// Is the peer trusted to report its client?
     #[must_use]
-    pub fn is_believed(&self, trust: &Trust) -> bool {
-        !self.is_stranger && trust.believes(self.address)
+    pub fn is_trusted(&self, trust: &Trust) -> bool {
+        !self.is_unnamed && trust.trusts(self.address)
     }
 }
 
@@ -52,11 +52,11 @@ pub fn client_scheme(
     fields: &HeaderMap,
     target: &Target,
 ) -> Scheme {
-    if !peer.is_believed(trust) {
+    if !peer.is_trusted(trust) {
         return peer.scheme;
     }
     let speaks = trust.speaks(peer.address, fields);
-    if let Some(scheme) = told(fields, speaks).0 {
+    if let Some(scheme) = forwarded_origin(fields, speaks).0 {
         return scheme;
     }
     match last_member(fields, &X_FORWARDED_PROTO) {
@@ -72,16 +72,19 @@ pub fn last_member<'a>(fields: &'a HeaderMap, name: &HeaderName) -> Option<&'a [
 }
 
 /// The scheme and the host in `Forwarded`, if that field is selected.
-pub fn told(fields: &HeaderMap, speaks: OriginFields) -> (Option<Scheme>, Option<HeaderValue>) {
+pub fn forwarded_origin(
+    fields: &HeaderMap,
+    speaks: OriginFields,
+) -> (Option<Scheme>, Option<HeaderValue>) {
     if speaks.forwarded {
-        (told_scheme(fields), told_host(fields))
+        (forwarded_scheme(fields), forwarded_host(fields))
     } else {
         (None, None)
     }
 }
 
 /// The scheme in the last hop's element of `Forwarded`.
-pub fn told_scheme(fields: &HeaderMap) -> Option<Scheme> {
+pub fn forwarded_scheme(fields: &HeaderMap) -> Option<Scheme> {
     Scheme::read(last(lines_of_forwarded(fields), "proto")?.as_bytes())
 }
 
@@ -92,7 +95,7 @@ fn lines_of_forwarded(fields: &HeaderMap) -> impl Iterator<Item = &[u8]> {
 }
 
 /// The requested host in the last hop's element of `Forwarded`.
-pub fn told_host(fields: &HeaderMap) -> Option<HeaderValue> {
+pub fn forwarded_host(fields: &HeaderMap) -> Option<HeaderValue> {
     let host = last(lines_of_forwarded(fields), "host")?;
     is_host(host.as_bytes())
         .then(|| HeaderValue::from_str(&host).ok())

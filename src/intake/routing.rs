@@ -42,7 +42,7 @@ impl RouteRequest<'_> {
             members: Some(&without),
             ..*self
         };
-        let may_be_member = |groups: &[Arc<str>]| members.go_by_token(groups);
+        let may_be_member = |groups: &[Arc<str>]| members.depend_on_token(groups);
         let search = OpenSearch::new(&known, &may_be_member);
         let last = table.find(host, path, &self.parts.method, &search);
         (last, search.possible())

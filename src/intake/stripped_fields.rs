@@ -59,7 +59,7 @@ impl FieldTrust<()> {
 /// if there are none.
 pub fn tidy(
     fields: &mut HeaderMap,
-    believed: &FieldTrust<impl Fn() -> bool>,
+    trusted: &FieldTrust<impl Fn() -> bool>,
     mut report: impl FnMut(&HeaderName, StripCause),
 ) -> Option<Box<[HeaderName]>> {
     let (mut lengths, mut cookies) = (0, 0);
@@ -80,7 +80,7 @@ pub fn tidy(
             | header::ORIGIN
             | header::REFERER => {}
             _ => {
-                if let Some(why) = why(name.as_str(), believed) {
+                if let Some(why) = why(name.as_str(), trusted) {
                     report(name, why);
                     odd.push(name.clone());
                 }
@@ -176,13 +176,13 @@ impl fmt::Display for StripCause {
 
 /// The cause for which a field of this name is dropped, if it is dropped.
 #[must_use]
-pub fn why(name: &str, believed: &FieldTrust<impl Fn() -> bool>) -> Option<StripCause> {
+pub fn why(name: &str, trusted: &FieldTrust<impl Fn() -> bool>) -> Option<StripCause> {
     if let Some(claims) = claim(name)
-        && !(believed.peer)()
+        && !(trusted.peer)()
     {
         return Some(claims.into());
     }
-    if !believed.other_methods && asks_for_method(name) {
+    if !trusted.other_methods && asks_for_method(name) {
         return Some(StripCause::Method);
     }
     is_misread(name).then_some(StripCause::Name)
@@ -249,7 +249,7 @@ mod tests {
         lines.iter().map(line).collect()
     }
 
-    fn believed(peer: bool, other_methods: bool) -> FieldTrust<impl Fn() -> bool> {
+    fn trusted(peer: bool, other_methods: bool) -> FieldTrust<impl Fn() -> bool> {
         FieldTrust {
             peer: move || peer,
             other_methods,
@@ -258,10 +258,10 @@ mod tests {
 
     fn left(
         sent: &[(&'static str, &'static str)],
-        believed: &FieldTrust<impl Fn() -> bool>,
+        trusted: &FieldTrust<impl Fn() -> bool>,
     ) -> Vec<String> {
         let mut fields = fields(sent);
-        tidy(&mut fields, believed, |_, _| ());
+        tidy(&mut fields, trusted, |_, _| ());
         fields.keys().map(ToString::to_string).collect()
     }
 
@@ -278,7 +278,7 @@ mod tests {
             ("accept", "x"),
             ("accept", "y"),
         ]);
-        tidy(&mut fields, &believed(true, true), |_, _| ());
+        tidy(&mut fields, &trusted(true, true), |_, _| ());
         let lines: Vec<_> = fields
             .iter()
             .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
@@ -309,8 +309,8 @@ mod tests {
             ("proxy", "http://evil.example.com"),
             ("x-other", "kept"),
         ];
-        assert_eq!(left(&SENT, &believed(false, true)), ["x-other"]);
-        assert_eq!(left(&SENT, &believed(true, true)).len(), SENT.len());
+        assert_eq!(left(&SENT, &trusted(false, true)), ["x-other"]);
+        assert_eq!(left(&SENT, &trusted(true, true)).len(), SENT.len());
     }
 
     #[test]
@@ -321,8 +321,8 @@ mod tests {
             ("x-forwarded-client-cert", "Hash=1"),
             ("x-other", "kept"),
         ];
-        assert_eq!(left(&SENT, &believed(false, true)), ["x-other"]);
-        assert_eq!(left(&SENT, &believed(true, true)).len(), SENT.len());
+        assert_eq!(left(&SENT, &trusted(false, true)), ["x-other"]);
+        assert_eq!(left(&SENT, &trusted(true, true)).len(), SENT.len());
     }
 
     #[test]
@@ -333,8 +333,8 @@ mod tests {
             ("x-original-method", "DELETE"),
             ("x-other", "kept"),
         ];
-        assert_eq!(left(&SENT, &believed(false, true)), ["x-other"]);
-        assert_eq!(left(&SENT, &believed(true, true)).len(), SENT.len());
+        assert_eq!(left(&SENT, &trusted(false, true)), ["x-other"]);
+        assert_eq!(left(&SENT, &trusted(true, true)).len(), SENT.len());
     }
 
     #[test]
@@ -344,7 +344,7 @@ mod tests {
             ("x-http-method", "DELETE"),
             ("x-method-override", "DELETE"),
         ];
-        assert!(left(&SENT, &believed(true, false)).is_empty());
-        assert_eq!(left(&SENT, &believed(false, true)).len(), SENT.len());
+        assert!(left(&SENT, &trusted(true, false)).is_empty());
+        assert_eq!(left(&SENT, &trusted(false, true)).len(), SENT.len());
     }
 }

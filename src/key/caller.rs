@@ -64,7 +64,7 @@ pub trait Identity: fmt::Debug {
     }
 
     /// Does a log state that the request was in the group of this name? A log may lack the data that the group needs.
-    fn is_told(&self, _group: &str) -> bool {
+    fn tells_group(&self, _group: &str) -> bool {
         false
     }
 }

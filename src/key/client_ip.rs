@@ -1,7 +1,7 @@
 //! The client's address: the peer's own, or found by a walk from the right through trusted hops.
 
 use super::forwarded;
-use super::node::{Node, read_node};
+use super::node::{ForwardedNode, read_node};
 use crate::client::Nat64;
 use http::{HeaderMap, HeaderName, header};
 use ipnet::IpNet;
@@ -167,7 +167,7 @@ impl Trust {
     /// Is this peer trusted? The peer of a Unix socket has no address, and is trusted: only processes of this machine
     /// with access to the socket can be such a peer.
     #[must_use]
-    pub fn believes(&self, peer: Option<IpAddr>) -> bool {
+    pub fn trusts(&self, peer: Option<IpAddr>) -> bool {
         peer.is_none_or(|peer| self.has(peer))
     }
 
@@ -220,7 +220,7 @@ impl Trust {
             unnamed,
             why,
         };
-        if !self.believes(peer) {
+        if !self.trusts(peer) {
             let why = if self.networks.is_empty() {
                 AddressReason::NobodyTrusted
             } else {
@@ -230,7 +230,7 @@ impl Trust {
         }
         let listed = || self.listed(peer, fields, &seen);
         let forwarded = || self.forwarded(peer, fields, &seen);
-        match self.told(fields) {
+        match self.present_fields(fields) {
             (false, false) => of_peer(AddressReason::Unsaid, Some(Unnamed::Absent)),
             (true, false) => listed().found(AddressReason::Said(Field::XForwardedFor)),
             (false, true) => forwarded().found(AddressReason::Said(Field::Forwarded)),
@@ -242,7 +242,7 @@ impl Trust {
     /// client.
     #[must_use]
     pub fn leading(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> Option<Field> {
-        if self.field.is_some() || self.told(fields) != (true, true) {
+        if self.field.is_some() || self.present_fields(fields) != (true, true) {
             return self.field;
         }
         let peer = peer.map(|peer| self.counted(peer));
@@ -263,7 +263,7 @@ impl Trust {
     /// so that the field is not read.
     #[must_use]
     pub fn speaks(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> OriginFields {
-        let forwarded = match (self.field, self.told(fields)) {
+        let forwarded = match (self.field, self.present_fields(fields)) {
             (Some(field), _) => field == Field::Forwarded,
             (None, (true, true)) => self.leading(peer, fields) == Some(Field::Forwarded),
             (None, (_, forwarded)) => forwarded,
@@ -275,7 +275,7 @@ impl Trust {
     }
 
     /// Presence of the fields that are read: `X-Forwarded-For`, `Forwarded`.
-    fn told(&self, fields: &HeaderMap) -> (bool, bool) {
+    fn present_fields(&self, fields: &HeaderMap) -> (bool, bool) {
         let has = |name: HeaderName, field| {
             self.field.is_none_or(|only| only == field) && fields.contains_key(name)
         };
@@ -317,7 +317,7 @@ impl Trust {
         &self,
         peer: Option<IpAddr>,
         field: Field,
-        nodes: impl Iterator<Item = Node>,
+        nodes: impl Iterator<Item = ForwardedNode>,
         seen: impl Fn(Hop),
     ) -> WalkEnd {
         // A field without an entry gives no information.
@@ -331,9 +331,9 @@ impl Trust {
                 trusted,
             });
             unnamed = match node {
-                Node::Address(_) => None,
-                Node::Unnamed => Some(Unnamed::Hidden),
-                Node::Malformed => Some(Unnamed::Malformed),
+                ForwardedNode::Address(_) => None,
+                ForwardedNode::Unnamed => Some(Unnamed::Hidden),
+                ForwardedNode::Malformed => Some(Unnamed::Malformed),
             };
             client = address.or(client);
             if !trusted {

@@ -56,7 +56,7 @@ impl<'a> Cookies<'a> {
     pub fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = Cow<'a, [u8]>> + 's {
         let named = self.as_long_as(name);
         let named = named.filter(|(pair, key, _)| !pair.is_inside && *key == name.as_bytes());
-        named.map(|(_, _, value)| read(value))
+        named.map(|(_, _, value)| cookie_value(value))
     }
 
     /// Would another reader find a value of this name if this one finds none? Some readers split at commas, as older
@@ -222,7 +222,7 @@ impl fmt::Debug for Cookies<'_> {
 
 /// `value` without its quotes and escapes.
 #[must_use]
-pub fn read(value: &[u8]) -> Cow<'_, [u8]> {
+pub fn cookie_value(value: &[u8]) -> Cow<'_, [u8]> {
     let quoted = value
         .strip_prefix(b"\"")
         .and_then(|rest| rest.strip_suffix(b"\""));
@@ -282,18 +282,22 @@ mod tests {
             "\"\\a.b=\"",
             "%61%2e%62%3d",
         ] {
-            assert_eq!(&*read(spelling.as_bytes()), b"a.b=", "{spelling}");
+            assert_eq!(&*cookie_value(spelling.as_bytes()), b"a.b=", "{spelling}");
         }
         for as_it_is in [
             "", "\"", "a\"b", "\"a", "a%", "a%2", "a%zz", "a+b", "a\\b", "%%", "100%",
         ] {
-            assert_eq!(&*read(as_it_is.as_bytes()), as_it_is.as_bytes());
+            assert_eq!(&*cookie_value(as_it_is.as_bytes()), as_it_is.as_bytes());
         }
-        assert_eq!(&*read(b"%2561"), b"%61", "once");
-        assert_eq!(&*read(b"\"\\"), b"\"\\");
-        assert_eq!(&*read(b"\"a\\\""), b"a\\", "a backslash before nothing");
-        assert_eq!(&*read(b"\"\\777\""), b"777", "no byte");
-        assert_eq!(&*read(b"%ff\xff"), b"\xff\xff");
+        assert_eq!(&*cookie_value(b"%2561"), b"%61", "once");
+        assert_eq!(&*cookie_value(b"\"\\"), b"\"\\");
+        assert_eq!(
+            &*cookie_value(b"\"a\\\""),
+            b"a\\",
+            "a backslash before nothing"
+        );
+        assert_eq!(&*cookie_value(b"\"\\777\""), b"777", "no byte");
+        assert_eq!(&*cookie_value(b"%ff\xff"), b"\xff\xff");
     }
 
     #[test]

@@ -79,7 +79,7 @@ const VALUES: [u8; 256] = {
 };
 
 /// The digest of `value`.
-pub(super) fn of(value: &[u8]) -> Digest {
+pub(super) fn value_digest(value: &[u8]) -> Digest {
     shortened(&Sha256::digest(value).into())
 }
 

@@ -1,7 +1,7 @@
 //! Reads `Forwarded` (RFC 7239): its elements from the right, their parameters, and the node of `for`.
 
 use super::credential::trim;
-use super::node::{Node, read_node};
+use super::node::{ForwardedNode, read_node};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 
@@ -11,10 +11,10 @@ const MOST_PARAMETERS: usize = 32;
 
 /// The nodes of one line from the last to the first. Empty elements do not count (RFC 9110, section 5.6.1). All text at
 /// or left of a quoted string without a beginning counts as one malformed node.
-pub fn nodes(line: &[u8]) -> impl Iterator<Item = Node> {
+pub fn nodes(line: &[u8]) -> impl Iterator<Item = ForwardedNode> {
     from_the_right(line, b',').filter_map(|element| match element {
         Some(element) => node(element),
-        None => Some(Node::Malformed),
+        None => Some(ForwardedNode::Malformed),
     })
 }
 
@@ -51,7 +51,7 @@ fn is_escaped(text: &[u8], at: usize) -> bool {
 }
 
 /// The node in the `for` of an element; `None` if the element is empty. A parameter occurs once (RFC 7239, section 4).
-fn node(element: &[u8]) -> Option<Node> {
+fn node(element: &[u8]) -> Option<ForwardedNode> {
     let element = trim(element);
     if element.is_empty() {
         return None;
@@ -60,17 +60,17 @@ fn node(element: &[u8]) -> Option<Node> {
     let mut named = None;
     for parameter in from_the_right(element, b';') {
         let Some(parameter) = parameter.map(trim) else {
-            return Some(Node::Malformed);
+            return Some(ForwardedNode::Malformed);
         };
         if parameter.is_empty() {
             continue;
         }
         let Some((name, value)) = pair(parameter) else {
-            return Some(Node::Malformed);
+            return Some(ForwardedNode::Malformed);
         };
         let is_there = names.iter().any(|known| known.eq_ignore_ascii_case(name));
         if is_there || names.len() == MOST_PARAMETERS {
-            return Some(Node::Malformed);
+            return Some(ForwardedNode::Malformed);
         }
         names.push(name);
         if name.eq_ignore_ascii_case(b"for") {
@@ -78,7 +78,7 @@ fn node(element: &[u8]) -> Option<Node> {
         }
     }
     // An element need not name a node.
-    Some(named.map_or(Node::Unnamed, |node| read_node(&node)))
+    Some(named.map_or(ForwardedNode::Unnamed, |node| read_node(&node)))
 }
 
 /// The name and the value of a parameter; `None` if the text is not one.
@@ -144,38 +144,47 @@ mod tests {
     use proptest::prelude::*;
     use std::net::IpAddr;
 
-    fn read(line: &str) -> Vec<String> {
+    fn read_nodes(line: &str) -> Vec<String> {
         let spell = |node| match node {
-            Node::Address(address) => address.to_string(),
-            Node::Unnamed => "?".to_owned(),
-            Node::Malformed => "-".to_owned(),
+            ForwardedNode::Address(address) => address.to_string(),
+            ForwardedNode::Unnamed => "?".to_owned(),
+            ForwardedNode::Malformed => "-".to_owned(),
         };
         nodes(line.as_bytes()).map(spell).collect()
     }
 
     #[test]
     fn separators_in_quotes_separate_nothing() {
-        assert_eq!(read("for=1.2.3.4;secret=\"a,b\""), ["1.2.3.4"]);
-        assert_eq!(read("secret=\"a;for=6.6.6.6\";for=1.2.3.4"), ["1.2.3.4"]);
-        assert_eq!(read("for=1.2.3.4;a=\"\\\",for=6.6.6.6\""), ["1.2.3.4"]);
+        assert_eq!(read_nodes("for=1.2.3.4;secret=\"a,b\""), ["1.2.3.4"]);
         assert_eq!(
-            read("a=\"\\\\\", for=\"[2001:db8::1]:4\""),
+            read_nodes("secret=\"a;for=6.6.6.6\";for=1.2.3.4"),
+            ["1.2.3.4"]
+        );
+        assert_eq!(
+            read_nodes("for=1.2.3.4;a=\"\\\",for=6.6.6.6\""),
+            ["1.2.3.4"]
+        );
+        assert_eq!(
+            read_nodes("a=\"\\\\\", for=\"[2001:db8::1]:4\""),
             ["2001:db8::1", "?"]
         );
-        assert_eq!(read("For=\"1\\.2.3.4\""), ["1.2.3.4"]);
+        assert_eq!(read_nodes("For=\"1\\.2.3.4\""), ["1.2.3.4"]);
     }
 
     #[test]
     fn quotes_that_do_not_match_end_the_line() {
-        assert_eq!(read("for=6.6.6.6, for=\"x, for=1.2.3.4"), ["1.2.3.4", "-"]);
         assert_eq!(
-            read("for=6.6.6.6;x=\", for=\"[2001:db8::1]\""),
+            read_nodes("for=6.6.6.6, for=\"x, for=1.2.3.4"),
+            ["1.2.3.4", "-"]
+        );
+        assert_eq!(
+            read_nodes("for=6.6.6.6;x=\", for=\"[2001:db8::1]\""),
             ["2001:db8::1", "-"]
         );
-        assert_eq!(read("for=6.6.6.6, for=1.2.3.4\\\""), ["-"]);
-        assert_eq!(read("for=\"1.2.3.4"), ["-"]);
-        assert_eq!(read("for=\"1.2.3.4\\\""), ["-"]);
-        assert_eq!(read("for=\""), ["-"]);
+        assert_eq!(read_nodes("for=6.6.6.6, for=1.2.3.4\\\""), ["-"]);
+        assert_eq!(read_nodes("for=\"1.2.3.4"), ["-"]);
+        assert_eq!(read_nodes("for=\"1.2.3.4\\\""), ["-"]);
+        assert_eq!(read_nodes("for=\""), ["-"]);
     }
 
     /// The parts by the grammar, from the left; `None` if the grammar does not allow the text.
@@ -217,7 +226,7 @@ mod tests {
                 if *first { format!("for={address};x=\"{text}\"") } else { format!("x=\"{text}\";for={address}") }
             });
             let line = elements.collect::<Vec<_>>().join(", ");
-            let expected: Vec<_> = hops.iter().rev().map(|(address, ..)| Node::Address(IpAddr::from(*address))).collect();
+            let expected: Vec<_> = hops.iter().rev().map(|(address, ..)| ForwardedNode::Address(IpAddr::from(*address))).collect();
             prop_assert_eq!(nodes(line.as_bytes()).collect::<Vec<_>>(), expected);
         }
 

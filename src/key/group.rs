@@ -13,7 +13,7 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-type Set<T> = hashbrown::HashSet<T, RandomState>;
+type MemberSet<T> = hashbrown::HashSet<T, RandomState>;
 
 /// Members of one kind.
 pub struct Group {
@@ -25,7 +25,7 @@ pub struct Group {
 }
 
 enum Members {
-    Values(Set<Digest>),
+    Values(MemberSet<Digest>),
     Networks(Networks),
 }
 
@@ -33,7 +33,7 @@ enum Members {
 /// networks.
 #[derive(Default)]
 struct Networks {
-    all: Set<IpNet>,
+    all: MemberSet<IpNet>,
     v4: Vec<u8>,
     v6: Vec<u8>,
 }
@@ -84,14 +84,14 @@ impl Group {
 
     /// Are the members shown by a token?
     #[must_use]
-    pub fn goes_by_token(&self) -> bool {
+    pub fn uses_token(&self) -> bool {
         self.by.claim().is_some()
     }
 
     /// The digest a member is known by.
     #[must_use]
     pub fn digest(value: &[u8]) -> Digest {
-        digest::of(value)
+        digest::value_digest(value)
     }
 
     /// The same digest for a member given by its SHA-256.
@@ -177,7 +177,7 @@ impl Networks {
 }
 
 /// The numbers of entries in `now` alone, and in `then` alone.
-fn differences<T: Eq + Hash>(now: &Set<T>, then: &Set<T>) -> (usize, usize) {
+fn differences<T: Eq + Hash>(now: &MemberSet<T>, then: &MemberSet<T>) -> (usize, usize) {
     (now.difference(then).count(), then.difference(now).count())
 }
 
@@ -215,8 +215,8 @@ impl<'a> Memberships<'a> {
                 // claim the absence may also mean a list, which cannot be a key.
                 let is_part =
                     |(template, _): (&KeyTemplate, usize)| template.parts.contains(&group.by);
-                let may_be = group.goes_by_token() || !written.is_some_and(is_part);
-                Ok(may_be && caller.identity.is_told(&group.name))
+                let may_be = group.uses_token() || !written.is_some_and(is_part);
+                Ok(may_be && caller.identity.tells_group(&group.name))
             }
         }
     }

@@ -25,7 +25,7 @@ pub struct FieldsOfOthers {
     /// The writers in all files.
     pub writers: Arc<FieldWriters>,
     /// The route's own file.
-    pub own: usize,
+    pub home_file: usize,
 }
 
 /// The files that write each field. The lookup of a field with a usual name allocates no memory.
@@ -67,7 +67,7 @@ impl FieldsOfOthers {
     /// Does a route of another file write the field?
     fn has(&self, name: &HeaderName) -> bool {
         let writer = self.writers.writer(name);
-        writer.is_some_and(|only| *only != Some(self.own))
+        writer.is_some_and(|only| *only != Some(self.home_file))
     }
 }
 
@@ -201,8 +201,8 @@ impl IdentityFields {
     /// is neither a letter nor a digit by one character (RFC 3875, section 4.1.18).
     #[must_use]
     pub fn claims(&self, name: &HeaderName) -> bool {
-        let mut own = self.fields.iter();
-        own.any(|field| is_read_as(name.as_str(), field.name.as_str()))
+        let mut known = self.fields.iter();
+        known.any(|field| is_read_as(name.as_str(), field.name.as_str()))
             || self.of_others.as_ref().is_some_and(|all| all.has(name))
     }
 
@@ -313,14 +313,14 @@ mod tests {
 
     #[test]
     fn what_no_field_could_have_is_escaped() {
-        for (text, value, told) in [
+        for (text, value, written) in [
             ("", "a b%é\r\n{\"~,:", "a%20b%25%C3%A9%0D%0A{\"~%2C:"),
             ("role=user,sub=", "bob,role=admin", "bob%2Crole%3Dadmin"),
             ("user/", "a/b:user", "a%2Fb:user"),
             ("sub=\"", "a\\\"", "a%5C%22"),
             ("(", "a\\)", "a\\)"),
         ] {
-            assert_eq!(encoded(value, template(text)), told, "{text}");
+            assert_eq!(encoded(value, template(text)), written, "{text}");
         }
     }
 
@@ -341,8 +341,8 @@ mod tests {
                 .flat_map(|one| values.iter().map(move |other| (one, other)))
             {
                 let (one, other) = (encoded(one, escaped), encoded(other, escaped));
-                let told = format!("{one}{between}{other}");
-                assert!(seen.insert(told), "{one}{between}{other}");
+                let written = format!("{one}{between}{other}");
+                assert!(seen.insert(written), "{one}{between}{other}");
             }
         }
         for between in ["", "a", "2", "%", "%20", "a%"] {
@@ -360,7 +360,7 @@ mod tests {
         let fields = fields.map(|(name, only)| (name.to_owned(), only));
         let all = FieldsOfOthers {
             writers: Arc::new(FieldWriters::of(HashMap::from(fields))),
-            own: 2,
+            home_file: 2,
         };
         for (name, is_others) in [
             ("x-consumer", true),

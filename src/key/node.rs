@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 /// The name of a hop in `Forwarded` or `X-Forwarded-For`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Node {
+pub enum ForwardedNode {
     /// An address; its port, brackets and zone are dropped.
     Address(IpAddr),
     /// `unknown`, or a name of the writer's choice that begins with an underscore (RFC 7239, sections 6.2 and 6.3); or
@@ -15,7 +15,7 @@ pub enum Node {
     Malformed,
 }
 
-impl Node {
+impl ForwardedNode {
     /// The address, if the node is one.
     #[must_use]
     pub fn address(self) -> Option<IpAddr> {
@@ -29,19 +29,19 @@ impl Node {
 /// Reads a node, with or without HTTP blanks around it. `X-Forwarded-For`, which has no grammar of its own, is read in
 /// the same way.
 #[must_use]
-pub fn read_node(text: &[u8]) -> Node {
+pub fn read_node(text: &[u8]) -> ForwardedNode {
     let Ok(text) = str::from_utf8(text) else {
-        return Node::Malformed;
+        return ForwardedNode::Malformed;
     };
     let text = text.trim_matches([' ', '\t']);
     let name = without_port(text);
     if let Some(address) = name.and_then(read_address) {
-        return Node::Address(address);
+        return ForwardedNode::Address(address);
     }
     match name {
-        Some(name) if name.eq_ignore_ascii_case("unknown") => Node::Unnamed,
-        Some(name) if is_obfuscated(name) => Node::Unnamed,
-        _ => Node::Malformed,
+        Some(name) if name.eq_ignore_ascii_case("unknown") => ForwardedNode::Unnamed,
+        Some(name) if is_obfuscated(name) => ForwardedNode::Unnamed,
+        _ => ForwardedNode::Malformed,
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn ports_of_either_kind_are_dropped_and_names_are_told_from_noise() {
-        let address = |text: &str| Node::Address(text.parse().unwrap());
+        let address = |text: &str| ForwardedNode::Address(text.parse().unwrap());
         for (text, node) in [
             ("203.0.113.61:_x", address("203.0.113.61")),
             ("203.0.113.61:80", address("203.0.113.61")),
@@ -90,25 +90,25 @@ mod tests {
             ("2001:db8::1", address("2001:db8::1")),
             ("[fe80::1%eth0]:7", address("fe80::1")),
             ("[::ffff:203.0.113.9]", address("203.0.113.9")),
-            ("unknown", Node::Unnamed),
-            ("UnKnown:_p", Node::Unnamed),
-            ("_hidden", Node::Unnamed),
-            ("_hidden:80", Node::Unnamed),
-            ("_", Node::Malformed),
-            ("_a b", Node::Malformed),
-            ("203.0.113.61:", Node::Malformed),
-            ("203.0.113.61:123456", Node::Malformed),
-            ("203.0.113.61:_", Node::Malformed),
-            ("203.0.113.061", Node::Malformed),
-            ("203.0.113", Node::Malformed),
-            ("[203.0.113.61]", Node::Malformed),
-            ("[2001:db8::1]x", Node::Malformed),
-            ("[2001:db8::1", Node::Malformed),
-            ("example.com", Node::Malformed),
-            ("", Node::Malformed),
+            ("unknown", ForwardedNode::Unnamed),
+            ("UnKnown:_p", ForwardedNode::Unnamed),
+            ("_hidden", ForwardedNode::Unnamed),
+            ("_hidden:80", ForwardedNode::Unnamed),
+            ("_", ForwardedNode::Malformed),
+            ("_a b", ForwardedNode::Malformed),
+            ("203.0.113.61:", ForwardedNode::Malformed),
+            ("203.0.113.61:123456", ForwardedNode::Malformed),
+            ("203.0.113.61:_", ForwardedNode::Malformed),
+            ("203.0.113.061", ForwardedNode::Malformed),
+            ("203.0.113", ForwardedNode::Malformed),
+            ("[203.0.113.61]", ForwardedNode::Malformed),
+            ("[2001:db8::1]x", ForwardedNode::Malformed),
+            ("[2001:db8::1", ForwardedNode::Malformed),
+            ("example.com", ForwardedNode::Malformed),
+            ("", ForwardedNode::Malformed),
         ] {
             assert_eq!(read_node(text.as_bytes()), node, "{text}");
         }
-        assert_eq!(read_node(b"203.0.113.61\xff"), Node::Malformed);
+        assert_eq!(read_node(b"203.0.113.61\xff"), ForwardedNode::Malformed);
     }
 }

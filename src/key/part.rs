@@ -45,7 +45,7 @@ pub(super) fn piece_digest(piece: &[u8]) -> Option<Digest> {
             byte => value.push(byte),
         }
     }
-    (!value.is_empty()).then(|| digest::of(&value))
+    (!value.is_empty()).then(|| digest::value_digest(&value))
 }
 
 /// The prefix of a part that is counted by address instead.
@@ -204,7 +204,7 @@ fn write_value(value: &[u8], secret: bool, out: &mut Vec<u8>) {
     }
     if secret || out.len() - start > digest::LONGEST {
         out.truncate(start);
-        let digest = digest::cache::digest(value, digest::of);
+        let digest = digest::cache::digest(value, digest::value_digest);
         out.extend_from_slice(DigestText::of(digest).as_bytes());
     }
 }

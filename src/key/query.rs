@@ -7,7 +7,7 @@ use std::borrow::Cow;
 pub(super) fn values<'a>(query: &'a str, name: &'a str) -> impl Iterator<Item = Cow<'a, [u8]>> {
     let pairs = query.as_bytes().split(|byte| *byte == b'&');
     pairs.filter_map(move |pair| {
-        let (key, value) = halves(pair);
+        let (key, value) = split_pair(pair);
         (*decoded(key) == *name.as_bytes()).then(|| decoded(value))
     })
 }
@@ -18,7 +18,7 @@ pub(super) fn values<'a>(query: &'a str, name: &'a str) -> impl Iterator<Item = 
 pub(super) fn is_read_elsewhere(query: &str, name: &str) -> bool {
     let mut pairs = query.as_bytes().split(|byte| matches!(byte, b'&' | b';'));
     pairs.any(|pair| {
-        let (key, value) = halves(pair);
+        let (key, value) = split_pair(pair);
         !value.is_empty() && is_taken_for(&decoded(key), name.as_bytes())
     })
 }
@@ -42,7 +42,7 @@ fn is_taken_for(key: &[u8], name: &[u8]) -> bool {
     ends && start.iter().zip(name).all(is_same)
 }
 
-fn halves(pair: &[u8]) -> (&[u8], &[u8]) {
+fn split_pair(pair: &[u8]) -> (&[u8], &[u8]) {
     match pair.iter().position(|byte| *byte == b'=') {
         Some(equals) => (&pair[..equals], &pair[equals + 1..]),
         None => (pair, &[]),

@@ -77,7 +77,7 @@ impl HistoryMark {
         let present = Span::micros(now.micros());
         let of_instant = |instant| interval.sub(instant, present).unwrap_or_default();
         let full = interval.times(u64::from(self.cost.units()));
-        let own = of_instant(interval.add(Span::micros(self.at.micros()), full));
+        let alone = of_instant(interval.add(Span::micros(self.at.micros()), full));
         // At the instant of the charge the bucket cannot have been found empty after it, since it holds the charge.
         let since =
             |history: &History| self.at.micros() >= history.found && history.back >= self.back;
@@ -86,7 +86,7 @@ impl HistoryMark {
             let others = Span::micros(history.back - self.back);
             interval.sub(left, others).unwrap_or_default()
         });
-        own.max(beneath.unwrap_or_default()).min(less)
+        alone.max(beneath.unwrap_or_default()).min(less)
     }
 }
 

@@ -324,7 +324,7 @@ impl Rule {
 
     /// Do its windows begin at times of the clock or the calendar? They follow the wall clock and all its steps.
     #[must_use]
-    pub fn goes_by_the_wall_clock(&self) -> bool {
+    pub fn follows_wall_clock(&self) -> bool {
         matches!(self, Self::ClockWindow(_))
     }
 

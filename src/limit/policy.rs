@@ -92,7 +92,7 @@ impl Policy {
 
     /// Is `other` another rate of the same list? Rates of one list are charged together or not at all.
     #[must_use]
-    pub fn is_rate_beside(&self, other: &Self) -> bool {
+    pub fn is_sibling_of(&self, other: &Self) -> bool {
         self.window.is_some() && self.name == other.name && self.mode == other.mode
     }
 

@@ -44,8 +44,9 @@ impl Limit {
     /// numbers. A limit on requests in flight counts a preflight with all other requests, if the preflight names its
     /// client.
     pub fn write_preflight(&self, caller: &Caller<'_>, out: &mut Vec<u8>) {
-        let is_told = self.rule.holds().is_some() && self.by.write(caller, out) == KeyOutcome::Key;
-        if !is_told {
+        let is_reported =
+            self.rule.holds().is_some() && self.by.write(caller, out) == KeyOutcome::Key;
+        if !is_reported {
             self.by.write_preflight(caller, out);
         }
     }

@@ -41,11 +41,11 @@ impl Limit {
         gateways: NonZeroU32,
     ) -> Verdict {
         let cost = self.share(cost, gateways);
-        let mut own = self.rule.as_one_of(Cost::ONE, gateways);
-        if let Some(bucket) = own.as_mut().and_then(Rule::bucket_mut) {
+        let mut part = self.rule.as_one_of(Cost::ONE, gateways);
+        if let Some(bucket) = part.as_mut().and_then(Rule::bucket_mut) {
             bucket.admit_behind_latest(gateways);
         }
-        let rule = own.as_ref().unwrap_or(&self.rule);
+        let rule = part.as_ref().unwrap_or(&self.rule);
         let verdict = rule.verdict(measured, at, cost, charged);
         Verdict {
             remaining: verdict.remaining / u64::from(gateways.get()),
@@ -87,14 +87,14 @@ impl Rule {
         if gateways == NonZeroU32::MIN {
             return None;
         }
-        let mut own = self.clone();
-        let bucket = own.bucket_mut()?;
+        let mut part = self.clone();
+        let bucket = part.bucket_mut()?;
         if u64::from(cost.units()) <= self.most() {
             let all = u64::from(cost.units().saturating_mul(gateways.get()));
             bucket.capacity = bucket.capacity.max(bucket.interval.times(all));
         }
         bucket.debt_ceiling = several(bucket, gateways);
-        Some(own)
+        Some(part)
     }
 }
 

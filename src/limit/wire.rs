@@ -240,7 +240,7 @@ fn put_bucket(bytes: &mut Block, bucket: &Bucket, units: u64) {
 
 /// `own`, the block of `rule` at `cost`, changed for a limit that may grant a part.
 #[must_use]
-pub fn partial(rule: &Rule, cost: Cost, own: &[u8]) -> Block {
+pub fn partial(rule: &Rule, cost: Cost, inner: &[u8]) -> Block {
     // The position of the cost in the limit's own block.
     let at = match rule {
         Rule::TokenBucket(_) | Rule::LeakyBucket(_) => 1,
@@ -260,18 +260,18 @@ pub fn partial(rule: &Rule, cost: Cost, own: &[u8]) -> Block {
     put_span(&mut bytes, unit);
     put(&mut bytes, den);
     put_span(&mut bytes, capacity);
-    bytes.extend_from_slice(own);
+    bytes.extend_from_slice(inner);
     bytes
 }
 
 /// Numbers the slots that the block of a concurrency limit takes, from `first` on.
 pub fn number(block: &mut [u8], first: u64) {
-    let own = match block.first() {
+    let inner = match block.first() {
         Some(&PARTIAL) => block.get_mut(PARTIAL_HEAD..),
         _ => Some(block),
     };
-    if let Some([CONCURRENCY, own @ ..]) = own
-        && let Some(number) = own.get_mut(24..32)
+    if let Some([CONCURRENCY, inner @ ..]) = inner
+        && let Some(number) = inner.get_mut(24..32)
     {
         number.copy_from_slice(&double(first));
     }
@@ -291,26 +291,26 @@ pub fn shadow(group: u8) -> [u8; 2] {
 
 /// `own`, the block of a limit, changed for charges that are settled later.
 #[must_use]
-pub fn with_history(own: &[u8]) -> Block {
+pub fn with_history(inner: &[u8]) -> Block {
     let mut bytes = Block::new();
     bytes.push(WITH_HISTORY);
-    bytes.extend_from_slice(own);
+    bytes.extend_from_slice(inner);
     bytes
 }
 
 /// `own`, the block of a limit at `cost`, changed for a request whose id may have been charged. `none` is the same
 /// block at no cost.
 #[must_use]
-pub fn deduped(dedupe: &Dedupe, cost: Cost, own: &[u8], none: &[u8]) -> Block {
+pub fn deduped(dedupe: &Dedupe, cost: Cost, inner: &[u8], none: &[u8]) -> Block {
     let mut bytes = Block::new();
     bytes.push(DEDUPE);
     put(&mut bytes, dedupe.ttl);
     put(&mut bytes, u64::from(dedupe.repeats));
     put(&mut bytes, u64::from(cost.units()));
-    for block in [own, none] {
+    for block in [inner, none] {
         bytes.push(u8::try_from(block.len()).unwrap_or(u8::MAX));
     }
-    bytes.extend_from_slice(own);
+    bytes.extend_from_slice(inner);
     bytes.extend_from_slice(none);
     bytes
 }

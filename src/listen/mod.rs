@@ -56,7 +56,7 @@ pub struct Peer {
     /// The client's address; `None` for the peer of a Unix socket; an IPv4 address is never mapped to IPv6.
     pub address: Option<SocketAddr>,
     /// Its proxy names no client: nothing on the connection is trusted, at any address.
-    pub is_stranger: bool,
+    pub is_unnamed: bool,
     /// The scheme of the requests on the peer's connection.
     pub scheme: Scheme,
     /// Detects that the peer leaves.
@@ -74,7 +74,7 @@ pub struct Peer {
     /// The peer's connection in the worker's register.
     registration: Registration,
     /// A request of the peer has had an idle time of its own.
-    has_own_idle: Cell<bool>,
+    has_route_idle: Cell<bool>,
     /// The peer's timer, kept between requests: moving a deadline costs a fraction of setting a new one.
     timer: RefCell<Option<Pin<Box<Sleep>>>>,
     /// Counts the peer's connection as open, for dispatch and for draining.
@@ -98,7 +98,7 @@ impl Peer {
         let ConnectionFacts { offer, redirects } = facts;
         Self {
             address: address.map(canonical),
-            is_stranger: false,
+            is_unnamed: false,
             scheme: match offer {
                 Some(_) => Scheme::Https,
                 None => Scheme::Http,
@@ -110,7 +110,7 @@ impl Peer {
             tls: OnceCell::new(),
             place: OnceCell::new(),
             registration,
-            has_own_idle: Cell::new(false),
+            has_route_idle: Cell::new(false),
             timer: RefCell::default(),
             open,
             metric,
@@ -135,7 +135,7 @@ impl Peer {
         if !offer.looks_at_hosts(identity) {
             return true;
         }
-        if !self.is_believed(session, &offer) {
+        if !self.is_trusted(session, &offer) {
             return false;
         }
         let host = host();
@@ -151,10 +151,10 @@ impl Peer {
     /// Sets the idle time of the current request's route, if the route has its own. Over HTTP/2 (`is_shared`) the
     /// longest of all current requests' times applies to bytes that the socket does not accept.
     #[inline]
-    pub fn has_idle(&self, own: Option<Duration>, is_shared: bool) {
-        if own.is_some() || self.has_own_idle.get() {
-            self.has_own_idle.set(true);
-            self.watch.set_own_idle(own, is_shared);
+    pub fn has_idle(&self, idle: Option<Duration>, is_shared: bool) {
+        if idle.is_some() || self.has_route_idle.get() {
+            self.has_route_idle.set(true);
+            self.watch.set_route_idle(idle, is_shared);
         }
     }
 
@@ -204,7 +204,7 @@ pub struct ForwardedFields {
     /// The version of the peer's requests.
     pub version: Version,
     /// The requests name the host in their targets, and `Host` is absent or different.
-    pub is_host_own: bool,
+    pub has_target_host: bool,
     /// The peer's address.
     pub address: HeaderValue,
     /// The peer's element of `Forwarded` (RFC 7239).

@@ -31,7 +31,7 @@ use crate::proxy::worker_snapshot::WorkerSnapshot;
 use crate::shutdown::Drain;
 use crate::snapshot::Service;
 use crate::telemetry::access_log::Reason;
-use crate::telemetry::metrics::{AnswerSource, EndedBy, Failure, InFlight};
+use crate::telemetry::metrics::{AnswerSource, EndedBy, Failure, InFlightGauge};
 use crate::tls::TlsSession;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version, header};
@@ -67,7 +67,7 @@ pub struct Exchange {
     /// The request's call to a server.
     pub call: ServerCall,
     outcome: Outcome,
-    _in_flight: InFlight,
+    _in_flight: InFlightGauge,
 }
 
 /// The request as it arrived. Except for the host, which is known a little later, nothing here changes.
@@ -162,10 +162,10 @@ impl Exchange {
         request: &Request<B>,
         peer: &Peer,
     ) -> Box<Self> {
-        let far = ConnectionPeer::of(peer);
-        let address = far.address;
-        let trusted = far.is_believed(&local.snapshot.trust);
-        if far.is_stranger {
+        let connection_peer = ConnectionPeer::of(peer);
+        let address = connection_peer.address;
+        let trusted = connection_peer.is_trusted(&local.snapshot.trust);
+        if connection_peer.is_unnamed {
             unnamed_client::by_proxy_header(address, &worker.metrics);
         } else if !trusted {
             stripped_fields::untrusted_proxy(address, request.headers());
@@ -192,7 +192,7 @@ impl Exchange {
         } else {
             Content::Unread
         };
-        let id = request_id::of(request.headers(), trusted, began);
+        let id = request_id::request_id(request.headers(), trusted, began);
         let (method, version, tls) = (
             request.method().clone(),
             request.version(),
@@ -218,7 +218,7 @@ impl Exchange {
                     form,
                     id,
                     host: None,
-                    peer: far,
+                    peer: connection_peer,
                     tls,
                     client,
                 },
@@ -279,11 +279,11 @@ impl Exchange {
         };
         let identity = service.identity.as_ref();
         let keys = &self.local.snapshot.hash_keys;
-        let is_read_again = identity.is_some_and(|identity| !identity.fields.is_empty())
+        let is_reread = identity.is_some_and(|identity| !identity.fields.is_empty())
             || service
                 .upstream
                 .is_some_and(|server| keys[server].is_some());
-        self.decided.token = Some(reading).filter(|_| is_read_again);
+        self.decided.token = Some(reading).filter(|_| is_reread);
     }
 
     /// The arrival time of its head, if it is a gRPC call.
@@ -442,7 +442,7 @@ impl Exchange {
     /// The status of a request without an answer, because no client was there to read it or no gateway to write it.
     #[cold]
     #[inline(never)]
-    fn status_of_nobody(&self) -> u16 {
+    fn status_without_answer(&self) -> u16 {
         let end = if self.worker.drain.is_over() {
             ProxyError::Draining
         } else {
@@ -456,7 +456,7 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         self.tell_old_client();
         if self.outcome.status == 0 {
-            self.outcome.status = self.status_of_nobody();
+            self.outcome.status = self.status_without_answer();
         }
         if self.call.grpc.is_some() {
             self.call_ends();

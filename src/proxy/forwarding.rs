@@ -15,8 +15,8 @@ use crate::proxy::bodies::request_body;
 use crate::proxy::bodies::request_body::RequestBody;
 use crate::proxy::bodies::request_body::Upload;
 use crate::proxy::bodies::response_body::BodyBringer;
+use crate::proxy::bodies::response_body::BodyCarrier;
 use crate::proxy::bodies::response_body::BodyStart;
-use crate::proxy::bodies::response_body::Carrier;
 use crate::proxy::bodies::response_body::UpstreamBody;
 use crate::proxy::error::ProxyError;
 use crate::proxy::exchange::Exchange;
@@ -64,19 +64,19 @@ impl Worker {
         first_frame::look(parts, incoming, exchange).await?;
         let balancer = local.balancer(upstream, &self.pools);
         let key = local.snapshot.hash_keys[upstream].as_ref();
-        let key = key.and_then(|key| server_key::of(key, service, target, parts, exchange));
+        let key = key.and_then(|key| server_key::server_key(key, service, target, parts, exchange));
         let way_back = way_back(&local, target, &parts.headers, exchange);
         let down = wanted_upgrade(parts);
         let OnwardHead {
             request: head,
-            beside,
+            forwarded,
         } = upstream_request::head(target, parts, down.is_some(), peer, exchange)?;
         let started = clock::now();
         let body = self.body(incoming.take(), peer, started, exchange);
         let wait = exchange.sets_out(started, service.timeout, self.pace.idle)?;
         let call = UpstreamCall {
             request: head.map(|()| body),
-            added: AddedLines::new(beside.as_deref(), &exchange.arrived.id),
+            added: AddedLines::new(forwarded.as_deref(), &exchange.arrived.id),
             descriptor,
             purpose: match down {
                 Some(_) => Purpose::Tunnel,
@@ -86,7 +86,7 @@ impl Worker {
             reservation: exchange.decided.reservation.clone(),
             key,
             notes: &exchange.call.notes,
-            own: server_part(way_back.as_deref(), exchange),
+            part: server_part(way_back.as_deref(), exchange),
         };
         let sent = {
             let sending = pin!(upstream_call::send(balancer, call));
@@ -94,16 +94,16 @@ impl Worker {
         };
         let mut answer = match sent {
             Ok(answer) => answer,
-            Err(error) => return Err(unanswered(error, balancer, exchange)),
+            Err(error) => return Err(failed_call(error, balancer, exchange)),
         };
-        let came = came(&mut answer, started, balancer, exchange);
+        let arrival = note_arrival(&mut answer, started, balancer, exchange);
         way_back.iter().for_each(|back| back.restore(&mut answer));
         let turn = match turn(&mut answer, down) {
             Ok(turn) => turn,
-            Err(error) => return Err(came.note_invalid(error, balancer, exchange)),
+            Err(error) => return Err(arrival.note_invalid(error, balancer, exchange)),
         };
-        came.counts(balancer, exchange);
-        Ok(self.relay(answer, turn, came.took, peer, exchange))
+        arrival.counts(balancer, exchange);
+        Ok(self.relay(answer, turn, arrival.took, peer, exchange))
     }
 
     /// The request's body towards its server; the exchange counts its progress.
@@ -138,8 +138,8 @@ impl Worker {
             Turn::Tunnel(down) => Reply::Tunnel(upgrade::prepare(answer, down)),
             Turn::Body(start) => {
                 let upload = exchange.call.upload.clone();
-                let idle = exchange.own_idle().unwrap_or(self.pace.idle);
-                Reply::Response(turn_round(answer, start, upload, idle, peer))
+                let idle = exchange.route_idle().unwrap_or(self.pace.idle);
+                Reply::Response(switch_protocols(answer, start, upload, idle, peer))
             }
         }
     }
@@ -175,7 +175,7 @@ fn turn(answer: &mut UpstreamAnswer, down: Option<OnUpgrade>) -> Result<Turn, Pr
 }
 
 /// The answer of a server in the form for the client: its body may be silent for `idle`.
-fn turn_round(
+fn switch_protocols(
     answer: UpstreamAnswer,
     start: BodyStart,
     upload: Option<Rc<Upload>>,
@@ -190,12 +190,12 @@ fn turn_round(
     let (mut parts, ()) = response.into_parts();
     let left = carrier.left(&start);
     let source = match (carrier, upload) {
-        (Carrier::Tunnel(body), _) => BodyBringer::Tunnel(body),
-        (Carrier::Connection(connection), Some(upload)) if connection.is_writing() => {
+        (BodyCarrier::Tunnel(body), _) => BodyBringer::Tunnel(body),
+        (BodyCarrier::Connection(connection), Some(upload)) if connection.is_writing() => {
             let abandoned = request_body::abandoned(peer.watch.clone(), upload);
             BodyBringer::Shared(shared_connection::share(connection, pool, idle, abandoned))
         }
-        (Carrier::Connection(connection), _) => BodyBringer::Connection((connection, pool)),
+        (BodyCarrier::Connection(connection), _) => BodyBringer::Connection((connection, pool)),
     };
     // Each hop writes its own version (RFC 9110 section 2.5). Otherwise the limitations of an older upstream would
     // apply to a client: no kept connection, and no chunks that mark the end of a body.
@@ -232,7 +232,7 @@ fn way_back<'l>(
 #[inline]
 fn server_part<'e>(way_back: Option<&WayBack<'_>>, exchange: &'e Exchange) -> ServerPart<'e> {
     ServerPart {
-        own_host: way_back.is_some_and(WayBack::is_to_own_host),
+        uses_server_host: way_back.is_some_and(WayBack::is_to_server_host),
         grpc: exchange.call.grpc.as_deref(),
     }
 }
@@ -296,14 +296,14 @@ impl Came {
 
 /// Notes that the head of an answer has arrived, and counts its content.
 #[inline]
-fn came(
+fn note_arrival(
     answer: &mut UpstreamAnswer,
     started: Instant,
     balancer: &Balancer<RequestBody>,
     exchange: &mut Exchange,
 ) -> Came {
     let now = clock::now();
-    answer.came(now);
+    answer.note_arrival(now);
     let took = now.saturating_duration_since(started);
     let status = answer.response.status().as_u16();
     balancer.metrics.answered(status, took);
@@ -322,7 +322,7 @@ fn came(
 /// No server has answered: finds the cause, and counts it against the upstream and the server if it is theirs.
 #[cold]
 #[inline(never)]
-fn unanswered(
+fn failed_call(
     error: ProxyError,
     balancer: &Balancer<RequestBody>,
     exchange: &mut Exchange,

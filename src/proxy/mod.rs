@@ -51,7 +51,7 @@ use crate::telemetry::metrics::WorkerMetrics;
 use crate::tls::AuthorityChallenges;
 use crate::upstream::pool::Pools;
 use arc_swap::ArcSwap;
-use bodies::kept_body::KeptBytes;
+use bodies::kept_body::KeptBodyBytes;
 use bodies::request_body::RequestBody;
 use bytes::Bytes;
 use error::ProxyError;
@@ -84,7 +84,7 @@ pub struct Worker {
     /// The kept beginnings of bodies.
     prefixes: Rc<PrefixBudget>,
     /// The kept bytes of bodies in transfer, for servers that may not have begun with their requests.
-    kept: Rc<KeptBytes>,
+    kept: Rc<KeptBodyBytes>,
     challenges: AuthorityChallenges,
     metrics: WorkerMetrics,
     access: AccessWriter,
@@ -125,14 +125,14 @@ impl Handler for Worker {
         let outcome = self
             .carry(&mut parts, &mut incoming, &peer, &mut exchange)
             .await;
-        exchange.let_go(incoming);
+        exchange.discard_body(incoming);
         let (logged, response) = match outcome {
             Ok(Reply::Response(mut response)) => {
                 exchange.stamp(&mut response);
                 (response.status(), response)
             }
             Ok(Reply::Tunnel(tunnel)) => {
-                let idle = exchange.own_idle().unwrap_or(self.pace.idle);
+                let idle = exchange.route_idle().unwrap_or(self.pace.idle);
                 return tunnel.begin(exchange, peer, idle);
             }
             Err(error) => {
@@ -141,7 +141,7 @@ impl Handler for Worker {
                 if parts.method == Method::HEAD {
                     leave_body_out(&mut response);
                 }
-                let response = response.map(Body::own);
+                let response = response.map(Body::from_bytes);
                 (error.logged_as(response.status()), response)
             }
         };
@@ -150,7 +150,7 @@ impl Handler for Worker {
     }
 
     fn rejected(&self, head: &RejectedHead<'_>, peer: &Peer) -> Vec<u8> {
-        request::head_rejection::note(self, head, peer)
+        request::head_rejection::answer_rejected(self, head, peer)
     }
 }
 
@@ -259,8 +259,8 @@ impl Worker {
         }
         let local = Rc::clone(&exchange.local);
         let service = exchange.decided.route.map(|route| local.service(route));
-        if let Some(own) = service.and_then(|service| service.own.as_ref()) {
-            return Ok(answered_by_route(own, parts, exchange));
+        if let Some(static_reply) = service.and_then(|service| service.static_reply.as_ref()) {
+            return Ok(answered_by_route(static_reply, parts, exchange));
         }
         self.forward(&target, parts, incoming, peer, reserve, exchange)
             .await

@@ -51,7 +51,7 @@ pub struct Tunnel {
 pub fn prepare(mut answer: UpstreamAnswer, down: OnUpgrade) -> Tunnel {
     let up = hyper::upgrade::on(&mut answer.response);
     let (parts, _) = answer.response.into_parts();
-    let mut response = Response::new(Body::own(bytes::Bytes::new()));
+    let mut response = Response::new(Body::from_bytes(bytes::Bytes::new()));
     *response.status_mut() = parts.status;
     *response.headers_mut() = parts.headers;
     hop::strip_response(parts.status, response.headers_mut());
@@ -107,7 +107,7 @@ fn join(
         let leaving = async {
             tokio::select! {
                 () = nearly_drained(drain) => EndedBy::Drain,
-                () = peer.dismissed() => EndedBy::Certificate,
+                () = peer.barred() => EndedBy::Certificate,
             }
         };
         tokio::select! {

@@ -51,11 +51,11 @@ pub struct UsualRefusal {
 }
 
 /// The mode in the metrics.
-fn mode(mode: Mode) -> metrics::Mode {
+fn mode(mode: Mode) -> metrics::ModeLabel {
     match mode {
-        Mode::Enforce => metrics::Mode::Enforce,
-        Mode::Shadow => metrics::Mode::Shadow,
-        Mode::Candidate => metrics::Mode::Candidate,
+        Mode::Enforce => metrics::ModeLabel::Enforce,
+        Mode::Shadow => metrics::ModeLabel::Shadow,
+        Mode::Candidate => metrics::ModeLabel::Candidate,
     }
 }
 

@@ -82,7 +82,7 @@ impl Watched {
     }
 }
 
-pub(super) fn text(rate: &str) -> String {
+pub(super) fn file_text(rate: &str) -> String {
     format!(
         "[limits.l]\nby = \"ip\"\nrate = \"{rate}\"\n[upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = \"l\"\n"
     )
@@ -91,15 +91,15 @@ pub(super) fn text(rate: &str) -> String {
 pub(super) fn folder() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.toml");
-    fs::write(&file, text("1/s")).unwrap();
+    fs::write(&file, file_text("1/s")).unwrap();
     (folder, file)
 }
 
 /// Replaces a file as editors save it: written under another name, then renamed over the file.
 pub(super) fn replace(file: &Path, content: &str) {
-    let beside = file.with_extension("swp");
-    fs::write(&beside, content).unwrap();
-    fs::rename(&beside, file).unwrap();
+    let swap_file = file.with_extension("swp");
+    fs::write(&swap_file, content).unwrap();
+    fs::rename(&swap_file, file).unwrap();
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn a_rename_over_the_file_is_seen_every_time() {
     let (_folder, file) = folder();
     let mut watched = Watched::start(&file);
     for rate in ["2/s", "3/s", "4/s"] {
-        replace(&file, &text(rate));
+        replace(&file, &file_text(rate));
         watched.becomes(rate).await;
     }
 }
@@ -117,7 +117,7 @@ async fn a_write_in_place_is_seen() {
     let (_folder, file) = folder();
     let mut watched = Watched::start(&file);
     for rate in ["2/s", "3/s"] {
-        fs::write(&file, text(rate)).unwrap();
+        fs::write(&file, file_text(rate)).unwrap();
         watched.becomes(rate).await;
     }
 }
@@ -127,7 +127,7 @@ async fn a_file_is_taken_when_it_has_stopped_growing() {
     use std::io::Write as _;
     let (_folder, file) = folder();
     let mut watched = Watched::start(&file);
-    let whole = text("5/s");
+    let whole = file_text("5/s");
     let mut open = fs::File::create(&file).unwrap();
     for piece in whole.as_bytes().chunks(20) {
         open.write_all(piece).unwrap();
@@ -151,7 +151,7 @@ async fn a_file_that_never_rests_is_taken_all_the_same() {
     let mut watched = Watched::start(&file);
     let writer = tokio::spawn(async move {
         for number in 2.. {
-            replace(&file, &text(&format!("{number}/s")));
+            replace(&file, &file_text(&format!("{number}/s")));
             sleep(SETTLE / 5).await;
         }
     });
@@ -165,7 +165,11 @@ async fn a_swapped_link_is_seen() {
     let folder = tempfile::tempdir().unwrap();
     let version = |name: &str, rate: &str| {
         fs::create_dir(folder.path().join(name)).unwrap();
-        fs::write(folder.path().join(name).join("gateway.toml"), text(rate)).unwrap();
+        fs::write(
+            folder.path().join(name).join("gateway.toml"),
+            file_text(rate),
+        )
+        .unwrap();
     };
     let link = |to: &str, name: &str| {
         std::os::unix::fs::symlink(to, folder.path().join(name)).unwrap();
@@ -197,7 +201,7 @@ async fn a_swapped_folder_on_the_way_is_seen() {
             .join("releases")
             .join(name)
             .join("gateway.toml");
-        fs::write(file, text(rate)).unwrap();
+        fs::write(file, file_text(rate)).unwrap();
     }
     let current = folder.path().join("current");
     std::os::unix::fs::symlink("releases/old", &current).unwrap();
@@ -215,7 +219,7 @@ async fn the_target_of_a_link_is_watched_where_it_is() {
     let path = folder.path().join("linked.toml");
     std::os::unix::fs::symlink(&file, &path).unwrap();
     let mut watched = Watched::start(&path);
-    replace(&file, &text("2/s"));
+    replace(&file, &file_text("2/s"));
     watched.becomes("2/s").await;
 }
 
@@ -224,11 +228,11 @@ async fn a_file_that_goes_away_is_reported_and_taken_when_it_is_back() {
     let (_folder, file) = folder();
     let mut watched = Watched::start(&file);
     // The first change shows that the watch is active before the file is removed.
-    replace(&file, &text("2/s"));
+    replace(&file, &file_text("2/s"));
     watched.becomes("2/s").await;
     fs::remove_file(&file).unwrap();
     assert_eq!(watched.next().await, None);
-    fs::write(&file, text("3/s")).unwrap();
+    fs::write(&file, file_text("3/s")).unwrap();
     loop {
         // The file is created empty, then written: a reading may fall between.
         if let Some(rate) = watched.next().await {
@@ -244,15 +248,15 @@ async fn a_folder_that_goes_away_is_looked_for() {
     let inner = folder.path().join("etc");
     let file = inner.join("gateway.toml");
     fs::create_dir(&inner).unwrap();
-    fs::write(&file, text("1/s")).unwrap();
+    fs::write(&file, file_text("1/s")).unwrap();
     let mut watched = Watched::start(&file);
-    replace(&file, &text("2/s"));
+    replace(&file, &file_text("2/s"));
     watched.becomes("2/s").await;
     for rate in ["3/s", "4/s"] {
         fs::remove_dir_all(&inner).unwrap();
         assert_eq!(watched.next().await, None);
         fs::create_dir(&inner).unwrap();
-        replace(&file, &text(rate));
+        replace(&file, &file_text(rate));
         watched.becomes(rate).await;
     }
 }
@@ -261,10 +265,10 @@ async fn a_folder_that_goes_away_is_looked_for() {
 async fn a_broken_file_changes_nothing_and_is_told_once() {
     let (_folder, file) = folder();
     let mut watched = Watched::start(&file);
-    replace(&file, &text("2/fortnight"));
+    replace(&file, &file_text("2/fortnight"));
     assert_eq!(watched.next().await, None);
     watched.trigger.pull();
-    replace(&file, &text("3/s"));
+    replace(&file, &file_text("3/s"));
     watched.becomes("3/s").await;
     assert!(watched.is_quiet());
 }
@@ -274,8 +278,8 @@ async fn asking_for_the_same_file_changes_nothing() {
     let (_folder, file) = folder();
     let mut watched = Watched::start(&file);
     watched.trigger.pull();
-    replace(&file, &text("1/s"));
-    replace(&file, &text("2/s"));
+    replace(&file, &file_text("1/s"));
+    replace(&file, &file_text("2/s"));
     watched.becomes("2/s").await;
     assert!(watched.is_quiet());
 }
@@ -284,7 +288,7 @@ async fn asking_for_the_same_file_changes_nothing() {
 async fn a_change_before_the_watch_began_is_seen() {
     let (_folder, file) = folder();
     let (sender, mut outcomes) = mpsc::channel(4);
-    let before = Files::with_content(&file, text("7/s").as_bytes());
+    let before = Files::with_content(&file, file_text("7/s").as_bytes());
     let watcher = Watcher::new(file, before, Arc::default(), Trigger::default());
     tokio::spawn(watcher.run(Record::telling(sender)));
     let outcome = timeout(Duration::from_secs(10), outcomes.recv())
@@ -299,7 +303,7 @@ async fn a_secret_beside_the_file_is_watched() {
     let secret = folder.path().join("password");
     fs::write(&secret, "one").unwrap();
     let store = "[store]\nurl = \"redis://h\"\npassword = { file = \"password\" }\n";
-    fs::write(&file, format!("{store}{}", text("1/s"))).unwrap();
+    fs::write(&file, format!("{store}{}", file_text("1/s"))).unwrap();
     let mut watched = Watched::start(&file);
     replace(&secret, "two");
     watched.becomes("1/s").await;
@@ -317,7 +321,7 @@ async fn a_file_that_is_named_by_a_change_is_watched_from_then_on() {
     fs::create_dir(&elsewhere).unwrap();
     fs::write(elsewhere.join("password"), "one").unwrap();
     let store = "[store]\nurl = \"redis://h\"\npassword = { file = \"secrets/password\" }\n";
-    replace(&file, &format!("{store}{}", text("2/s")));
+    replace(&file, &format!("{store}{}", file_text("2/s")));
     watched.becomes("2/s").await;
     replace(&elsewhere.join("password"), "two");
     watched.becomes("2/s").await;
@@ -386,7 +390,7 @@ async fn a_folder_of_included_files_that_is_swapped_is_seen() {
 async fn a_folder_of_included_files_may_come_later() {
     let folder = tempfile::tempdir().unwrap();
     let (file, part) = spread(folder.path());
-    fs::write(&file, text("1/s")).unwrap();
+    fs::write(&file, file_text("1/s")).unwrap();
     let mut watched = Watched::start(&file);
     let (_, _) = spread(folder.path());
     assert_eq!(watched.next().await, None, "there are no routes yet");
@@ -406,7 +410,7 @@ async fn without_events_everything_is_read_from_time_to_time() {
     let secret = folder.path().join("password");
     fs::write(&secret, "one").unwrap();
     let store = "[store]\nurl = \"redis://h\"\npassword = { file = \"password\" }\n";
-    fs::write(&file, format!("{store}{}", text("1/s"))).unwrap();
+    fs::write(&file, format!("{store}{}", file_text("1/s"))).unwrap();
     let trigger = Trigger::default();
     let (sender, outcomes) = mpsc::channel(64);
     let files = config::load(&file).unwrap().files;
@@ -417,7 +421,7 @@ async fn without_events_everything_is_read_from_time_to_time() {
     };
     tokio::spawn(watcher.run(Record::telling(sender)));
     let mut watched = Watched { outcomes, trigger };
-    replace(&file, &format!("{store}{}", text("2/s")));
+    replace(&file, &format!("{store}{}", file_text("2/s")));
     watched.becomes("2/s").await;
     replace(&secret, "two");
     watched.becomes("2/s").await;

@@ -6,7 +6,7 @@ use http::Method;
 use std::borrow::Cow;
 
 /// `203.0.113.9 - - [20/Nov/2026:17:48:50 +0000] "GET /x HTTP/1.1" 200 212 "-" "curl/8.7"`
-pub(super) fn read<'a>(request: &mut LoggedRequest<'a>, line: &'a str) -> Result<(), Fault> {
+pub(super) fn read_apache<'a>(request: &mut LoggedRequest<'a>, line: &'a str) -> Result<(), Fault> {
     let (client, rest) = split(line, b' ').ok_or(Fault::Unknown)?;
     let (_, rest) = split(rest, b'[').ok_or(Fault::Unknown)?;
     let (time, rest) = split(rest, b']').ok_or(Fault::Unknown)?;
@@ -15,7 +15,7 @@ pub(super) fn read<'a>(request: &mut LoggedRequest<'a>, line: &'a str) -> Result
     take_request_line(request, asked.into())?;
     let client = match client {
         "-" => None,
-        client => Some(address::read(client)?),
+        client => Some(address::parse_address(client)?),
     };
     request.ts = Some(instant::apache(time).ok_or(Fault::BadTime)?);
     request.client = client;
@@ -170,15 +170,15 @@ fn control(mark: char) -> char {
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Result<LoggedRequest<'_>, Fault> {
+    fn read_line(line: &str) -> Result<LoggedRequest<'_>, Fault> {
         let mut request = LoggedRequest::default();
-        super::read(&mut request, line).map(|()| request)
+        super::read_apache(&mut request, line).map(|()| request)
     }
 
     #[test]
     fn a_combined_line() {
         let line = r#"203.0.113.9 - joe [20/Nov/2026:17:48:50 +0000] "POST /v1/\"x\"\xc3\xa9?q=1 HTTP/1.1" 200 212 "http://a/" "curl \"8\"""#;
-        let request = read(line).unwrap();
+        let request = read_line(line).unwrap();
         assert_eq!(request.client, Some("203.0.113.9".parse().unwrap()));
         assert_eq!(request.method, Method::POST);
         assert_eq!(request.target, "/v1/\"x\"%c3%a9?q=1");
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_common_line_has_less() {
         let line = r#"2001:db8::1 - - [20/Nov/2026:17:48:50 +0100] "GET / HTTP/1.0" 304 -"#;
-        let request = read(line).unwrap();
+        let request = read_line(line).unwrap();
         assert_eq!(request.client, Some("2001:db8::1".parse().unwrap()));
         assert_eq!((request.user_agent, request.referer), (None, None));
     }
@@ -200,14 +200,17 @@ mod tests {
         let with = |request: &str| {
             format!(r#"1.2.3.4 - - [20/Nov/2026:17:48:50 +0000] "{request}" 400 0"#)
         };
-        assert_eq!(read(&with("-")).unwrap_err(), Fault::NoRequest);
-        assert_eq!(read(&with("\\x16\\x03")).unwrap_err(), Fault::NoRequest);
-        assert_eq!(read("hello").unwrap_err(), Fault::Unknown);
-        assert_eq!(read("").unwrap_err(), Fault::Unknown);
+        assert_eq!(read_line(&with("-")).unwrap_err(), Fault::NoRequest);
+        assert_eq!(
+            read_line(&with("\\x16\\x03")).unwrap_err(),
+            Fault::NoRequest
+        );
+        assert_eq!(read_line("hello").unwrap_err(), Fault::Unknown);
+        assert_eq!(read_line("").unwrap_err(), Fault::Unknown);
         let named = with("GET / HTTP/1.1").replace("1.2.3.4", "host.example.com");
-        assert_eq!(read(&named).unwrap_err(), Fault::BadClient);
+        assert_eq!(read_line(&named).unwrap_err(), Fault::BadClient);
         let late = with("GET / HTTP/1.1").replace("Nov", "Nov.");
-        assert_eq!(read(&late).unwrap_err(), Fault::BadTime);
+        assert_eq!(read_line(&late).unwrap_err(), Fault::BadTime);
     }
 
     #[test]

@@ -281,14 +281,17 @@ mod tests {
             assert!(clients.table.len() <= 4_096);
         }
         let client_totals = clients.client_totals();
-        let near = |told: u64, exact: u64| told.abs_diff(exact) < exact / 20;
+        let is_close = |shown: u64, exact: u64| shown.abs_diff(exact) < exact / 20;
         assert!(
             client_totals.about
-                && near(client_totals.all, 400_000)
-                && near(client_totals.refused[1], 100_000),
+                && is_close(client_totals.all, 400_000)
+                && is_close(client_totals.refused[1], 100_000),
             "{client_totals:?}"
         );
-        assert!(near(client_totals.first_time, 100_000), "{client_totals:?}");
+        assert!(
+            is_close(client_totals.first_time, 100_000),
+            "{client_totals:?}"
+        );
         let worst = clients.hardest(1, 1);
         assert_eq!((&*worst[0].client, worst[0].refused[1]), ("worst", 400_000));
     }

@@ -73,13 +73,13 @@ pub(super) fn write(
     let verdicts = verdicts.zip(side.keys()).map(|(verdict, (limit, key))| {
         AnswerLine::of(limit, Some(key), verdict.outcome, Some(verdict))
     });
-    let shadow = side.shadows().map(|aside| AnswerLine {
-        mode: Some(aside.limit.mode.as_str()),
+    let shadow = side.shadows().map(|shadow| AnswerLine {
+        mode: Some(shadow.limit.mode.as_str()),
         ..AnswerLine::of(
-            aside.limit,
-            aside.key,
-            aside.outcome,
-            aside.verdict.as_ref(),
+            shadow.limit,
+            shadow.key,
+            shadow.outcome,
+            shadow.verdict.as_ref(),
         )
     });
     let line = DecisionLine {
@@ -108,7 +108,7 @@ impl<'a> AnswerLine<'a> {
     ) -> Self {
         let (admitted, wait_us, retry_after_us) = match outcome {
             VerdictOutcome::Admit { delay } => (true, delay, None),
-            VerdictOutcome::Refuse(Wait::Micros(again)) => (false, 0, Some(again)),
+            VerdictOutcome::Refuse(Wait::Micros(retry_after)) => (false, 0, Some(retry_after)),
             VerdictOutcome::Refuse(Wait::Never) => (false, 0, None),
         };
         Self {

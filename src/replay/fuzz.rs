@@ -13,7 +13,7 @@ pub fn trace(bytes: &[u8]) -> usize {
     for mapping in [None, mapping] {
         let mut reader = LineReader::new(mapping);
         for line in bytes.split(|byte| *byte == b'\n') {
-            let Ok(text) = line::text(line) else {
+            let Ok(text) = line::line_text(line) else {
                 continue;
             };
             let mut request = LoggedRequest::default();

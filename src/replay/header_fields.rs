@@ -11,7 +11,7 @@ struct FieldWriter<'a> {
     fields: &'a mut HeaderMap,
     /// Is the line from the gateway's own log? An invalid field makes such a line unreadable. In another server's log
     /// an invalid field is skipped, and so is the placeholder of a secret.
-    is_own: bool,
+    is_gateway_log: bool,
 }
 
 impl LoggedRequest<'_> {
@@ -30,7 +30,7 @@ impl LoggedRequest<'_> {
         let proxy = self.proxy_fields.as_deref();
         let mut writer = FieldWriter {
             fields: &mut self.fields,
-            is_own: proxy.is_none(),
+            is_gateway_log: proxy.is_none(),
         };
         if let Some(referer) = &self.referer {
             writer.add(header::REFERER, referer)?;
@@ -81,7 +81,7 @@ impl FieldWriter<'_> {
 
     fn add(&mut self, name: HeaderName, value: &str) -> Result<(), Fault> {
         let value = value.trim_ascii();
-        let is_secret = !self.is_own && matches!(value, "REDACTED" | "[REDACTED]");
+        let is_secret = !self.is_gateway_log && matches!(value, "REDACTED" | "[REDACTED]");
         match HeaderValue::from_bytes(value.as_bytes()) {
             Ok(value) if !is_secret => {
                 self.fields.append(name, value);
@@ -92,7 +92,7 @@ impl FieldWriter<'_> {
     }
 
     fn pass_over(&self) -> Result<(), Fault> {
-        if self.is_own {
+        if self.is_gateway_log {
             Err(Fault::BadMember("headers"))
         } else {
             Ok(())

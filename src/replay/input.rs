@@ -73,7 +73,7 @@ impl TraceLines {
     /// If the beginning cannot be read.
     pub fn new(source: impl Read + 'static, size: Option<u64>) -> io::Result<Self> {
         let read = Rc::new(Cell::new(0));
-        let counted = Counted {
+        let counted = CountedBytes {
             source,
             read: Rc::clone(&read),
         };
@@ -151,12 +151,12 @@ impl TraceLines {
 }
 
 /// A reader that counts the bytes that pass.
-struct Counted<R> {
+struct CountedBytes<R> {
     source: R,
     read: Rc<Cell<u64>>,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountedBytes<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let many = self.source.read(into)?;
         self.read.set(self.read.get() + many as u64);
@@ -171,7 +171,7 @@ mod tests {
     use flate2::write::GzEncoder;
     use std::io::Write as _;
 
-    fn read(bytes: Vec<u8>) -> io::Result<Vec<(u64, Result<usize, Fault>)>> {
+    fn read_all(bytes: Vec<u8>) -> io::Result<Vec<(u64, Result<usize, Fault>)>> {
         let mut lines = TraceLines::new(io::Cursor::new(bytes), None)?;
         let mut seen = Vec::new();
         while let Some(line) = lines.read()? {
@@ -188,26 +188,26 @@ mod tests {
 
     #[test]
     fn lines_are_numbered_and_the_last_needs_no_end() {
-        let seen = read(b"a\n\nbcd".to_vec()).unwrap();
+        let seen = read_all(b"a\n\nbcd".to_vec()).unwrap();
         assert_eq!(seen, [(1, Ok(2)), (2, Ok(1)), (3, Ok(3))]);
-        assert_eq!(read(Vec::new()).unwrap(), []);
+        assert_eq!(read_all(Vec::new()).unwrap(), []);
     }
 
     #[test]
     fn a_byte_order_mark_is_no_part_of_the_first_line() {
-        let marked = read(b"\xef\xbb\xbfab\ncd".to_vec()).unwrap();
+        let marked = read_all(b"\xef\xbb\xbfab\ncd".to_vec()).unwrap();
         assert_eq!(marked, [(1, Ok(3)), (2, Ok(2))]);
-        assert_eq!(read(gzip(b"\xef\xbb\xbfab\n")).unwrap(), [(1, Ok(3))]);
-        assert_eq!(read(Vec::new()).unwrap(), []);
+        assert_eq!(read_all(gzip(b"\xef\xbb\xbfab\n")).unwrap(), [(1, Ok(3))]);
+        assert_eq!(read_all(Vec::new()).unwrap(), []);
     }
 
     #[test]
     fn gzip_is_known_by_its_beginning_and_may_be_several() {
         let joined = [gzip(b"a\nb\n"), gzip(b"c\n")].concat();
-        assert_eq!(read(joined).unwrap().len(), 3);
+        assert_eq!(read_all(joined).unwrap().len(), 3);
         let mut cut = gzip(&b"some line or other\n".repeat(100));
         cut.truncate(cut.len() - 9);
-        assert!(read(cut).is_err());
+        assert!(read_all(cut).is_err());
     }
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
             b"\n",
         ]
         .concat();
-        let seen = read(text).unwrap();
+        let seen = read_all(text).unwrap();
         assert_eq!(
             seen,
             [(1, Err(Fault::TooLong)), (2, Ok(2)), (3, Ok(LONGEST + 1))]

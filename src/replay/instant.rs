@@ -16,14 +16,14 @@ const END: u64 = 1 << 52;
 
 /// The instant in a value: a number, or a text with or without brackets.
 #[inline]
-pub(super) fn of(value: Value<'_>) -> Result<Timestamp, Fault> {
+pub(super) fn instant_of(value: Value<'_>) -> Result<Timestamp, Fault> {
     let at = match value {
-        Value::Number(digits) => read(digits),
+        Value::Number(digits) => read_instant(digits),
         Value::Text(text) => {
             let text = text.read()?;
             let text = text.trim_ascii();
             let inside = text.strip_prefix('[').and_then(|at| at.strip_suffix(']'));
-            read(inside.unwrap_or(text))
+            read_instant(inside.unwrap_or(text))
         }
         _ => None,
     };
@@ -31,7 +31,7 @@ pub(super) fn of(value: Value<'_>) -> Result<Timestamp, Fault> {
 }
 
 /// Reads seconds since the epoch with up to six decimals, or RFC 3339; leaves all other texts to [`other`].
-pub(super) fn read(text: &str) -> Option<Timestamp> {
+pub(super) fn read_instant(text: &str) -> Option<Timestamp> {
     match text.as_bytes().get(4) {
         Some(b'-') => rfc3339(text),
         _ => decimal(text, 6).and_then(within).or_else(|| other(text)),
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     fn micros(text: &str) -> Option<u64> {
-        read(text).map(Timestamp::micros)
+        read_instant(text).map(Timestamp::micros)
     }
 
     #[test]

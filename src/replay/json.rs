@@ -64,10 +64,10 @@ impl<'a> JsonText<'a> {
 }
 
 /// A member of an object.
-pub(super) type Member<'a> = (JsonText<'a>, Value<'a>);
+pub(super) type JsonMember<'a> = (JsonText<'a>, Value<'a>);
 
 /// The members of `object`, in order, up to the first mistake.
-pub(super) fn members(object: &str) -> impl Iterator<Item = Result<Member<'_>, Fault>> {
+pub(super) fn members(object: &str) -> impl Iterator<Item = Result<JsonMember<'_>, Fault>> {
     walk(|at| {
         let Some((name, start)) = member(object, at)? else {
             return Ok(None);
@@ -131,7 +131,7 @@ fn behind(text: &str, at: usize, byte: u8) -> Result<usize, Fault> {
 }
 
 /// The next item in an object or a list.
-enum Step {
+enum JsonStep {
     /// An element that begins here.
     Element(usize),
     /// The closing bracket, which is here.
@@ -141,12 +141,12 @@ enum Step {
 /// The step at `at`, which is after the opening bracket if `is_first`, else after the previous element. `close` is the
 /// closing bracket.
 #[inline(always)]
-fn step(text: &str, at: usize, is_first: bool, close: u8) -> Result<Step, Fault> {
+fn step(text: &str, at: usize, is_first: bool, close: u8) -> Result<JsonStep, Fault> {
     let at = blank(text, at);
     match byte(text, at) {
-        Some(byte) if byte == close => Ok(Step::End(at + 1)),
-        Some(b',') if !is_first => Ok(Step::Element(at + 1)),
-        Some(_) if is_first => Ok(Step::Element(at)),
+        Some(byte) if byte == close => Ok(JsonStep::End(at + 1)),
+        Some(b',') if !is_first => Ok(JsonStep::Element(at + 1)),
+        Some(_) if is_first => Ok(JsonStep::Element(at)),
         _ => Err(Fault::NotJson),
     }
 }
@@ -167,9 +167,9 @@ fn element(text: &str, at: usize, open: u8, close: u8) -> Result<Option<usize>, 
         _ => step(text, at, false, close)?,
     };
     match step {
-        Step::Element(start) => Ok(Some(start)),
-        Step::End(end) if blank(text, end) == text.len() => Ok(None),
-        Step::End(_) => Err(Fault::NotJson),
+        JsonStep::Element(start) => Ok(Some(start)),
+        JsonStep::End(end) if blank(text, end) == text.len() => Ok(None),
+        JsonStep::End(_) => Err(Fault::NotJson),
     }
 }
 
@@ -192,11 +192,11 @@ pub(super) enum NestedStep<'a> {
 #[inline(always)]
 pub(super) fn nested_step(text: &str, at: usize, is_first: bool) -> Result<NestedStep<'_>, Fault> {
     Ok(match step(text, at, is_first, b'}')? {
-        Step::Element(start) => {
+        JsonStep::Element(start) => {
             let (name, start) = name(text, start)?;
             NestedStep::Member(name, start)
         }
-        Step::End(end) => NestedStep::End(end),
+        JsonStep::End(end) => NestedStep::End(end),
     })
 }
 
@@ -232,8 +232,8 @@ fn end(text: &str, start: usize, close: u8, depth: usize) -> Result<usize, Fault
     let (mut at, mut is_first) = (start + 1, true);
     loop {
         let mut start = match step(text, at, is_first, close)? {
-            Step::Element(start) => start,
-            Step::End(end) => return Ok(end),
+            JsonStep::Element(start) => start,
+            JsonStep::End(end) => return Ok(end),
         };
         if close == b'}' {
             (_, start) = name(text, start)?;

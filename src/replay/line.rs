@@ -24,7 +24,7 @@ pub(super) struct LineReader {
 
 /// The text of a line. A member that is not read need not be UTF-8: in JSON, invalid bytes become an escape that
 /// represents no text.
-pub(super) fn text(line: &[u8]) -> Result<Cow<'_, str>, Fault> {
+pub(super) fn line_text(line: &[u8]) -> Result<Cow<'_, str>, Fault> {
     let line = trimmed(line);
     match str::from_utf8(line) {
         Ok(text) => Ok(Cow::Borrowed(text)),
@@ -95,10 +95,10 @@ impl LineReader {
     ) -> Result<(), Fault> {
         let mut line = line;
         for depth in 0.. {
-            let Err(fault) = apache_format::read(request, line) else {
+            let Err(fault) = apache_format::read_apache(request, line) else {
                 break;
             };
-            if let Some(read) = proxy_formats::read(request, line) {
+            if let Some(read) = proxy_formats::read_proxy_format(request, line) {
                 return read;
             }
             let rest = proxy_formats::strip_prefix(line).filter(|_| depth < DEEPEST);
@@ -174,7 +174,7 @@ mod tests {
     use crate::clock::Timestamp;
     use crate::replay::request::LoggedTarget;
 
-    fn read(line: &str) -> Result<LoggedRequest<'_>, Fault> {
+    fn read_line(line: &str) -> Result<LoggedRequest<'_>, Fault> {
         let mut request = LoggedRequest::default();
         let read = LineReader::new(None).read(&mut request, line);
         read.map(|()| request)
@@ -185,7 +185,7 @@ mod tests {
         let line = r#"{"ts": 12.000001, "client": "203.0.113.9", "method": "GET", "host": "a", "path": "/x?q=1",
             "headers": {"x-api-key": "k", "accept": ["a", "b"], "x-n": 3, "x-none": null}, "cost": 4,
             "duration_ms": 1.5, "keys": {"per-ip": "a\"b"}, "costs": {"per-ip": 2}, "repeated": 7}"#;
-        let request = read(line).unwrap();
+        let request = read_line(line).unwrap();
         assert_eq!(request.ts, Some(Timestamp::from_micros(12_000_001)));
         assert_eq!(request.target().path, "/x");
         assert_eq!(
@@ -223,7 +223,7 @@ mod tests {
             ),
         ] {
             let line = format!(r#"{{"ts":1,"client":"::1","path":"/a.B/C",{rest}"#);
-            assert_eq!(read(&line).unwrap().failed(), has_failed, "{line}");
+            assert_eq!(read_line(&line).unwrap().failed(), has_failed, "{line}");
         }
     }
 
@@ -254,10 +254,14 @@ mod tests {
             let line = String::from_utf8(line).unwrap();
             let line = line.trim_ascii();
             let [mut first, mut next] = [0; 2].map(|_| LoggedRequest::default());
-            let told = LineReader::new(None).read(&mut first, line);
-            assert_eq!(reader.read(&mut next, line), told);
+            let first_result = LineReader::new(None).read(&mut first, line);
+            assert_eq!(reader.read(&mut next, line), first_result);
             assert_eq!(next, first, "{line}");
-            *if told.is_ok() { &mut good } else { &mut bad } += 1;
+            *if first_result.is_ok() {
+                &mut good
+            } else {
+                &mut bad
+            } += 1;
         }
         assert!(good > 10_000 && bad > 10_000, "{good} {bad}");
     }
@@ -270,22 +274,22 @@ mod tests {
             names_path: true,
             ..LoggedRequest::default()
         };
-        assert_eq!(read(r#"{"ts":1,"path":"/x"}"#), Ok(asked.clone()));
+        assert_eq!(read_line(r#"{"ts":1,"path":"/x"}"#), Ok(asked.clone()));
         let nulls = r#"{"client":null,"host":null,"ts":"1970-01-01T00:00:01Z","upstream_ms":null,"x":[{}],"path":"/x"}"#;
-        assert_eq!(read(nulls), Ok(asked));
+        assert_eq!(read_line(nulls), Ok(asked));
         for line in [
             r#"{"ts":1}"#,
             r#"{"ts":1,"host":"web-1","level":"info","client":null}"#,
             r#"{"ts":1,"duration_ms":2,"headers":{}}"#,
         ] {
-            assert_eq!(read(line), Err(Fault::Nameless));
+            assert_eq!(read_line(line), Err(Fault::Nameless));
         }
         for line in [
             r#"{"ts":1,"headers":{"x-api-key":"k"}}"#,
             r#"{"ts":1,"keys":{"a":"k"}}"#,
             r#"{"ts":1,"cost":2}"#,
         ] {
-            assert!(read(line).is_ok());
+            assert!(read_line(line).is_ok());
         }
     }
 
@@ -324,13 +328,14 @@ mod tests {
                 Fault::BadMember("headers"),
             ),
         ] {
-            assert_eq!(read(line), Err(fault), "{line}");
+            assert_eq!(read_line(line), Err(fault), "{line}");
         }
     }
 
     #[test]
     fn what_is_not_read_need_not_be_text() {
-        let whole = |line: &[u8]| read(&text(line)?).map(|request| request.target.into_owned());
+        let whole =
+            |line: &[u8]| read_line(&line_text(line)?).map(|request| request.target.into_owned());
         assert_eq!(whole(b"\xff"), Err(Fault::NotText));
         assert_eq!(
             whole(b"{\"ts\":1,\"x\":\"\xff\",\"path\":\"/\xc3\xa9\"}"),

@@ -11,70 +11,70 @@ use std::borrow::Cow;
 use std::cell::Cell;
 
 /// The names of `--fields`, except `header:NAME`.
-const NAMES: [(&str, Part); 14] = [
-    ("ts", Part::Beginning),
-    ("client", Part::Client),
-    ("method", Part::Method),
-    ("host", Part::Host),
-    ("path", Part::Path),
-    ("request", Part::RequestLine),
-    ("status", Part::Status),
-    ("cost", Part::Cost),
-    ("duration", Part::Duration(SECONDS)),
-    ("duration_ms", Part::Duration(MILLIS)),
-    ("duration_us", Part::Duration(MICROS)),
-    ("duration_ns", Part::Duration(NANOS)),
-    ("user_agent", Part::Field(header::USER_AGENT)),
-    ("referer", Part::Field(header::REFERER)),
+const NAMES: [(&str, MemberPart); 14] = [
+    ("ts", MemberPart::Beginning),
+    ("client", MemberPart::Client),
+    ("method", MemberPart::Method),
+    ("host", MemberPart::Host),
+    ("path", MemberPart::Path),
+    ("request", MemberPart::RequestLine),
+    ("status", MemberPart::Status),
+    ("cost", MemberPart::Cost),
+    ("duration", MemberPart::Duration(SECONDS)),
+    ("duration_ms", MemberPart::Duration(MILLIS)),
+    ("duration_us", MemberPart::Duration(MICROS)),
+    ("duration_ns", MemberPart::Duration(NANOS)),
+    ("user_agent", MemberPart::Field(header::USER_AGENT)),
+    ("referer", MemberPart::Field(header::REFERER)),
 ];
 
 /// Members for the parts that `--fields` does not name: those of our own log, and common names of times.
-const UNMAPPED: [(&str, Part); 14] = [
-    ("client", Part::Client),
-    ("method", Part::Method),
-    ("host", Part::Host),
-    ("path", Part::Path),
-    ("status", Part::Status),
-    ("cost", Part::Cost),
-    ("duration_ms", Part::Duration(MILLIS)),
-    ("headers", Part::Fields),
-    ("ts", Part::Beginning),
-    ("time", Part::Beginning),
-    ("timestamp", Part::Beginning),
-    ("@timestamp", Part::Beginning),
-    ("time_iso8601", Part::Beginning),
-    ("msec", Part::Beginning),
+const UNMAPPED: [(&str, MemberPart); 14] = [
+    ("client", MemberPart::Client),
+    ("method", MemberPart::Method),
+    ("host", MemberPart::Host),
+    ("path", MemberPart::Path),
+    ("status", MemberPart::Status),
+    ("cost", MemberPart::Cost),
+    ("duration_ms", MemberPart::Duration(MILLIS)),
+    ("headers", MemberPart::Fields),
+    ("ts", MemberPart::Beginning),
+    ("time", MemberPart::Beginning),
+    ("timestamp", MemberPart::Beginning),
+    ("@timestamp", MemberPart::Beginning),
+    ("time_iso8601", MemberPart::Beginning),
+    ("msec", MemberPart::Beginning),
 ];
 
 /// Caddy's access log. `client_ip` is the client as Caddy determines it; older Caddys log only the peer, with its port.
-const CADDY: [(&str, Part); 11] = [
-    ("duration", Part::Duration(SECONDS)),
-    ("ts", Part::End),
-    ("status", Part::Status),
-    ("request.client_ip", Part::Client),
-    ("request.remote_ip", Part::Client),
-    ("request.remote_addr", Part::Client),
-    ("request.method", Part::Method),
-    ("request.host", Part::Host),
-    ("request.uri", Part::Path),
-    ("request.headers", Part::Fields),
-    ("request.tls", Part::Https),
+const CADDY: [(&str, MemberPart); 11] = [
+    ("duration", MemberPart::Duration(SECONDS)),
+    ("ts", MemberPart::End),
+    ("status", MemberPart::Status),
+    ("request.client_ip", MemberPart::Client),
+    ("request.remote_ip", MemberPart::Client),
+    ("request.remote_addr", MemberPart::Client),
+    ("request.method", MemberPart::Method),
+    ("request.host", MemberPart::Host),
+    ("request.uri", MemberPart::Path),
+    ("request.headers", MemberPart::Fields),
+    ("request.tls", MemberPart::Https),
 ];
 
 /// Traefik's access log. `ClientHost` is the value of `X-Forwarded-For` if Traefik trusts that field.
-const TRAEFIK: [(&str, Part); 12] = [
-    ("StartUTC", Part::Beginning),
-    ("StartLocal", Part::Beginning),
-    ("time", Part::Beginning),
-    ("ClientHost", Part::Client),
-    ("ClientAddr", Part::Client),
-    ("RequestHost", Part::Host),
-    ("RequestMethod", Part::Method),
-    ("RequestPath", Part::Path),
-    ("RequestScheme", Part::Https),
-    ("Duration", Part::Duration(NANOS)),
-    ("DownstreamStatus", Part::Status),
-    ("request_", Part::FieldsByPrefix),
+const TRAEFIK: [(&str, MemberPart); 12] = [
+    ("StartUTC", MemberPart::Beginning),
+    ("StartLocal", MemberPart::Beginning),
+    ("time", MemberPart::Beginning),
+    ("ClientHost", MemberPart::Client),
+    ("ClientAddr", MemberPart::Client),
+    ("RequestHost", MemberPart::Host),
+    ("RequestMethod", MemberPart::Method),
+    ("RequestPath", MemberPart::Path),
+    ("RequestScheme", MemberPart::Https),
+    ("Duration", MemberPart::Duration(NANOS)),
+    ("DownstreamStatus", MemberPart::Status),
+    ("request_", MemberPart::FieldsByPrefix),
 ];
 
 /// A function that finds the name that a misspelt word probably means.
@@ -94,7 +94,7 @@ struct MappedMember {
     /// The names of the enclosing objects from the outside in, and the member's own, with dots between.
     path: Box<str>,
     /// The member's part of a request. Of several members with the same part, the first that a line has counts.
-    part: Part,
+    part: MemberPart,
     /// The part's name in `--fields`; `None` for a member that the option does not name.
     name: Option<Box<str>>,
     /// Has any line had the member?
@@ -103,7 +103,7 @@ struct MappedMember {
 
 /// A part of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum MemberPart {
     Beginning,
     /// The end of the request, which is its duration after the beginning.
     End,
@@ -161,7 +161,7 @@ impl Mapping {
             if path.is_empty() || path.split('.').any(str::is_empty) {
                 return Err(format!("`{pair}` names no member of the log's lines"));
             }
-            let part = Part::named(name, meant)?;
+            let part = MemberPart::named(name, meant)?;
             if members.iter().any(|member| member.part.is_like(&part)) {
                 return Err(format!("`{name}` is named twice"));
             }
@@ -173,7 +173,11 @@ impl Mapping {
             });
         }
         let mut unmapped = Self::of(LogFormat::Fields, &UNMAPPED).members;
-        unmapped.retain(|own| !members.iter().any(|member| member.part.covers(&own.part)));
+        unmapped.retain(|unread| {
+            !members
+                .iter()
+                .any(|member| member.part.covers(&unread.part))
+        });
         members.append(&mut unmapped);
         Ok(Self::new(LogFormat::Fields, members))
     }
@@ -186,7 +190,7 @@ impl Mapping {
         ]
     }
 
-    fn of(format: LogFormat, members: &[(&str, Part)]) -> Self {
+    fn of(format: LogFormat, members: &[(&str, MemberPart)]) -> Self {
         let members = members.iter().map(|(path, part)| MappedMember {
             path: Box::from(*path),
             part: part.clone(),
@@ -199,7 +203,7 @@ impl Mapping {
     fn new(format: LogFormat, members: Vec<MappedMember>) -> Self {
         let mut names = MappedLevel::default();
         for (at, member) in members.iter().enumerate() {
-            names.add(&member.path, at, member.part == Part::FieldsByPrefix);
+            names.add(&member.path, at, member.part == MemberPart::FieldsByPrefix);
         }
         Self {
             format,
@@ -234,7 +238,8 @@ impl Mapping {
             let values = self.members.iter().zip(&said.values);
             values.filter_map(|(member, value)| Some((member, (*value)?)))
         };
-        if self.format != LogFormat::Fields && !found().any(|(member, _)| member.part == Part::Path)
+        if self.format != LogFormat::Fields
+            && !found().any(|(member, _)| member.part == MemberPart::Path)
         {
             return Ok(false);
         }
@@ -258,7 +263,7 @@ impl Mapping {
     }
 }
 
-impl Part {
+impl MemberPart {
     fn named(name: &str, meant: NearestName) -> Result<Self, String> {
         if let Some((_, part)) = NAMES.into_iter().find(|(other, _)| *other == name) {
             return Ok(part);
@@ -291,30 +296,30 @@ impl Part {
 
     fn take<'a>(&self, request: &mut LoggedRequest<'a>, value: Value<'a>) -> Result<(), Fault> {
         match self {
-            Self::Beginning => request.ts = Some(instant::of(value)?),
+            Self::Beginning => request.ts = Some(instant::instant_of(value)?),
             Self::End => {
-                let end = instant::of(value)?.micros();
+                let end = instant::instant_of(value)?.micros();
                 let start = end.saturating_sub(request.duration);
                 request.ts = Some(Timestamp::from_micros(start));
             }
             Self::Client => {
-                if let Some(list) = text(value, "client")? {
+                if let Some(list) = text_member(value, "client")? {
                     request.put_client_list(list)?;
                 }
             }
             Self::Method => {
-                if let Some(method) = text(value, "method")? {
+                if let Some(method) = text_member(value, "method")? {
                     request.put_method(&method)?;
                 }
             }
-            Self::Host => request.host = text(value, "host")?.unwrap_or_default(),
+            Self::Host => request.host = text_member(value, "host")?.unwrap_or_default(),
             Self::Path => {
-                if let Some(path) = text(value, "path")? {
+                if let Some(path) = text_member(value, "path")? {
                     request.put_target(path);
                 }
             }
             Self::RequestLine => {
-                if let Some(line) = text(value, "request")? {
+                if let Some(line) = text_member(value, "request")? {
                     apache_format::take_request_line(request, line)?;
                 }
             }
@@ -323,7 +328,7 @@ impl Part {
                 request.status = u16::try_from(status).unwrap_or(0);
             }
             Self::Cost => {
-                let cost = text(value, "cost")?.map(|cost| cost.parse());
+                let cost = text_member(value, "cost")?.map(|cost| cost.parse());
                 request.cost = cost.transpose().map_err(|_| Fault::BadMember("cost"))?;
             }
             Self::Duration(unit) => request.duration = span(value, *unit).unwrap_or(0),
@@ -364,11 +369,11 @@ fn span(value: Value<'_>, unit: TimeUnit) -> Option<u64> {
         _ => return None,
     };
     let text = text.trim_ascii();
-    let own = UNITS.iter().find_map(|(name, unit)| {
+    let split = UNITS.iter().find_map(|(name, unit)| {
         let number = text.strip_suffix(name)?;
         Some((number.trim_ascii_end(), *unit))
     });
-    let (number, TimeUnit { places, per_micro }) = own.unwrap_or((text, unit));
+    let (number, TimeUnit { places, per_micro }) = split.unwrap_or((text, unit));
     if let Some(number) = instant::decimal(number, places) {
         return Some(number / per_micro);
     }
@@ -386,7 +391,7 @@ fn span(value: Value<'_>, unit: TimeUnit) -> Option<u64> {
 }
 
 /// A text or a number, or the first of a list; `None` if the value is empty.
-fn text<'a>(value: Value<'a>, name: &'static str) -> Result<Option<Cow<'a, str>>, Fault> {
+fn text_member<'a>(value: Value<'a>, name: &'static str) -> Result<Option<Cow<'a, str>>, Fault> {
     let read =
         |text: JsonText<'a>| Ok(Some(text.read()?).filter(|text| !matches!(&**text, "" | "-")));
     match value {

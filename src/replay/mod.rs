@@ -88,7 +88,7 @@ pub use mapping::{Mapping, NearestName};
 pub use report::Report;
 pub use request::LogFormat;
 pub use tally::{ByLimit, Minute, Tally, WaitQuantiles};
-pub use timeline::{Interval, OutcomeKind, Timeline};
+pub use timeline::{OutcomeKind, Timeline, TimelineInterval};
 
 use crate::clock::Timestamp;
 use crate::snapshot::Snapshot;
@@ -223,7 +223,7 @@ impl Replay {
                 }
             };
             self.report.lines = number;
-            let text = line.and_then(line::text);
+            let text = line.and_then(line::line_text);
             if text.as_ref().is_ok_and(|text| text.is_empty()) {
                 continue;
             }

@@ -8,7 +8,7 @@ mod text;
 pub use json::json;
 pub use plot::Marks;
 pub use svg::svg;
-pub use text::text;
+pub use text::report_text;
 
 use super::clients::{ClientTotals, HardestClient};
 use super::tally::Tally;
@@ -216,7 +216,7 @@ mod tests {
             4_320_000_000,
             86_400_000_000,
         ];
-        let told = [
+        let times_shown = [
             "340 us",
             "1.5 ms",
             "12.3 ms",
@@ -225,7 +225,7 @@ mod tests {
             "1 h 12 min",
             "1 d",
         ];
-        assert_eq!(times.map(time), told);
+        assert_eq!(times.map(time), times_shown);
         assert_eq!(stamp(1_795_196_930_999_999), "2026-11-20 17:48:50Z");
     }
 }

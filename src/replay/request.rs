@@ -167,7 +167,7 @@ impl<'a> LoggedRequest<'a> {
     /// Did the request end with a server error, for which limits may refund it? A 5xx answer of the gateway for its own
     /// state is not a server error.
     pub(super) fn failed(&self) -> bool {
-        let own = [
+        let gateway_reasons = [
             "store_down",
             "keys_unread",
             "too_many_held",
@@ -181,7 +181,7 @@ impl<'a> LoggedRequest<'a> {
             Some(status) => is_server_error(status),
             None => (500..600).contains(&self.status),
         };
-        is_error && !own.contains(&self.reason)
+        is_error && !gateway_reasons.contains(&self.reason)
     }
 
     /// Was the request answered, by the access log, before any limit was checked?

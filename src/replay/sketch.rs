@@ -69,8 +69,11 @@ mod tests {
                 sketch.add(hash);
                 exact += 1;
             }
-            let told = sketch.estimate();
-            assert!(told.abs_diff(exact) <= exact / 30, "{told} for {exact}");
+            let estimate = sketch.estimate();
+            assert!(
+                estimate.abs_diff(exact) <= exact / 30,
+                "{estimate} for {exact}"
+            );
         }
     }
 }

@@ -140,7 +140,7 @@ impl Tally {
             limit, mut outcome, ..
         }) = shadows.next()
         {
-            while let Some(other) = shadows.next_if(|other| limit.is_rate_beside(other.limit)) {
+            while let Some(other) = shadows.next_if(|other| limit.is_sibling_of(other.limit)) {
                 outcome = outcome.max(other.outcome);
             }
             let by = named(&mut self.shadows, limit.shown());

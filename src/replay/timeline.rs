@@ -53,11 +53,11 @@ impl OutcomeKind {
 
 /// The numbers of requests of a stretch that were admitted, delayed and refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Interval {
+pub struct TimelineInterval {
     counts: [u64; OutcomeKind::ALL.len()],
 }
 
-impl Interval {
+impl TimelineInterval {
     /// The requests with this outcome.
     #[must_use]
     pub fn of(&self, kind: OutcomeKind) -> u64 {
@@ -84,7 +84,7 @@ pub struct Timeline {
     first: u64,
     /// The end of the last stretch: an instant before it needs no division.
     until: u64,
-    intervals: Vec<[Interval; SIDES]>,
+    intervals: Vec<[TimelineInterval; SIDES]>,
 }
 
 impl Timeline {
@@ -130,10 +130,10 @@ impl Timeline {
     /// The stretches of file `side`, and the length of each. There are at most `most`: if there are more, neighbours
     /// are joined.
     #[must_use]
-    pub fn of(&self, side: usize, most: usize) -> (Vec<Interval>, u64) {
+    pub fn of(&self, side: usize, most: usize) -> (Vec<TimelineInterval>, u64) {
         let together = self.intervals.len().div_ceil(most.max(1)).max(1);
         let joined = self.intervals.chunks(together).map(|chunk| {
-            let mut sum = Interval::default();
+            let mut sum = TimelineInterval::default();
             for interval in chunk {
                 sum.add(interval[side]);
             }
@@ -146,7 +146,7 @@ impl Timeline {
     fn widen(&mut self) {
         let ratio = length(self.length + 1) / self.length();
         let first = self.first / ratio;
-        let mut wider: Vec<[Interval; SIDES]> = Vec::with_capacity(MOST);
+        let mut wider: Vec<[TimelineInterval; SIDES]> = Vec::with_capacity(MOST);
         for (index, interval) in self.intervals.iter().enumerate() {
             let at = usize::try_from((self.first + index as u64) / ratio - first).unwrap_or(0);
             wider.resize(wider.len().max(at + 1), Default::default());
@@ -192,8 +192,8 @@ mod tests {
             for at in &times {
                 expected[((at - timeline.start()) / length) as usize] += 1;
             }
-            let told: Vec<u64> = intervals.iter().map(|interval| interval.of(OutcomeKind::Admitted)).collect();
-            prop_assert_eq!(told, expected);
+            let counted: Vec<u64> = intervals.iter().map(|interval| interval.of(OutcomeKind::Admitted)).collect();
+            prop_assert_eq!(counted, expected);
         }
     }
 }

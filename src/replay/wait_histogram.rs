@@ -67,8 +67,8 @@ mod tests {
             waits.add(123_457);
         }
         waits.add(7_654_321);
-        let told = [500, 990, 1_000].map(|at| waits.quantile(at));
-        assert_eq!(told, [Some(123_457), Some(123_457), Some(7_654_321)]);
+        let quantiles = [500, 990, 1_000].map(|at| waits.quantile(at));
+        assert_eq!(quantiles, [Some(123_457), Some(123_457), Some(7_654_321)]);
     }
 
     proptest! {
@@ -80,8 +80,8 @@ mod tests {
             }
             all.sort_unstable();
             let exact = all[(all.len() as u64 * at).div_ceil(1_000) as usize - 1];
-            let told = waits.quantile(at).unwrap();
-            prop_assert!(told >= exact && told - exact <= exact >> FINE, "{} {}", told, exact);
+            let quantiles = waits.quantile(at).unwrap();
+            prop_assert!(quantiles >= exact && quantiles - exact <= exact >> FINE, "{} {}", quantiles, exact);
         }
     }
 }

@@ -161,7 +161,7 @@ fn dividing<'a>(these: &[Side<'a>], those: &[Side<'a>]) -> Option<ConditionSubje
 }
 
 /// The number of routes of a set that require a name.
-struct Tally<'a> {
+struct ClashTally<'a> {
     many: usize,
     /// A value that one of them requires.
     value: &'a [u8],
@@ -169,10 +169,10 @@ struct Tally<'a> {
     differ: bool,
 }
 
-fn tally<'a>(all: &[Side<'a>]) -> HashMap<ConditionSubject<'a>, Tally<'a>> {
-    let mut tallies: HashMap<ConditionSubject<'a>, Tally<'a>> = HashMap::new();
+fn tally<'a>(all: &[Side<'a>]) -> HashMap<ConditionSubject<'a>, ClashTally<'a>> {
+    let mut tallies: HashMap<ConditionSubject<'a>, ClashTally<'a>> = HashMap::new();
     for (name, value) in all.iter().flat_map(|side| side.asked.iter()) {
-        let tally = tallies.entry(*name).or_insert(Tally {
+        let tally = tallies.entry(*name).or_insert(ClashTally {
             many: 0,
             value,
             differ: false,

@@ -35,9 +35,9 @@ impl PathPattern {
     /// Does `bound` match every path of this pattern?
     #[must_use]
     pub fn is_within(&self, bound: &Self) -> bool {
-        let (mut own, mut bound) = (self.seen(), bound.seen());
+        let (mut inner, mut bound) = (self.seen(), bound.seen());
         loop {
-            match (own.next(), bound.next()) {
+            match (inner.next(), bound.next()) {
                 (_, Some(Segment::Rest(_))) | (None, None) => return true,
                 (Some(Segment::Literal(one)), Some(Segment::Literal(other)))
                     if spelled(one) == spelled(other) => {}
@@ -80,7 +80,7 @@ impl PathPattern {
 
     /// The pattern for people, with a remark if case is ignored.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn description(&self) -> String {
         let folded = |segment: &Segment| matches!(segment, Segment::Folded(_));
         if self.segments.iter().any(folded) {
             format!("{self} in any case")
@@ -191,7 +191,7 @@ mod tests {
             rule(pattern("/A").in_any_case()),
         ];
         assert_eq!(Table::build(&twice).unwrap_err().len(), 1);
-        assert_eq!(rules[1].path.told(), "/Login/x in any case");
+        assert_eq!(rules[1].path.description(), "/Login/x in any case");
         assert!(!rules[1].path.is_within(&pattern("/login/*")));
         let number = pattern("/2026/Login").in_any_case();
         assert!(number.is_within(&pattern("/2026/*")));

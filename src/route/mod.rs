@@ -79,8 +79,8 @@ impl PathPattern {
             match segment {
                 // A leading, doubled or trailing slash in the file has no meaning, as in a request.
                 Segment::Literal(text) if text.is_empty() => continue,
-                Segment::Parameter(own) if **own == *name => return Some(one),
-                Segment::Rest(own) => return (**own == *name).then_some(left),
+                Segment::Parameter(parameter) if **parameter == *name => return Some(one),
+                Segment::Rest(parameter) => return (**parameter == *name).then_some(left),
                 Segment::Literal(_) | Segment::Folded(_) | Segment::Parameter(_) => {}
             }
             left = behind;
@@ -91,7 +91,7 @@ impl PathPattern {
     /// Has the pattern a parameter of this name?
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
-        self.parameters().any(|own| own == name)
+        self.parameters().any(|parameter| parameter == name)
     }
 
     /// The names of the pattern's parameters.

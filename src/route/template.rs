@@ -108,8 +108,12 @@ fn find(name: &str, pattern: &PathPattern) -> Option<TemplatePiece> {
         |segment: &&Segment| !matches!(segment, Segment::Literal(text) if text.is_empty());
     let mut all = pattern.segments.iter().filter(is_segment).enumerate();
     all.find_map(|(place, segment)| match (segment, name.strip_prefix('*')) {
-        (Segment::Parameter(own), None) if **own == *name => Some(TemplatePiece::Segment(place)),
-        (Segment::Rest(own), Some(name)) if **own == *name => Some(TemplatePiece::Rest(place)),
+        (Segment::Parameter(parameter), None) if **parameter == *name => {
+            Some(TemplatePiece::Segment(place))
+        }
+        (Segment::Rest(parameter), Some(name)) if **parameter == *name => {
+            Some(TemplatePiece::Rest(place))
+        }
         _ => None,
     })
 }
@@ -250,8 +254,8 @@ mod tests {
             ] {
                 let mut made = String::new();
                 template.fill(normal.to_forward(), &mut made);
-                let again = path::normalize(&made).map_err(|bad| TestCaseError::fail(format!("{made}: {bad}")))?;
-                prop_assert!(again.is_as_sent(), "{} to {}", sent, made);
+                let twice = path::normalize(&made).map_err(|bad| TestCaseError::fail(format!("{made}: {bad}")))?;
+                prop_assert!(twice.is_as_sent(), "{} to {}", sent, made);
             }
             // The match form of the new path has the same segments as its forwarded text.
             let mut made = String::new();

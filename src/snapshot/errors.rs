@@ -17,7 +17,7 @@ pub enum ErrorBody {
     /// The form that the client prefers.
     ByAccept,
     /// Refusals of limits have this page; every other answer is a problem document.
-    File(Page),
+    File(ErrorPage),
 }
 
 /// The form of all answers, and the limits whose refusals have another form.
@@ -60,7 +60,7 @@ pub fn escape_markup(text: &[u8], out: &mut Vec<u8>) {
 
 /// A file with placeholders that are filled for each refusal: `{status}`, `{limit}`, `{retry_after}`, `{request_id}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
+pub struct ErrorPage {
     /// The page's content type, by the extension of the file's name.
     pub kind: HeaderValue,
     escape: Escape,
@@ -97,7 +97,7 @@ pub struct PageValues<'a> {
     pub request_id: &'a [u8],
 }
 
-impl Page {
+impl ErrorPage {
     /// The file name extensions that determine a type.
     pub const ENDS: [&'static str; 4] = [".html", ".json", ".txt", ".xml"];
 
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn places_are_filled_as_the_file_needs_it() {
         let fill = |name: &str, text: &str, filled: &PageValues<'_>| {
-            String::from_utf8(Page::read(name, text).unwrap().fill(filled)).unwrap()
+            String::from_utf8(ErrorPage::read(name, text).unwrap().fill(filled)).unwrap()
         };
         let json = r#"{"error":{"code":{status},"limit":"{limit}","retry":{retry_after},"id":"{request_id}"}}"#;
         assert_eq!(
@@ -211,6 +211,6 @@ mod tests {
             fill("a.html", "<p>{request_id}{what}", &FILLED),
             "<p>a&quot;&lt;b{what}"
         );
-        assert!(Page::read("deny.png", "").is_none());
+        assert!(ErrorPage::read("deny.png", "").is_none());
     }
 }

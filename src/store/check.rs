@@ -61,7 +61,7 @@ impl<'a> Check<'a> {
 impl Check<'_> {
     /// Does this gateway alone count the limit?
     #[must_use]
-    pub fn is_own(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         self.limit.scope == Scope::Gateway
     }
 
@@ -106,13 +106,13 @@ impl Check<'_> {
 }
 
 /// `checks` with the limits that `other` returns, or with their own if it returns none.
-pub(super) fn apart<'a>(
+pub(super) fn replace_limits<'a>(
     checks: &[Check<'a>],
     other: impl Fn(&Limit) -> Option<&Arc<Limit>>,
 ) -> Checks<'a> {
-    let apart = checks.iter().map(|check| Check {
+    let replaced = checks.iter().map(|check| Check {
         limit: other(check.limit).unwrap_or(check.limit),
         ..*check
     });
-    apart.collect()
+    replaced.collect()
 }

@@ -22,7 +22,7 @@ pub struct StoreDecision {
     pub shadows: Vec<ShadowVerdict>,
     charges: Charges,
     /// Slots of an admitted request that count in another store as well.
-    pub beside: Vec<Reservation>,
+    pub slots: Vec<Reservation>,
 }
 
 impl StoreDecision {
@@ -40,7 +40,7 @@ impl StoreDecision {
             answers: std::mem::take(&mut answers.each),
             shadows: Vec::new(),
             charges: Charges::of_all(false),
-            beside: Vec::new(),
+            slots: Vec::new(),
         };
         decided.conclude(checks, answers.at, charges);
         decided
@@ -56,7 +56,7 @@ impl StoreDecision {
                 answers: SmallVec::new(),
                 shadows: Vec::new(),
                 charges: Charges::of_all(false),
-                beside: Vec::new(),
+                slots: Vec::new(),
             },
         )
     }

@@ -105,8 +105,10 @@ impl MemoryStore {
     fn sharded(shards: usize, clock: Clock, max_keys: usize) -> Self {
         let hasher = foldhash::quality::RandomState::default();
         let room = Arc::new(Capacity::of(max_keys));
-        let shelf = || CounterTable::new(Arc::clone(&room), hasher.clone());
-        let shards = (0..shards).map(|_| Shard(Mutex::new(shelf()))).collect();
+        let new_table = || CounterTable::new(Arc::clone(&room), hasher.clone());
+        let shards = (0..shards)
+            .map(|_| Shard(Mutex::new(new_table())))
+            .collect();
         Self {
             shards,
             hasher,
@@ -121,17 +123,17 @@ impl MemoryStore {
     /// the first check of a limit: a place that another limit fills meanwhile is not taken back.
     pub fn keep_room_for<'a>(&self, limits: impl Iterator<Item = &'a Arc<Limit>>) {
         let limits = capacity::entitled(limits);
-        let mut shelves: Vec<_> = self.shards.iter().map(lock).collect();
+        let mut tables: Vec<_> = self.shards.iter().map(lock).collect();
         let before = self.room.load();
         let room = Arc::new(before.shared_out(self.max_keys, &limits, || {
             let mut counts = HashMap::new();
-            for shelf in &shelves {
-                shelf.count(&mut counts);
+            for table in &tables {
+                table.count(&mut counts);
             }
             counts
         }));
-        for shelf in &mut shelves {
-            shelf.move_to(Arc::clone(&room));
+        for table in &mut tables {
+            table.move_to(Arc::clone(&room));
         }
         self.room.store(room);
     }
@@ -178,7 +180,7 @@ impl MemoryStore {
         if checks.iter().any(|check| check.repeats().is_some()) {
             self.measure_with_ids(checks, intent, by, answers)
         } else {
-            self.measure_beside(checks, &[], intent, by, answers)
+            self.measure_with(checks, &[], intent, by, answers)
         }
     }
 
@@ -195,9 +197,9 @@ impl MemoryStore {
             return None;
         }
         let place = self.place(check.limit, check.key);
-        let mut shelf = lock(&self.shards[place.shard]);
-        let found = shelf.find(&place)?;
-        let entry = shelf.at_mut(found)?;
+        let mut table = lock(&self.shards[place.shard]);
+        let found = table.find(&place)?;
+        let entry = table.at_mut(found)?;
         // The clock is read under the lock, as for several checks.
         let now = self.instant(check.limit);
         let (mut measured, change) =
@@ -244,11 +246,11 @@ impl MemoryStore {
             .zip(&ids)
             .map(|(check, id)| Some(self.place(check.limit, id.as_deref()?)))
             .collect();
-        self.measure_beside(checks, &records, intent, by, answers)
+        self.measure_with(checks, &records, intent, by, answers)
     }
 
     #[inline(never)]
-    fn measure_beside(
+    fn measure_with(
         &self,
         checks: &[Check<'_>],
         records: &[Option<CounterLocation<'_>>],
@@ -317,10 +319,10 @@ impl MemoryStore {
         let mut remembered: Vec<(usize, CounterLocation<'_>, RecordState)> = Vec::new();
         for (index, (check, step)) in checks.iter().zip(steps.iter_mut()).enumerate() {
             let place = step.place;
-            let at = self.instant_beside(check.limit, now);
+            let at = self.instant_for(check.limit, now);
             if step.found.is_none() && place.key != OVERFLOW {
                 step.has_room = guards[step.guard].1.make_room(&place, &self.clock);
-                if !step.has_room && place.kind.aside {
+                if !step.has_room && place.kind.is_shadow {
                     // Counters of limits that do not decide are evicted for deciding limits.
                     self.overflowed.fetch_add(1, Ordering::Relaxed);
                     answers.push(answer(place.limit, at, Measurement::SPOILT));
@@ -344,8 +346,8 @@ impl MemoryStore {
                     }
                     _ => {
                         // The counter has just been evicted for another; its state had no value.
-                        let shelf = &guards[step.guard].1;
-                        let held = step.found.and_then(|index| shelf.at(index));
+                        let table = &guards[step.guard].1;
+                        let held = step.found.and_then(|index| table.at(index));
                         let state = held.map(Entry::state);
                         let limit = check.limit;
                         limit.check_as_one_of(state.as_deref(), at, check.cost, gateways)
@@ -377,18 +379,18 @@ impl MemoryStore {
             if !charges.has(index) {
                 continue;
             }
-            let shelf = shelf(guards, place.shard);
-            let is_there = shelf.find(&place).is_some();
-            if !is_there && !shelf.make_room(&place, &self.clock) {
+            let table = table_at(guards, place.shard);
+            let is_there = table.find(&place).is_some();
+            if !is_there && !table.make_room(&place, &self.clock) {
                 // There is no room for the record: repeats of the request will be charged.
                 self.overflowed.fetch_add(1, Ordering::Relaxed);
                 if let Some(measured) = answers[index].measured_mut() {
                     measured.repeat = Repeat::No;
                 }
             } else if is_there {
-                shelf.put(&place, record.change());
+                table.put(&place, record.change());
             } else {
-                shelf.insert(&place, record.change());
+                table.insert(&place, record.change());
             }
         }
     }
@@ -409,8 +411,8 @@ impl MemoryStore {
             let Some(change) = step.change.take().filter(|_| stays) else {
                 continue;
             };
-            let shelf = &mut guards[step.guard].1;
-            match step.found.and_then(|index| shelf.at_mut(index)) {
+            let table = &mut guards[step.guard].1;
+            match step.found.and_then(|index| table.at_mut(index)) {
                 Some(entry) => entry.put(change, step.place.kind),
                 None => {
                     step.change = Some(change);
@@ -429,13 +431,13 @@ impl MemoryStore {
     fn write_new(steps: &mut CheckSteps<'_>, guards: &mut Guards<'_>) {
         for step in steps.iter_mut() {
             if let Some(change) = step.change.take() {
-                let shelf = &mut guards[step.guard].1;
+                let table = &mut guards[step.guard].1;
                 if std::mem::take(&mut step.has_room) {
-                    shelf.insert(&step.place, change);
+                    table.insert(&step.place, change);
                 } else {
                     // The counter belongs to an overflow key; or it existed and was evicted for another counter of the
                     // request.
-                    shelf.put(&step.place, change);
+                    table.put(&step.place, change);
                 }
             }
         }
@@ -477,8 +479,8 @@ impl MemoryStore {
     #[must_use]
     pub fn stored(&self, limit: &Limit, key: &[u8]) -> Option<State> {
         let place = self.place(limit, key);
-        let shelf = lock(&self.shards[place.shard]);
-        shelf.state(&place).map(Cow::into_owned)
+        let table = lock(&self.shards[place.shard]);
+        table.state(&place).map(Cow::into_owned)
     }
 
     fn place<'a>(&self, of: &Limit, key: &'a [u8]) -> CounterLocation<'a> {
@@ -491,8 +493,8 @@ impl MemoryStore {
             limit,
             key,
             kind: EntryKind {
-                aside: !of.mode.decides(),
-                dated: of.rule.goes_by_the_wall_clock(),
+                is_shadow: !of.mode.decides(),
+                dated: of.rule.follows_wall_clock(),
             },
         }
     }
@@ -500,7 +502,7 @@ impl MemoryStore {
     /// The current time by the clock of this limit.
     #[inline]
     fn instant(&self, of: &Limit) -> Timestamp {
-        if of.rule.goes_by_the_wall_clock() {
+        if of.rule.follows_wall_clock() {
             self.clock.wall()
         } else {
             self.clock.now()
@@ -509,8 +511,8 @@ impl MemoryStore {
 
     /// Like [`Self::instant`], if `now` has already been read.
     #[inline]
-    fn instant_beside(&self, of: &Limit, now: Timestamp) -> Timestamp {
-        if of.rule.goes_by_the_wall_clock() {
+    fn instant_for(&self, of: &Limit, now: Timestamp) -> Timestamp {
+        if of.rule.follows_wall_clock() {
             self.clock.wall()
         } else {
             now
@@ -545,8 +547,8 @@ impl CounterLocation<'_> {
     /// The state at this location; its shard is locked.
     fn find<'g>(&self, guards: &'g Guards<'_>) -> Option<Cow<'g, State>> {
         let mut guards = guards.iter();
-        let (_, shelf) = guards.find(|(locked, _)| *locked == self.shard)?;
-        shelf.state(self)
+        let (_, table) = guards.find(|(locked, _)| *locked == self.shard)?;
+        table.state(self)
     }
 }
 
@@ -571,11 +573,11 @@ fn record_key(key: &[u8], id: RepeatId) -> Vec<u8> {
 fn give_back(steps: &mut CheckSteps<'_>, guards: &mut Guards<'_>) {
     for step in steps.iter_mut().filter(|step| step.has_room) {
         step.has_room = false;
-        shelf(guards, step.place.shard).give_back(step.place.limit);
+        table_at(guards, step.place.shard).give_back(step.place.limit);
     }
 }
 
-fn shelf<'a>(guards: &'a mut Guards<'_>, shard: usize) -> &'a mut CounterTable {
+fn table_at<'a>(guards: &'a mut Guards<'_>, shard: usize) -> &'a mut CounterTable {
     let at = position(guards, shard);
     &mut guards[at].1
 }

@@ -16,7 +16,7 @@
 //! invalidation                 changes of counters that end such knowledge
 //! refusal_cache                refusals that still count cost no call
 //! refusal_cache/single_flight  one request asks when a refusal has ended
-//! refusal_cache/rate_beside    the other rates of a list
+//! refusal_cache/sibling_rates    the other rates of a list
 //! lease                        permits taken with one call, used by the next requests
 //! lease/key_lease              the lease of one key
 //! lease/grant                  permits of several limits at once
@@ -218,9 +218,9 @@ impl Store {
 
     /// Passes to `heir` the places in queues of requests that leave before their decision. In memory no request can
     /// leave that early.
-    pub fn bequeath(&self, heir: impl Fn(Reservation) + 'static) {
+    pub fn on_abandoned_ticket(&self, take_over: impl Fn(Reservation) + 'static) {
         if let Self::Shared(shared) = self {
-            shared.redis.on_abandoned_ticket(Box::new(heir));
+            shared.redis.on_abandoned_ticket(Box::new(take_over));
         }
     }
 

@@ -10,7 +10,7 @@
 //! may be admitted, by any gateway, the remainder may be smaller than Redis answered, and the wait longer: then Redis
 //! is called.
 
-mod rate_beside;
+mod sibling_rates;
 mod single_flight;
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,7 @@ use crate::limit::rate::Cost;
 use crate::limit::verdict::{Measurement, Wait};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
-use rate_beside::RateBeside;
+use sibling_rates::RateBeside;
 pub(super) use single_flight::Flight;
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -61,12 +61,12 @@ struct Refusal {
     measured: Measurement,
     /// On the gateway's clock: the instants of the call and of its answer, and the end of the refusal.
     asked: Timestamp,
-    told: Timestamp,
+    answered_at: Timestamp,
     until: Timestamp,
     /// The other rates of the limit's list, which admitted the request.
-    beside: Box<[RateBeside]>,
+    siblings: Box<[RateBeside]>,
     /// Set once the refusal has ended and a request calls again.
-    again: Option<Rc<Notify>>,
+    in_flight: Option<Rc<Notify>>,
 }
 
 /// A refusal some time later.
@@ -77,7 +77,7 @@ struct Recalled<'a> {
     measured: Measurement,
     /// The time since the answer.
     passed: u64,
-    beside: &'a [RateBeside],
+    siblings: &'a [RateBeside],
 }
 
 /// The instants at which a call to Redis was sent and answered.
@@ -116,14 +116,14 @@ impl RefusalCache {
             let Some(recalled) = refusal.filter(|_| is_served(check)) else {
                 continue;
             };
-            let (at, beside) = (recalled.at, recalled.beside);
+            let (at, siblings) = (recalled.at, recalled.siblings);
             if check.limit.mode.decides() {
                 refused_at.get_or_insert(at);
             }
             let answer = &mut answers.each[index];
             (answer.at, answer.evidence) = (at, Evidence::Measured(recalled.measured));
-            if !beside.is_empty() {
-                rate_beside::recall(beside, checks, recalled.passed, &mut answers.each);
+            if !siblings.is_empty() {
+                sibling_rates::recall(siblings, checks, recalled.passed, &mut answers.each);
             }
         }
         answers.at = refused_at?;
@@ -142,7 +142,7 @@ impl RefusalCache {
             .find_entry(hash, |refusal| refusal.is_of(hash, check))
             .ok()?;
         let refusal = found.get();
-        let passed = now.since(refusal.told);
+        let passed = now.since(refusal.answered_at);
         let at = refusal.at.plus(passed);
         let holds = refusal.is_about(check) && self.invalidation.is_valid(hash, refusal.asked);
         if holds && now >= refusal.until {
@@ -155,12 +155,12 @@ impl RefusalCache {
                 return None;
             }
             let measured = refusal.measured_at(at, check.cost)?;
-            let beside = &found.into_mut().beside;
+            let siblings = &found.into_mut().siblings;
             return Some(Recalled {
                 at,
                 measured,
                 passed,
-                beside,
+                siblings,
             });
         }
         found.remove();
@@ -197,12 +197,12 @@ impl RefusalCache {
                 at: answer.at,
                 measured: *measured,
                 asked: call.sent,
-                told: call.answered,
+                answered_at: call.answered,
                 // The end counts from the call's start, so that no request is refused for longer than by a call. Waits
                 // count from the answer, so that none is too short.
                 until: call.sent.plus(wait.min(most)),
-                beside: rate_beside::of(check, checks, answers),
-                again: None,
+                siblings: sibling_rates::sibling_rates(check, checks, answers),
+                in_flight: None,
             });
         }
     }
@@ -210,7 +210,7 @@ impl RefusalCache {
     fn keep(&self, refusal: Refusal) {
         let mut refusals = self.refusals.borrow_mut();
         if refusals.len() >= ROOM {
-            make_room(&mut refusals, refusal.told);
+            make_room(&mut refusals, refusal.answered_at);
         }
         let is_same = |other: &Refusal| {
             other.hash == refusal.hash
@@ -223,7 +223,7 @@ impl RefusalCache {
             }
             // The refusal of a smaller cost is more informative.
             Slot::Occupied(place)
-                if place.get().cost < refusal.cost && place.get().stands(refusal.told) => {}
+                if place.get().cost < refusal.cost && place.get().stands(refusal.answered_at) => {}
             Slot::Occupied(mut place) => *place.get_mut() = refusal,
         }
     }
@@ -253,7 +253,7 @@ impl Refusal {
 
     /// Is the state of the counter still known at `now`?
     fn stands(&self, now: Timestamp) -> bool {
-        let at = self.at.plus(now.since(self.told));
+        let at = self.at.plus(now.since(self.answered_at));
         now < self.until && self.measured_at(at, self.cost).is_some()
     }
 
@@ -261,8 +261,8 @@ impl Refusal {
     /// while no request can have been admitted since the answer.
     fn measured_at(&self, at: Timestamp, cost: Cost) -> Option<Measurement> {
         let least = least(&self.limit).min(cost);
-        let nobody_passes = least == cost || self.refused_at(at, least).is_some();
-        self.refused_at(at, cost).filter(|_| nobody_passes)
+        let none_passes = least == cost || self.refused_at(at, least).is_some();
+        self.refused_at(at, cost).filter(|_| none_passes)
     }
 
     /// The measurement at `at`, if no request was admitted since the answer.

@@ -17,17 +17,17 @@ pub struct ShadowVerdict {
 }
 
 /// The group of each check: 0 for the limits that decide about the request.
-pub(super) type Groups = SmallVec<[u8; INLINE_LIMITS]>;
+pub(super) type ShadowGroups = SmallVec<[u8; INLINE_LIMITS]>;
 
 /// The groups of `checks`.
-pub(super) fn groups(checks: &[Check<'_>]) -> Groups {
+pub(super) fn groups(checks: &[Check<'_>]) -> ShadowGroups {
     let mut last: Option<&Check<'_>> = None;
     let mut group = 0_u8;
     let grouped = checks.iter().map(|check| {
         if check.limit.mode.decides() {
             return 0;
         }
-        let is_same = last.is_some_and(|last| last.limit.is_rate_beside(check.limit));
+        let is_same = last.is_some_and(|last| last.limit.is_sibling_of(check.limit));
         last = Some(check);
         group = group.saturating_add(u8::from(!is_same));
         group

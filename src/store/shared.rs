@@ -67,16 +67,16 @@ impl SharedStore {
         &self,
         checks: &[Check<'_>],
     ) -> Result<(Option<StoreDecision>, Decider), StoreError> {
-        if self.redis.keeps_shares() || checks.iter().any(Check::is_own) {
+        if self.redis.keeps_shares() || checks.iter().any(Check::is_local) {
             // The future is boxed, because it is rare and large, and otherwise every request would reserve room for it.
-            return Box::pin(self.decide_apart(checks)).await;
+            return Box::pin(self.decide_separately(checks)).await;
         }
         let answers = self.answer(checks, Intent::Charge).await?;
         Ok(decided(checks, answers))
     }
 
     /// Decides if not everything is counted in Redis alone.
-    async fn decide_apart(
+    async fn decide_separately(
         &self,
         checks: &[Check<'_>],
     ) -> Result<(Option<StoreDecision>, Decider), StoreError> {
@@ -100,7 +100,7 @@ impl SharedStore {
                 LeaseOutcome::Alone(until) => until,
             },
             // The future is boxed, like the one for decisions of mixed scope.
-            _ if is_leased => return Box::pin(self.ask_beside_leases(checks)).await,
+            _ if is_leased => return Box::pin(self.ask_with_leases(checks)).await,
             _ => None,
         };
         self.ask(checks, intent, until).await

@@ -34,11 +34,11 @@ impl CounterUses {
         let limits: Vec<&Arc<Limit>> = limits.collect();
         let is_leased = limits.iter().any(|limit| limit.leases().is_some());
         // If a part of a request's limits refuses, the charges of the others are given back.
-        let is_apart = limits.len() > 1 && (is_cluster || is_leased);
+        let is_separate = limits.len() > 1 && (is_cluster || is_leased);
         let mut uses = Self::default();
         for limit in limits {
             let give_back = limit.leases().is_some_and(|leases| leases.give_back());
-            let returns = is_apart || give_back || limit.may_correct() || limit.rule.queues();
+            let returns = is_separate || give_back || limit.may_correct() || limit.rule.queues();
             uses |= match (&limit.rule, returns) {
                 (Rule::Concurrency(_), _) => Self::SLOTS,
                 (Rule::SlidingLog(_), false) => Self::LOGS,

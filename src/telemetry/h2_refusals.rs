@@ -80,7 +80,7 @@ fn path_in(words: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn read(words: &str) -> Option<(RefusedHead, Option<String>)> {
+    fn read_words(words: &str) -> Option<(RefusedHead, Option<String>)> {
         RefusedStream::read(words).map(|refused| (refused.cause, refused.path))
     }
 
@@ -88,13 +88,13 @@ mod tests {
     fn the_librarys_words_name_cause_and_path() {
         let path = |path: &str| Some((RefusedHead::Target, Some(path.to_owned())));
         let words = r#"malformed headers: malformed path ("/q?query=up{job=\"x\"}"): invalid uri character"#;
-        assert_eq!(read(words), path("/q"));
+        assert_eq!(read_words(words), path("/q"));
         let words = r#"malformed headers: malformed path ("/a<\"b"): invalid uri character"#;
-        assert_eq!(read(words), path(r#"/a<"b"#));
+        assert_eq!(read_words(words), path(r#"/a<"b"#));
         assert_eq!(
-            read("malformed headers: missing path"),
+            read_words("malformed headers: missing path"),
             Some((RefusedHead::PseudoFields, None))
         );
-        assert_eq!(read("too many small DATA frames"), None);
+        assert_eq!(read_words("too many small DATA frames"), None);
     }
 }

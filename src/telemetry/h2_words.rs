@@ -57,7 +57,7 @@ pub(super) fn listener<S>() -> impl Layer<S> + Send + Sync
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
-    Listener.with_filter(filter_fn(tells_of_faults).with_max_level_hint(LevelFilter::DEBUG))
+    WordListener.with_filter(filter_fn(tells_of_faults).with_max_level_hint(LevelFilter::DEBUG))
 }
 
 /// Is it an event in which the library reports a fault of received bytes? The function is called once for each place in
@@ -71,14 +71,14 @@ fn tells_of_faults(event: &Metadata<'_>) -> bool {
         && event.fields().iter().all(|field| field.name() == "message")
 }
 
-struct Listener;
+struct WordListener;
 
-impl<S: Subscriber> Layer<S> for Listener {
+impl<S: Subscriber> Layer<S> for WordListener {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         if !IS_DRIVEN.get() {
             return;
         }
-        let mut words = Words(String::with_capacity(WORDS));
+        let mut words = FaultWords(String::with_capacity(WORDS));
         event.record(&mut words);
         let place = event.metadata().target();
         HEARD.with_borrow_mut(|heard| {
@@ -91,9 +91,9 @@ impl<S: Subscriber> Layer<S> for Listener {
 }
 
 /// The words of an event, up to the bound: a head may be long.
-struct Words(String);
+struct FaultWords(String);
 
-impl fmt::Write for Words {
+impl fmt::Write for FaultWords {
     fn write_str(&mut self, piece: &str) -> fmt::Result {
         let room = WORDS - self.0.len();
         let cut = piece.floor_char_boundary(room);
@@ -106,7 +106,7 @@ impl fmt::Write for Words {
     }
 }
 
-impl Visit for Words {
+impl Visit for FaultWords {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
             // A rest that does not fit is left out.
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn no_more_is_kept_than_is_read() {
-        let mut words = Words(String::new());
+        let mut words = FaultWords(String::new());
         for _ in 0..WORDS {
             let _ = words.write_str("aä");
         }

@@ -34,16 +34,16 @@ mod worker;
 mod worker_cells;
 
 pub use label::{
-    AnswerSource, CallOutcome, ClientUnnamed, CostReport, DecidedBy, Decision, EndedBy, Eviction,
-    Failure, Flow, Handshake, KeyFetch, Lookup, Mode, NO_ROUTE, Operation, OrderResult, Permits,
-    ProbeResult, Redirect, RefusedHead, Rejection, Resolution, RetryResult,
+    AnswerSource, CallOutcome, ClientUnnamed, CostReport, DecidedBy, DecisionLabel, EndedBy,
+    Eviction, Failure, Flow, Handshake, KeyFetch, Lookup, ModeLabel, NO_ROUTE, Operation,
+    OrderResult, Permits, ProbeResult, Redirect, RefusedHead, Rejection, Resolution, RetryResult,
 };
 pub use servers::ServerReading;
 pub use store::{StoreMetrics, StoreReach, StoreStatus};
 pub use text_format::TextFormat;
 pub use worker::{
-    Connected, HeldRequest, InFlight, LimitMetrics, RouteMetrics, ServerMetrics, UpstreamMetrics,
-    WorkerMetrics,
+    Connected, HeldRequest, InFlightGauge, LimitMetrics, RouteMetrics, ServerMetrics,
+    UpstreamMetrics, WorkerMetrics,
 };
 
 use crate::clock;

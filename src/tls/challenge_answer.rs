@@ -18,7 +18,7 @@ pub struct OthersAnswer {
     bytes: Vec<u8>,
     /// The handshake that states the bytes; the inner `None` means that they are not a digest.
     handshake: OnceLock<Option<Arc<ServerConfig>>>,
-    is_told: AtomicBool,
+    is_reported: AtomicBool,
 }
 
 impl OthersAnswer {
@@ -28,7 +28,7 @@ impl OthersAnswer {
         Arc::new(Self {
             bytes,
             handshake: OnceLock::new(),
-            is_told: AtomicBool::new(false),
+            is_reported: AtomicBool::new(false),
         })
     }
 
@@ -41,7 +41,7 @@ impl OthersAnswer {
     /// Notes that the log has the line about this answer. Returns false if the line was written before.
     #[must_use]
     pub fn tell(&self) -> bool {
-        !self.is_told.swap(true, Ordering::Relaxed)
+        !self.is_reported.swap(true, Ordering::Relaxed)
     }
 
     /// The handshake for `host`, the only host of the answer.
@@ -95,8 +95,8 @@ mod tests {
     fn a_handshake_is_made_once_and_told_once() {
         let answer = OthersAnswer::new(vec![7; 32]);
         let first = answer.handshake("a.example").unwrap();
-        let again = answer.handshake("a.example").unwrap();
-        assert!(Arc::ptr_eq(&first, &again));
+        let second = answer.handshake("a.example").unwrap();
+        assert!(Arc::ptr_eq(&first, &second));
         assert!(answer.tell() && !answer.tell());
         assert!(
             OthersAnswer::new(vec![7; 31])

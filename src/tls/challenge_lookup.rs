@@ -81,12 +81,12 @@ impl Askers {
     /// A place for a request of this client; `None` if the most requests are waiting.
     fn enter(&self, client: Client) -> Option<WaitingPlace<'_>> {
         let mut waiting = self.waiting();
-        let own = waiting.of.get(&client).copied().unwrap_or_default();
-        if own >= MOST_OF_CLIENT || waiting.all >= MOST {
+        let of_client = waiting.of.get(&client).copied().unwrap_or_default();
+        if of_client >= MOST_OF_CLIENT || waiting.all >= MOST {
             return None;
         }
         waiting.all += 1;
-        waiting.of.insert(client, own + 1);
+        waiting.of.insert(client, of_client + 1);
         Some(WaitingPlace {
             askers: self,
             client,
@@ -102,9 +102,9 @@ impl Drop for WaitingPlace<'_> {
     fn drop(&mut self) {
         let mut waiting = self.askers.waiting();
         waiting.all -= 1;
-        if let Some(own) = waiting.of.get_mut(&self.client) {
-            *own -= 1;
-            if *own == 0 {
+        if let Some(of_client) = waiting.of.get_mut(&self.client) {
+            *of_client -= 1;
+            if *of_client == 0 {
                 waiting.of.remove(&self.client);
             }
         }
@@ -189,11 +189,11 @@ mod tests {
     #[test]
     fn a_client_that_asks_without_end_leaves_room_for_others() {
         let askers = Askers::default();
-        let own: Vec<_> = (0..100).filter_map(|_| askers.enter(client(1))).collect();
-        assert_eq!(own.len(), MOST_OF_CLIENT);
+        let entered: Vec<_> = (0..100).filter_map(|_| askers.enter(client(1))).collect();
+        assert_eq!(entered.len(), MOST_OF_CLIENT);
         let other = askers.enter(client(2));
         assert!(other.is_some());
-        drop(own);
+        drop(entered);
         assert!(askers.enter(client(1)).is_some());
         drop(other);
         assert!(

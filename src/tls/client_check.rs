@@ -227,10 +227,10 @@ impl ClientCheck {
         chain: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<(), rustls::Error> {
-        let (own, between) = chain
+        let (leaf, between) = chain
             .split_first()
             .ok_or(rustls::Error::NoCertificatesPresented)?;
-        self.verifier.judge(own, between, now)?;
+        self.verifier.judge(leaf, between, now)?;
         Ok(())
     }
 

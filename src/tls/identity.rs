@@ -12,7 +12,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 
 /// The identity of two PEM files.
-pub(super) fn read(cert: &[u8], key: &[u8]) -> Result<SingleCertAndKey, Mistake> {
+pub(super) fn read_pair(cert: &[u8], key: &[u8]) -> Result<SingleCertAndKey, Mistake> {
     let chain = certificates(cert).map_err(Mistake::Cert)?;
     let key =
         PrivateKeyDer::from_pem_slice(key).map_err(|_| Mistake::Key(pem_fault::of_key(key)))?;
@@ -38,8 +38,8 @@ pub(super) fn certified(
         Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(certified),
         Err(error @ rustls::Error::InvalidCertificate(_)) => {
             let leaf = certified.cert.first();
-            let own = leaf.and_then(|leaf| X509Certificate::from_der(leaf).ok());
-            let (Some((_, leaf)), Some(key)) = (own, certified.key.public_key()) else {
+            let parsed = leaf.and_then(|leaf| X509Certificate::from_der(leaf).ok());
+            let (Some((_, leaf)), Some(key)) = (parsed, certified.key.public_key()) else {
                 return Err(error);
             };
             if leaf.public_key().raw != key.as_ref() {

@@ -154,7 +154,7 @@ impl ClientTls {
         let mut mistakes = Vec::new();
         let mut note = |mistake| mistakes.push(mistake);
         let roots = match files.ca {
-            Some(pem) => roots::read(pem).map_err(&mut note).ok(),
+            Some(pem) => roots::read_roots(pem).map_err(&mut note).ok(),
             None if files.insecure => None,
             None => {
                 if let Err(why) = roots::of_system() {
@@ -164,7 +164,7 @@ impl ClientTls {
             }
         };
         let identity = files.identity.and_then(|(cert, key)| {
-            let read = identity::read(cert, key).map_err(&mut note);
+            let read = identity::read_pair(cert, key).map_err(&mut note);
             read.ok().map(Arc::new)
         });
         let name = files.server_name.and_then(|name| {

@@ -85,15 +85,15 @@ impl Offer {
     }
 
     fn enter(&mut self, at: usize, twice: &mut Vec<ClaimedTwice>) {
-        let own = Arc::clone(&self.identities[at]);
+        let served = Arc::clone(&self.identities[at]);
         let mut claimed = |name: Option<String>, first: usize| {
             let first = self.identities[first].name();
             twice.push(ClaimedTwice {
                 name,
-                identities: [first.into(), own.name().into()],
+                identities: [first.into(), served.name().into()],
             });
         };
-        for host in own.hosts() {
+        for host in served.hosts() {
             let (names, key) = match host.rest() {
                 Some(rest) => (&mut self.wildcards, rest),
                 None => (&mut self.exact, host.as_str()),
@@ -102,12 +102,12 @@ impl Offer {
                 Some(first) if *first != at => claimed(Some(host.to_string()), *first),
                 _ => drop(names.insert(key.into(), at)),
             }
-            if let Some(rest) = host.rest().filter(|_| own.demands_certificates()) {
+            if let Some(rest) = host.rest().filter(|_| served.demands_certificates()) {
                 self.longest_demanding = self.longest_demanding.max(rest.len());
                 self.demanding.insert(rest.into(), at);
             }
         }
-        if own.is_default() {
+        if served.is_default() {
             match self.default {
                 Some(first) if first != at => claimed(None, first),
                 _ => self.default = Some(at),
@@ -178,8 +178,8 @@ impl Offer {
     /// label before it, and for hosts with more.
     #[must_use]
     pub fn below(&self, suffix: &str) -> [Option<&Arc<ServerIdentity>>; 2] {
-        let own = self.demanding.get(suffix);
-        let more = own.or_else(|| self.demanding_above(suffix)).copied();
+        let served = self.demanding.get(suffix);
+        let more = served.or_else(|| self.demanding_above(suffix)).copied();
         let one = self.wildcards.get(suffix).copied().or(more);
         [one, more].map(|at| Some(&self.identities[at.or(self.default)?]))
     }
@@ -195,11 +195,11 @@ impl Offer {
         if !self.looks_at_hosts(identity) {
             return true;
         }
-        let Some(own) = self.choose(host) else {
+        let Some(served) = self.choose(host) else {
             // No handshake leads to this host: no other connection would help, and the host has no rules of its own.
             return true;
         };
-        Arc::ptr_eq(own, identity) || is_as_strict(identity, own)
+        Arc::ptr_eq(served, identity) || is_as_strict(identity, served)
     }
 
     /// Is there a host that a connection by `identity` may not serve ([`Self::may_serve`])?
@@ -222,9 +222,9 @@ impl Offer {
         self.generation = old.generation + 1;
         let old = old.identities.iter();
         let old: HashMap<[u8; 32], _> = old.map(|one| (one.digest(), one)).collect();
-        for own in &mut self.identities {
-            if let Some(same) = old.get(&own.digest()) {
-                *own = Arc::clone(same);
+        for served in &mut self.identities {
+            if let Some(same) = old.get(&served.digest()) {
+                *served = Arc::clone(same);
             }
         }
         self
@@ -236,7 +236,8 @@ impl Offer {
     /// requirements for clients stay unchanged.
     #[must_use]
     pub fn certified(&self, certified: &HashMap<String, Arc<ServerIdentity>>) -> Self {
-        let of = |own: &Arc<ServerIdentity>| certified.get(own.name()).unwrap_or(own).clone();
+        let of =
+            |served: &Arc<ServerIdentity>| certified.get(served.name()).unwrap_or(served).clone();
         Self {
             identities: self.identities.iter().map(of).collect(),
             by_table: self.by_table.clone(),
@@ -253,13 +254,13 @@ impl Offer {
 }
 
 /// Was a handshake by `had` at least as strict as one by `own`?
-fn is_as_strict(had: &ServerIdentity, own: &ServerIdentity) -> bool {
-    let is_same_table = had.name() == own.name();
-    match (had.client(), own.client()) {
+fn is_as_strict(had: &ServerIdentity, served: &ServerIdentity) -> bool {
+    let is_same_table = had.name() == served.name();
+    match (had.client(), served.client()) {
         (None, None) => true,
         (_, None) => is_same_table,
         (None, Some(_)) => false,
-        (Some(had), Some(own)) => is_same_table && own.is_met_by(had),
+        (Some(had), Some(served)) => is_same_table && served.is_met_by(had),
     }
 }
 

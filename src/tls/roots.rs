@@ -33,7 +33,7 @@ pub(super) struct OwnRoots {
 }
 
 /// The authorities of a PEM file.
-pub(super) fn read(pem: &[u8]) -> Result<OwnRoots, Mistake> {
+pub(super) fn read_roots(pem: &[u8]) -> Result<OwnRoots, Mistake> {
     let mut roots = RootCertStore::empty();
     let mut named = NamedCertificates::new();
     for certificate in certificates(pem).map_err(Mistake::Ca)? {

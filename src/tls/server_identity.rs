@@ -200,8 +200,8 @@ impl ServerIdentity {
     pub fn certifies(&self, name: &ServedName) -> bool {
         let names = self.facts.names.iter();
         names
-            .filter_map(|own| ServedName::read(own))
-            .any(|own| own.includes(name))
+            .filter_map(|served| ServedName::read(served))
+            .any(|served| served.includes(name))
     }
 
     /// The configuration of its handshakes.

@@ -49,7 +49,7 @@ impl ClientCertificate {
     #[must_use]
     pub fn field(&self) -> &HeaderValue {
         self.field.get_or_init(|| {
-            let text = format!(":{}:", STANDARD.encode(self.validity.own()));
+            let text = format!(":{}:", STANDARD.encode(self.validity.leaf()));
             // Base64 has no byte that is forbidden in a field.
             HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("::"))
         })

@@ -38,8 +38,8 @@ impl Validity {
     }
 
     /// The client's own certificate, in DER.
-    pub(super) fn own(&self) -> &[u8] {
-        self.chain.first().map_or(&[], |own| own)
+    pub(super) fn leaf(&self) -> &[u8] {
+        self.chain.first().map_or(&[], |leaf| leaf)
     }
 
     /// Has a time passed that the last verification depends on?

@@ -26,7 +26,7 @@ mod transport;
 pub use balance::{endpoint, pool, rendezvous, shared_connection};
 pub use dial::connect_error::ConnectError;
 pub use dial::demo;
-pub use dial::destination::{Destination, Protocol};
+pub use dial::destination::{Destination, ServerProtocol};
 pub use failure::fault;
 pub use probe::{keeper, survey};
 pub use rules::upstream_rules::UpstreamRules;
@@ -107,7 +107,7 @@ pub struct Upstream {
     /// TLS towards its servers, if one of them uses it.
     pub tls: Option<ServerTls>,
     /// The protocol of requests to its servers.
-    pub protocol: Protocol,
+    pub protocol: ServerProtocol,
     /// The time between two resolutions of its servers' names.
     pub resolve: Duration,
     /// The age from which a connection takes no further request, if configured.

@@ -85,7 +85,7 @@ impl ConnectionFacts for Connection {
         ConnectionPeer {
             address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             scheme: Scheme::Http,
-            is_stranger: false,
+            is_unnamed: false,
         }
     }
 

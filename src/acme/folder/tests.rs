@@ -17,14 +17,14 @@ fn files_are_the_owners_alone_and_replaced_whole() {
     assert!(folder.lock().unwrap().is_none(), "a second one orders too");
     assert_eq!(folder.read(Part::Accounts, "a").unwrap(), None);
     // A process that was interrupted left this file behind, with careless permissions.
-    let beside = folder.path().join("accounts/a.json.new");
-    fs::write(&beside, "half").unwrap();
+    let temporary = folder.path().join("accounts/a.json.new");
+    fs::write(&temporary, "half").unwrap();
     for text in ["one", "two"] {
         folder.keep(Part::Accounts, "a", text).unwrap();
         let kept = folder.read(Part::Accounts, "a").unwrap();
         assert_eq!(kept.as_deref(), Some(text));
     }
-    assert!(!beside.exists());
+    assert!(!temporary.exists());
     // A disk may lose bytes: a damaged file must not prevent new ones.
     fs::write(folder.path().join("accounts/a.json"), b"\xff\0").unwrap();
     let damaged = folder.read(Part::Accounts, "a").unwrap();
@@ -237,8 +237,8 @@ fn answers_to_challenges_are_for_other_processes_and_go_with_their_orders() {
     assert_eq!(posted(&other, &first).unwrap(), b"one");
     assert_eq!(posted(&other, &second).unwrap(), [0, 255]);
     // An answer that is being written does not count.
-    let beside = folder.challenge(&first).with_extension("new");
-    fs::write(&beside, "half").unwrap();
+    let temporary = folder.challenge(&first).with_extension("new");
+    fs::write(&temporary, "half").unwrap();
     assert_eq!(other.all_posted().unwrap().len(), 2);
     assert_eq!(mode(&folder.challenge(&first)), 0o600);
     folder.withdraw(&first).unwrap();

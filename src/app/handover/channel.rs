@@ -34,13 +34,13 @@ const WRITTEN: Duration = Duration::from_secs(1);
 
 /// One end of the connection.
 #[derive(Debug)]
-pub(in crate::app) struct Channel {
+pub(in crate::app) struct HandoverChannel {
     stream: BufReader<UnixStream>,
     /// The most bytes of a line that is read.
     most: usize,
 }
 
-impl Channel {
+impl HandoverChannel {
     /// The gateway's end, inside a runtime.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Channel {
     ///
     /// # Errors
     /// If the other end is closed.
-    pub(in crate::app) async fn bequeath(&mut self, line: &str) -> io::Result<()> {
+    pub(in crate::app) async fn send_bequest(&mut self, line: &str) -> io::Result<()> {
         self.stream.write_all(line.as_bytes()).await?;
         self.stream.write_all(b"\n").await
     }

@@ -298,9 +298,9 @@ mod tests {
         let file = folder.path().join("gateway.toml");
         std::fs::write(&file, text).unwrap();
         let compiled = config::load(&file).unwrap();
-        let told = SlotSpread::of(&compiled).unwrap().text();
+        let spread_text = SlotSpread::of(&compiled).unwrap().text();
         assert_eq!(
-            told.lines().next().unwrap(),
+            spread_text.lines().next().unwrap(),
             "cluster: a request of route all pays up to 2 calls, one for each slot: a and b and d (by header:x-k, requests without it by ip); \
              c (by header:x-k, requests without it together)"
         );

@@ -8,7 +8,7 @@ use crate::listen::listener::ListenAddress;
 use crate::store::redis::RedisReport;
 use crate::store::{self, Backend, RedisTarget, StoreError, StoreSettings};
 use crate::telemetry::{printable_line, shown_url};
-use crate::upstream::survey::{self, Reached};
+use crate::upstream::survey::{self, ReachedServer};
 use crate::upstream::{Server, ServerUrl, Upstream, resolution};
 use futures_util::stream::{self, StreamExt as _};
 use jiff::Timestamp;
@@ -94,7 +94,7 @@ pub(super) fn probe(compiled: &Compiled) -> Result<Vec<Probe>, String> {
         .build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     crate::telemetry::log::hear_http2();
-    let probes = runtime.block_on(all(compiled)).into_iter();
+    let probes = runtime.block_on(probe_all(compiled)).into_iter();
     // The lookup of a socket's path, on a disk that does not answer, may still block a thread.
     runtime.shutdown_background();
     Ok(probes.map(|probe| probe.masked(compiled)).collect())
@@ -138,7 +138,7 @@ pub(super) fn show(probes: &Result<Vec<Probe>, String>, format: Format, output: 
     }
 }
 
-async fn all(compiled: &Compiled) -> Vec<Probe> {
+async fn probe_all(compiled: &Compiled) -> Vec<Probe> {
     let mut probes = Vec::new();
     if let Backend::Redis(target) = &compiled.boot.store.source {
         target.try_for(compiled.outline.limits.iter());
@@ -221,7 +221,7 @@ async fn redis(target: &RedisTarget, store: &StoreSettings) -> Vec<Probe> {
                 let evicts = found.as_ref().ok().and_then(|found| found.evicts.clone());
                 let unpermitted = matches!(found, Err(StoreError::Unpermitted(_)));
                 let outcome =
-                    found.map(|found| format!("{found}{}", too_far(&found, store.timeout)));
+                    found.map(|found| format!("{found}{}", slowness_note(&found, store.timeout)));
                 let outcome = outcome.map_err(|error| error.to_string());
                 Probe {
                     evicts,
@@ -244,7 +244,7 @@ async fn redis(target: &RedisTarget, store: &StoreSettings) -> Vec<Probe> {
 }
 
 /// A warning if the time of a call leaves hardly any time for a decision to wait, or for a slower network.
-fn too_far(found: &RedisReport, timeout: Duration) -> String {
+fn slowness_note(found: &RedisReport, timeout: Duration) -> String {
     if found.took * 2 <= timeout {
         return String::new();
     }
@@ -283,7 +283,7 @@ async fn server(upstream: Arc<Upstream>, server: Server) -> Vec<Probe> {
 }
 
 /// `connected in 0.4 ms, TLS 1.3, HTTP/2; its certificate ends 2027-01-31T00:00:00Z`.
-fn report(reached: &Reached) -> String {
+fn report(reached: &ReachedServer) -> String {
     let took = milliseconds(reached.took);
     let ends = reached
         .not_after

@@ -22,10 +22,10 @@ pub(super) fn lines(compiled: &Compiled) -> Vec<String> {
         )
     });
     let listeners = listeners(compiled);
-    let is_told = listeners.iter().any(|(listener, _)| {
+    let is_shown = listeners.iter().any(|(listener, _)| {
         listener.tls.is_some() || listener.redirects || listener.proxies.is_some()
     });
-    let listeners = listeners.iter().filter(|_| is_told);
+    let listeners = listeners.iter().filter(|_| is_shown);
     let listeners = listeners.map(|(listener, offer)| {
         let what = offer
             .as_ref()
@@ -39,11 +39,11 @@ pub(super) fn lines(compiled: &Compiled) -> Vec<String> {
 /// The certificate of an identity: `EC 256 bits, ends at ...; ordered from public, renewed by ...`.
 fn certificate(orders: &KnownOrders<'_>, identity: &ServerIdentity) -> String {
     let facts = identity.facts();
-    let own = || format!("{}, ends at {}", facts.key, show_instant(facts.not_after));
+    let certificate_line = || format!("{}, ends at {}", facts.key, show_instant(facts.not_after));
     match orders.named(identity.name()) {
-        None => own(),
+        None => certificate_line(),
         Some(order) if identity.is_pending() => order.words(),
-        Some(order) => format!("{}; {}", own(), order.words()),
+        Some(order) => format!("{}; {}", certificate_line(), order.words()),
     }
 }
 

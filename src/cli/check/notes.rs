@@ -14,15 +14,15 @@ use crate::snapshot::Service;
 use crate::store::{Backend, OnDown};
 
 /// All notes on the file.
-pub(super) fn all(compiled: &Compiled) -> Vec<String> {
+pub(super) fn list_notes(compiled: &Compiled) -> Vec<String> {
     let known = [store(compiled), scope(compiled)].into_iter().flatten();
     let known = known.map(str::to_owned);
     let kept = kept_connections(compiled);
     let folders = orders::notes(compiled).into_iter();
     let folders = folders.map(|note| compiled.hide(&note));
-    let known = known.chain(kept).chain(translators::all(compiled));
+    let known = known.chain(kept).chain(translators::list_notes(compiled));
     let known = known.chain(folders);
-    let shares = shares::all(compiled).into_iter();
+    let shares = shares::list_notes(compiled).into_iter();
     let shares = shares.map(|note| compiled.hide(&note));
     known.chain(of_limits(compiled)).chain(shares).collect()
 }
@@ -45,8 +45,8 @@ fn kept_connections(compiled: &Compiled) -> Option<String> {
 pub(super) fn of_limits(compiled: &Compiled) -> Vec<String> {
     let known = [bytes(compiled), digests(compiled)].into_iter().flatten();
     let notes = known.chain(certificates(compiled)).chain(guesses(compiled));
-    let notes = notes.chain(forged_tokens::all(compiled));
-    let notes = notes.chain(counting::all(compiled));
+    let notes = notes.chain(forged_tokens::list_notes(compiled));
+    let notes = notes.chain(counting::list_notes(compiled));
     notes.map(|note| compiled.hide(&note)).collect()
 }
 
@@ -88,7 +88,7 @@ fn certificates(compiled: &Compiled) -> Vec<String> {
     });
     let groups = outline.groups.iter();
     let groups = groups.map(|group| (format!("group {}", group.name), &group.by));
-    let goes_by: Vec<(String, &KeyPart)> = limits
+    let keyed_by: Vec<(String, &KeyPart)> = limits
         .chain(groups)
         .filter(|(_, part)| part.is_of_certificate())
         .collect();
@@ -97,11 +97,11 @@ fn certificates(compiled: &Compiled) -> Vec<String> {
     let checks: Vec<_> = identities
         .filter_map(|identity| identity.client())
         .collect();
-    let believe_alike = checks
+    let trust_alike = checks
         .windows(2)
         .all(|pair| pair[0].authorities_digest() == pair[1].authorities_digest());
     let mut notes = Vec::new();
-    for (name, part) in goes_by {
+    for (name, part) in keyed_by {
         if checks.is_empty() {
             notes.push(format!(
                 "{name} uses `{part}`, and no identity of a listener has `client`: no request has a certificate"
@@ -110,7 +110,7 @@ fn certificates(compiled: &Compiled) -> Vec<String> {
             notes.push(format!(
                 "{name} uses `{part}`: a client with a renewed certificate starts afresh; with `tls:subject` it would not"
             ));
-        } else if !believe_alike && name.starts_with("group ") {
+        } else if !trust_alike && name.starts_with("group ") {
             notes.push(format!(
                 "{name} uses `{part}`, and identities trust different authorities: a certificate with the subject of a member is a member, whichever of them signed it; use `tls:fingerprint` to tell such certificates apart"
             ));
@@ -147,10 +147,10 @@ fn free_guesses(service: &Service) -> Option<(&Limit, Vec<String>)> {
         if !limit.mode.decides() || !turns_away(limit) {
             return None;
         }
-        let beside = service.limits.iter();
-        let beside = beside.filter(|other| other.mode != Mode::Candidate);
-        let beside = beside.filter(|other| !other.by.can_be_absent());
-        let idle: Option<Vec<String>> = beside.map(|other| is_free(other, limit)).collect();
+        let others = service.limits.iter();
+        let others = others.filter(|other| other.mode != Mode::Candidate);
+        let others = others.filter(|other| !other.by.can_be_absent());
+        let idle: Option<Vec<String>> = others.map(|other| is_free(other, limit)).collect();
         let mut idle = idle?;
         // The rates of one limit appear once.
         idle.dedup();
@@ -196,8 +196,8 @@ fn is_free(limit: &Limit, guessed: &Limit) -> Option<String> {
 /// The meaning of `scope = "gateway"` for several gateways.
 pub(super) fn scope(compiled: &Compiled) -> Option<&'static str> {
     let mut limits = compiled.outline.limits.iter();
-    let own = limits.any(|limit| limit.scope == Scope::Gateway);
-    own.then_some(
+    let has_local = limits.any(|limit| limit.scope == Scope::Gateway);
+    has_local.then_some(
         "limits with scope = \"gateway\" are counted by each gateway alone, so N gateways together admit N times as much",
     )
 }

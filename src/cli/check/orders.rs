@@ -81,11 +81,11 @@ pub(super) fn refused(task: &CheckTask, compiled: &Compiled) -> Option<Report> {
     if !matches!(task, CheckTask::Meaning | CheckTask::Connect) {
         return None;
     }
-    let mut told = HashSet::new();
+    let mut reported = HashSet::new();
     let orders = compiled.orders.iter();
     let refused = orders.filter_map(|order| Some((&*order.name, refusal(order)?)));
     let errors: Vec<_> = refused
-        .filter(|(_, why)| told.insert(why.clone()))
+        .filter(|(_, why)| reported.insert(why.clone()))
         .map(|(name, why)| compiled.unbelieved(name, why))
         .collect();
     if errors.is_empty() {
@@ -260,8 +260,8 @@ mod tests {
             at: 1_799_999_940,
             cause: Some("a.example was not found to be ours by http-01: it refuses".into()),
         });
-        let told = known_words(&known, &hosts);
+        let described = known_words(&known, &hosts);
         let end = "T08:00:00Z; the last failed at 2027-01-15T07:59:00Z: a.example was not found to be ours by http-01: it refuses";
-        assert!(told.ends_with(end), "{told}");
+        assert!(described.ends_with(end), "{described}");
     }
 }

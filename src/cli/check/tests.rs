@@ -50,7 +50,7 @@ fn a_good_file_is_said_in_numbers() {
 
 #[test]
 fn forged_tokens_that_are_verified_whatever_limits_say_are_named() {
-    let told = |members: &str, others: &str, defaults: &str| {
+    let report = |members: &str, others: &str, defaults: &str| {
         let key = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/config/jwt/rsa.pem");
         let text = format!(
             "{defaults}[jwt]\nkeys = {key:?}\nalgorithms = \"RS256\"\n\
@@ -73,8 +73,8 @@ fn forged_tokens_that_are_verified_whatever_limits_say_are_named() {
     let by_post = "methods = \"POST\"\n";
     let defaults = "[defaults]\nlimits = \"per-ip\"\n";
     let is_other = "note: forged tokens are verified for members, also of clients that limits refuse: others, which takes clients in none of their groups, shares no limit";
-    let is_nobody = "note: forged tokens are verified for members, also of clients that limits refuse: the answer 404 for clients in none of their groups shares no limit";
-    let beside = others("").replace("others", "beside");
+    let is_memberless = "note: forged tokens are verified for members, also of clients that limits refuse: the answer 404 for clients in none of their groups shares no limit";
+    let second_limits = others("").replace("others", "beside");
     for (members, others, defaults, note) in [
         ("\"per-ip\"", others("\"per-ip\""), "", None),
         ("\"per-ip\"", others(""), "", Some(is_other)),
@@ -82,17 +82,17 @@ fn forged_tokens_that_are_verified_whatever_limits_say_are_named() {
         ("", others(""), defaults, None),
         ("\"!per-ip\"", others(""), defaults, Some(is_other)),
         ("\"per-route\"", others("\"per-route\""), "", Some(is_other)),
-        ("\"per-ip\"", String::new(), "", Some(is_nobody)),
+        ("\"per-ip\"", String::new(), "", Some(is_memberless)),
         ("", String::new(), defaults, None),
         ("", others(""), "", None),
         (
             "\"per-ip\"",
-            others("\"per-ip\"") + &beside + by_post,
+            others("\"per-ip\"") + &second_limits + by_post,
             "",
             Some("beside, which takes clients in none of their groups"),
         ),
     ] {
-        let found = told(members, &others, defaults);
+        let found = report(members, &others, defaults);
         match note {
             None => assert_eq!(found, [""; 0], "{members} {others} {defaults}"),
             Some(note) => assert!(
@@ -119,8 +119,8 @@ fn of_very_many_routes_by_a_token_the_first_ones_are_looked_at() {
     }
     let answer = checked(&text, Format::Human, false);
     assert_eq!(answer.code, 0, "{}", answer.err);
-    let told = "note: 2000 routes have groups by a token; only the first 999 were checked for";
-    assert!(answer.out.contains(told), "{}", &answer.out[..2000]);
+    let report = "note: 2000 routes have groups by a token; only the first 999 were checked for";
+    assert!(answer.out.contains(report), "{}", &answer.out[..2000]);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn what_the_manual_shows_is_good_and_says_what_many_gateways_admit() {
 
 #[test]
 fn what_clients_share_is_listed_where_servers_have_bounds() {
-    let told = |server: &str, limits: &str| {
+    let report = |server: &str, limits: &str| {
         let text = format!(
             "[limits.own]\nby = \"ip\"\nalgorithm = \"concurrency\"\nmax = 1\n\
              [limits.all]\nby = \"everyone\"\nalgorithm = \"concurrency\"\nmax = 9\n\
@@ -169,16 +169,16 @@ fn what_clients_share_is_listed_where_servers_have_bounds() {
         )
     };
     for limits in ["", "\"all\""] {
-        let text = told(", max_requests = 2", limits);
+        let text = report(", max_requests = 2", limits);
         assert!(of_places(&text), "{text}");
         assert!(text.contains(note), "{text}");
         assert!(text.contains(&format!("{list}all of them,")), "{text}");
         assert!(text.contains(": 100000 connections: 10000, while more than half are taken; 10000 held requests: 1000; "), "{text}");
     }
-    let text = told(", max_connections = 2", "\"own\"");
+    let text = report(", max_connections = 2", "\"own\"");
     assert!(!text.contains("one client may have all places"), "{text}");
     assert!(text.contains(&format!("{list}1 (own); ")), "{text}");
-    let text = told("", "");
+    let text = report("", "");
     assert!(!text.contains("one client (an address"), "{text}");
     let file = "[server]\nmax_connections_per_client = 100\n[upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\n";
     let text = checked(file, Format::Human, false).out;
@@ -188,7 +188,7 @@ fn what_clients_share_is_listed_where_servers_have_bounds() {
 /// The message names the limit that allows a client too much, with the number to write.
 #[test]
 fn a_limit_that_leaves_no_place_is_named_with_the_number_that_does() {
-    let told = |places: u32, limit: &str| {
+    let report = |places: u32, limit: &str| {
         let text = format!(
             "[limits.in-flight]\nby = \"ip\"\nalgorithm = \"concurrency\"\n{limit}\n\
              [upstreams.u]\nservers = [{{ url = \"a:1\", max_requests = {places} }}]\n\
@@ -217,7 +217,7 @@ fn a_limit_that_leaves_no_place_is_named_with_the_number_that_does() {
             "2 places at the servers of upstream u: all of them, by requests that `in-flight` exempts;",
         ),
     ] {
-        let text = told(places, limit);
+        let text = report(places, limit);
         assert!(text.contains(&format!("{note}{act}")), "{text}");
         assert!(text.contains(share), "{text}");
     }
@@ -233,12 +233,12 @@ fn a_limit_that_a_client_gets_around_leaves_nothing_to_others() {
              [upstreams.u]\nservers = [{{ url = \"a:1\", max_requests = 4 }}]\n\
              [routes.r]\nupstream = \"u\"\nlimits = [\"own\"]\n"
         );
-        let told = checked(&text, Format::Human, false).out;
+        let report = checked(&text, Format::Human, false).out;
         assert!(
-            told.contains("4 places at the servers of upstream u: "),
-            "{told}"
+            report.contains("4 places at the servers of upstream u: "),
+            "{report}"
         );
-        !told.contains("one client may have all places")
+        !report.contains("one client may have all places")
     };
     for limit in [
         "by = \"ip\"\nmax = 3",
@@ -296,8 +296,8 @@ fn limits_of_several_routes_leave_nothing_to_others_together() {
         (["\"a\"", "\"b\"", ""], "r0 with 1 other"),
         (["\"c\"", "\"c\"", "\"a\""], "r0 with 2 others"),
     ] {
-        let (told, note) = (noted(limits), format!("of upstream u, by route {route}: "));
-        assert!(told.contains(&note), "{limits:?}: {told}");
+        let (report, note) = (noted(limits), format!("of upstream u, by route {route}: "));
+        assert!(report.contains(&note), "{limits:?}: {report}");
     }
     for limits in [
         ["\"each\"", "", ""],
@@ -306,8 +306,11 @@ fn limits_of_several_routes_leave_nothing_to_others_together() {
         ["\"each\", \"a\"", "\"each\", \"a\"", ""],
         ["\"each\"", "\"c\"", "\"c\""],
     ] {
-        let told = noted(limits);
-        assert!(!told.contains("may have all places"), "{limits:?}: {told}");
+        let report = noted(limits);
+        assert!(
+            !report.contains("may have all places"),
+            "{limits:?}: {report}"
+        );
     }
 }
 
@@ -318,9 +321,9 @@ fn how_limits_count_is_said() {
             "{store}[limits.l]\nby = \"ip\"\n{limit}\n[upstreams.u]\nservers = \"a:1\"\n\
              [routes.r]\nupstream = \"u\"\nlimits = \"l\"\n"
         );
-        let told = checked(&text, Format::Human, true);
-        assert_eq!((told.err.as_str(), told.code), ("", 0), "{text}");
-        told.out
+        let report = checked(&text, Format::Human, true);
+        assert_eq!((report.err.as_str(), report.code), ("", 0), "{text}");
+        report.out
     };
     let redis = "[store]\nurl = \"redis://cache\"\n";
     let queue = "algorithm = \"leaky-bucket\"\nrate = \"10/s\"\n";
@@ -334,55 +337,55 @@ fn how_limits_count_is_said() {
         "max_wait = \"2s\"",
         "queue = 3",
     ] {
-        let told = noted("", &format!("{queue}{full}"));
-        assert!(!told.contains("queue-never-full"), "{told}");
+        let report = noted("", &format!("{queue}{full}"));
+        assert!(!report.contains("queue-never-full"), "{report}");
     }
     // A day and more: a restart of a gateway with counters in memory loses them, and so does a Redis that writes
     // nothing to disk.
     let month = "algorithm = \"fixed-window\"\nanchor = \"clock\"\nrate = \"10000/month\"";
-    let own = format!("{month}\nscope = \"gateway\"");
+    let settings = format!("{month}\nscope = \"gateway\"");
     let in_memory = "counted in memory over a day and more: l; a restart forgets what was used";
     let in_redis = "counted in Redis over a day and more: l; Redis must write to disk";
     for (store, limit, memory, shared) in [
         ("", month, true, false),
         (redis, month, false, true),
-        (redis, own.as_str(), true, false),
+        (redis, settings.as_str(), true, false),
         ("", "rate = \"100/d\"", true, false),
         ("", "rate = \"1000/d\"\nburst = 10", false, false),
         ("", "rate = \"100/h\"", false, false),
     ] {
-        let told = noted(store, limit);
-        assert_eq!(told.contains(in_memory), memory, "{limit} {told}");
-        assert_eq!(told.contains(in_redis), shared, "{limit} {told}");
+        let report = noted(store, limit);
+        assert_eq!(report.contains(in_memory), memory, "{limit} {report}");
+        assert_eq!(report.contains(in_redis), shared, "{limit} {report}");
     }
     let tiers = |limit: &str, tier: &str| {
         let group = "[groups.free]\nby = \"ip\"\nmembers = \"192.0.2.1\"\n";
         noted(group, &format!("{limit}\ntiers.free = {{ rate = {tier} }}"))
     };
-    let told = tiers("rate = \"100/s\"", "\"1000/d\"");
+    let report = tiers("rate = \"100/s\"", "\"1000/d\"");
     let note = "counted in memory over a day and more: l (group free); a restart forgets";
-    assert!(told.contains(note), "{told}");
+    assert!(report.contains(note), "{report}");
     let rates = "algorithm = \"fixed-window\"\nrate = [\"9/min\", \"100/d\"]";
-    let told = tiers(rates, "[\"99/min\", \"9000/d\"]");
+    let report = tiers(rates, "[\"99/min\", \"9000/d\"]");
     let note = "counted in memory over a day and more: l, l (group free); a restart forgets";
-    assert!(told.contains(note), "{told}");
+    assert!(report.contains(note), "{report}");
     // A note that the file ignores is left out.
     let quiet = "queue = 100\nmax_wait = \"2s\"\nignore_warnings = \"queue-never-full\"";
-    let told = noted("", &format!("{queue}{quiet}"));
-    assert!(!told.contains("queue-never-full"), "{told}");
+    let report = noted("", &format!("{queue}{quiet}"));
+    assert!(!report.contains("queue-never-full"), "{report}");
     let whole = "ignore_warnings = [\"queue-never-full\", \"cost-never-said\"]\n";
-    let told = noted(whole, &format!("{queue}queue = 100\nmax_wait = \"2s\""));
-    assert!(!told.contains("queue-never-full"), "{told}");
+    let report = noted(whole, &format!("{queue}queue = 100\nmax_wait = \"2s\""));
+    assert!(!report.contains("queue-never-full"), "{report}");
     // Tiers have numbers of their own.
     let tiered = format!(
         "[groups.free]\nby = \"ip\"\nmembers = \"192.0.2.1\"\n{redis}[limits.l]\nby = \"ip\"\nrate = \"100/s\"\ntiers.free = {{ rate = \"5/d\" }}\n\
          [upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = \"l\"\n"
     );
-    let told = checked(&tiered, Format::Human, true).out;
+    let report = checked(&tiered, Format::Human, true).out;
     let note = "limit l (group free) lets a few requests a day through";
-    assert!(told.contains(note), "{told}");
+    assert!(report.contains(note), "{report}");
     // The cost of a request that a server fails lasts for an hour or more.
-    for (limit, told) in [
+    for (limit, report) in [
         ("rate = \"1/h\"", true),
         ("rate = \"5/d\"", true),
         ("rate = \"5/d\"\nrefund = \"5xx\"", false),
@@ -391,7 +394,7 @@ fn how_limits_count_is_said() {
         ("algorithm = \"concurrency\"\nmax = 1", false),
     ] {
         let note = "limit l lets a few requests a day through and gives nothing back after a 502";
-        assert_eq!(noted("", limit).contains(note), told, "{limit}");
+        assert_eq!(noted("", limit).contains(note), report, "{limit}");
     }
 }
 
@@ -403,9 +406,9 @@ fn networks_that_lose_a_translators_clients_are_noted() {
             "[server]\nlisten = \":8080\"\n{server}\n[limits.l]\nby = \"ip\"\nrate = \"9/s\"\n{lists}\n[upstreams.u]\n\
              servers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = \"l\"\n"
         );
-        let told = checked(&text, Format::Human, true);
-        assert_eq!(told.code, 0, "{}", told.err);
-        let lines = told.out.lines().filter(|line| line.contains("NAT64"));
+        let report = checked(&text, Format::Human, true);
+        assert_eq!(report.code, 0, "{}", report.err);
+        let lines = report.out.lines().filter(|line| line.contains("NAT64"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
     let exempt = |networks: &str| format!("exempt = {{ ip = {networks} }}");
@@ -417,8 +420,8 @@ fn networks_that_lose_a_translators_clients_are_noted() {
         ]
     );
     assert_eq!(noted("trust = \"::/8\"", "").len(), 1);
-    let own = "nat64 = \"2001:db8:64::/96\"";
-    assert_eq!(noted(own, &exempt("[\"2001:db8::/32\"]")).len(), 1);
+    let settings = "nat64 = \"2001:db8:64::/96\"";
+    assert_eq!(noted(settings, &exempt("[\"2001:db8::/32\"]")).len(), 1);
     let members = "tiers.g = { rate = \"99/s\" }\n[groups.g]\nby = \"ip\"\nmembers = [\"::/0\", \"2001:db8::/32\"]";
     assert_eq!(noted("", members).len(), 1);
     for held in [
@@ -450,13 +453,13 @@ fn what_keys_leave_open_is_said() {
         (exempt, Some("per-ip exempts OPTIONS")),
         ("exempt = { paths = [\"/healthz\"] }", None),
     ] {
-        let told = checked(&format!("{text}{more}\n"), Format::Human, false);
-        assert_eq!(told.code, 0, "{more} {}", told.err);
+        let report = checked(&format!("{text}{more}\n"), Format::Human, false);
+        assert_eq!(report.code, 0, "{more} {}", report.err);
         let note =
             why.map(|why| format!("counted by no other limit ({why}), and guesses are free"));
         match note {
-            Some(note) => assert!(told.out.contains(&note), "{more} {}", told.out),
-            None => assert!(!told.out.contains("guesses"), "{more} {}", told.out),
+            Some(note) => assert!(report.out.contains(&note), "{more} {}", report.out),
+            None => assert!(!report.out.contains("guesses"), "{more} {}", report.out),
         }
     }
     // A request that both limits exempt gets no 401.

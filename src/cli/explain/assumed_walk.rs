@@ -44,7 +44,7 @@ impl<'a> AssumedConnection<'a> {
             peer: ConnectionPeer {
                 address: peer,
                 scheme,
-                is_stranger: false,
+                is_unnamed: false,
             },
             redirects: scheme == Scheme::Http && arrival::is_sent_on(compiled, parts),
             handshake,
@@ -94,7 +94,7 @@ pub(super) struct WalkNotes {
 
 /// The end of a walk.
 #[derive(Debug)]
-pub(super) enum WalkEnd {
+pub(super) enum AssumedEnd {
     /// The limits are planned.
     Planned,
     /// The gateway answers before a route is looked for.
@@ -109,22 +109,22 @@ impl WalkNotes {
         &mut self,
         snapshot: &Snapshot,
         head: &mut HeadFacts<'_, AssumedConnection<'_>>,
-    ) -> WalkEnd {
+    ) -> AssumedEnd {
         let mut walk = RequestWalk::of_head();
         loop {
             match walk.go_on(snapshot, head, self) {
-                Ok(Stop::Planned) => return WalkEnd::Planned,
-                Ok(Stop::Answer(answer)) => return WalkEnd::Early(answer),
+                Ok(Stop::Planned) => return AssumedEnd::Planned,
+                Ok(Stop::Answer(answer)) => return AssumedEnd::Early(answer),
                 Ok(Stop::ChallengeText) => self.unknown.push(Unknown::ChallengeText),
                 // Since no request is sent, no counter is used up, no descriptor is needed and no body arrives.
                 Ok(Stop::EarlyQuestion(_) | Stop::OpenFile | Stop::BodyBeginning) => {}
-                Err(error) => return WalkEnd::Failed(error),
+                Err(error) => return AssumedEnd::Failed(error),
             }
         }
     }
 }
 
-impl WalkEnd {
+impl AssumedEnd {
     /// The answer to a request without a plan.
     pub(super) fn answer(self) -> ExpectedAnswer {
         match self {

@@ -48,7 +48,7 @@ impl RouteQuery<'_> {
 }
 
 /// The routes of a lower rank that also match the request, and the routes with exactly one unmet condition.
-pub(super) fn all(
+pub(super) fn list_candidates(
     compiled: &Compiled,
     found: Option<usize>,
     query: &RouteQuery<'_>,
@@ -57,7 +57,7 @@ pub(super) fn all(
     let winner = found.and_then(|found| Some(&routes.get(found)?.rule));
     let others = routes.iter().enumerate();
     let others = others.filter(|(position, _)| Some(*position) != found);
-    let near = others.filter_map(|(_, route)| {
+    let close = others.filter_map(|(_, route)| {
         let rule = &route.rule;
         let why = match winner.filter(|_| query.is_met_by(rule.clone())) {
             Some(winner) => lower(winner, rule, query).to_owned(),
@@ -69,7 +69,7 @@ pub(super) fn all(
             why,
         })
     });
-    near.collect()
+    close.collect()
 }
 
 /// The names of the limits that are checked before the request's token is verified, if the token decides which route
@@ -122,7 +122,7 @@ fn lacks(rule: &Rule, query: &RouteQuery<'_>) -> Option<String> {
         Segment::Parameter(_) | Segment::Rest(_) => Some(true),
     });
     (shares == Some(true) && query.would_be_met_by(rule, any_path))
-        .then(|| format!("its path is {}", rule.path.told()))
+        .then(|| format!("its path is {}", rule.path.description()))
 }
 
 /// The unmet conditions of `rule`, in words. The value of a field or parameter that authenticates is not shown.

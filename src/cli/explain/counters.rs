@@ -18,7 +18,10 @@ use std::io;
 ///
 /// # Errors
 /// If there is no answer, with the reason.
-pub(super) fn read(explanation: &mut Explanation, listen: &ListenAddress) -> io::Result<()> {
+pub(super) fn read_counters(
+    explanation: &mut Explanation,
+    listen: &ListenAddress,
+) -> io::Result<()> {
     let limits = explanation.routing.iter_mut();
     let limits = limits.flat_map(|routing| &mut routing.limits);
     let (mut asked, counters): (Vec<&mut AppliedLimit>, Vec<Value>) = limits

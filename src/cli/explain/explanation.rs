@@ -198,7 +198,7 @@ impl KeyFault {
 #[derive(Debug)]
 pub(super) struct ExpectedAnswer {
     /// The gateway's own, or the route's; `None` if the upstream answers.
-    pub(super) own: Option<OwnAnswer>,
+    pub(super) gateway_answer: Option<OwnAnswer>,
     /// The limits' result for the request, which comes first; `None` if the gateway answers independently of counters.
     pub(super) limits: Option<LimitOutlook>,
     /// The answer depends on unknown facts.
@@ -218,7 +218,7 @@ impl ExpectedAnswer {
     /// The gateway's own answer, independent of counters.
     pub(super) fn gateway(status: u16, reason: String) -> Self {
         Self {
-            own: Some(OwnAnswer {
+            gateway_answer: Some(OwnAnswer {
                 status,
                 reason,
                 is_lack: false,
@@ -231,7 +231,7 @@ impl ExpectedAnswer {
     /// An answer that depends on unknown facts.
     pub(super) fn unknown(limits: Option<LimitOutlook>) -> Self {
         Self {
-            own: None,
+            gateway_answer: None,
             limits,
             is_unknown: true,
         }

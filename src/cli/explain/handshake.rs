@@ -113,9 +113,13 @@ pub(super) fn outlook(
     let field = request.headers.get(header::HOST);
     let field = field.and_then(|host| host.to_str().ok());
     // The target's own host outranks the field (RFC 9112 section 3.2.2).
-    let own = request.uri.authority().map(|own| own.as_str());
-    let own = own.map(|own| own.rsplit_once('@').map_or(own, |(_, host)| host));
-    let host = &*host_key(own.or(field).unwrap_or_default());
+    let authority = request.uri.authority().map(|authority| authority.as_str());
+    let authority = authority.map(|authority| {
+        authority
+            .rsplit_once('@')
+            .map_or(authority, |(_, host)| host)
+    });
+    let host = &*host_key(authority.or(field).unwrap_or_default());
     let named = client.sni.as_deref().unwrap_or(host);
     let sni = Some(named).filter(|name| !name.is_empty());
     let listeners = compiled.boot.listen.listeners.iter().zip(&compiled.offers);
@@ -194,9 +198,9 @@ fn why(choice: Option<(&Arc<ServerIdentity>, ChosenBy)>, sni: Option<&str>) -> S
     let mut hosts = identity.hosts().iter();
     match by {
         ChosenBy::Name => {
-            let own = hosts.find(|host| host.covers(sni));
-            let own = own.map_or_else(|| sni.to_owned(), ToString::to_string);
-            format!("it is for {own}")
+            let host_name = hosts.find(|host| host.covers(sni));
+            let host_name = host_name.map_or_else(|| sni.to_owned(), ToString::to_string);
+            format!("it is for {host_name}")
         }
         ChosenBy::Demand => {
             let above = hosts.find(|host| host.is_above(sni));

@@ -58,9 +58,9 @@ fn answer(answer: &ExpectedAnswer) -> Value {
         Some(LimitOutlook::Room(delay)) => Some(delay),
         Some(LimitOutlook::None | LimitOutlook::Unasked) | None => None,
     };
-    match &answer.own {
-        Some(own) => {
-            json!({ "by": "gateway", "status": own.status, "reason": own.reason, "held_us": held })
+    match &answer.gateway_answer {
+        Some(gateway_answer) => {
+            json!({ "by": "gateway", "status": gateway_answer.status, "reason": gateway_answer.reason, "held_us": held })
         }
         None if answer.is_unknown => {
             json!({ "by": "unknown", "status": null, "reason": null, "held_us": held })

@@ -7,8 +7,8 @@ impl Explanation {
     /// Masks `secrets`.
     pub(super) fn hide(&mut self, secrets: &Secrets) {
         let hide = |text: &mut String| *text = secrets.hide(text).into_owned();
-        if let Some(own) = &mut self.answer.own {
-            hide(&mut own.reason);
+        if let Some(gateway_answer) = &mut self.answer.gateway_answer {
+            hide(&mut gateway_answer.reason);
         }
         if let Some(routing) = &mut self.routing {
             routing.hide(&hide);

@@ -19,7 +19,7 @@ use http::{Method, Uri, header};
 pub(super) fn answer(
     service: &Service,
     method: &Method,
-    onward: &PathAndQuery,
+    forwarded_target: &PathAndQuery,
     lack: Option<&RefusalCause>,
     limits: &[AppliedLimit],
 ) -> ExpectedAnswer {
@@ -40,25 +40,25 @@ pub(super) fn answer(
     }
     if let Some(lack) = lack {
         let lack = ProxyError::from(lack.clone());
-        let own = Some(OwnAnswer {
+        let gateway_answer = Some(OwnAnswer {
             status: lack.status().as_u16(),
             reason: lack.to_string(),
             is_lack: true,
         });
         return ExpectedAnswer {
-            own,
+            gateway_answer,
             limits,
             is_unknown: false,
         };
     }
     if service.upstream.is_some() {
         return ExpectedAnswer {
-            own: None,
+            gateway_answer: None,
             limits,
             is_unknown: false,
         };
     }
-    let Some(own) = &service.own else {
+    let Some(static_reply) = &service.static_reply else {
         // Limits that apply to every route are checked first.
         let limits = limits.filter(|limits| *limits != LimitOutlook::None);
         return ExpectedAnswer {
@@ -66,8 +66,8 @@ pub(super) fn answer(
             ..ExpectedAnswer::refused(&ProxyError::NoRoute)
         };
     };
-    let uri = Uri::from(onward.clone());
-    let answer = static_reply::answer(own, method, &uri);
+    let uri = Uri::from(forwarded_target.clone());
+    let answer = static_reply::answer(static_reply, method, &uri);
     let reason = match answer.headers().get(header::LOCATION) {
         Some(there) => {
             let there = String::from_utf8_lossy(there.as_bytes());

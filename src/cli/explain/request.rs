@@ -1,7 +1,7 @@
 //! The explanation of a request, computed with the gateway's own parts: no request is sent, and no unit is charged.
 
 use super::arrival;
-use super::assumed_walk::{AssumedConnection, WalkEnd, WalkNotes};
+use super::assumed_walk::{AssumedConnection, AssumedEnd, WalkNotes};
 use super::candidates::{self, RouteQuery};
 use super::explanation::{
     AppliedLimit, ChosenRoute, CountedKey, EarlyCounters, ExpectedAnswer, Explanation, KeyFault,
@@ -126,16 +126,16 @@ fn name_host(request: &mut ExplainedRequest) -> bool {
     if parts.headers.contains_key(header::HOST) {
         return false;
     }
-    let own = parts.uri.authority().map(|authority| {
+    let authority = parts.uri.authority().map(|authority| {
         let text = authority.as_str();
         // User information is never sent in the field (RFC 9110 section 7.2).
         text.rsplit_once('@').map_or(text, |(_, host)| host)
     });
-    let host = HeaderValue::from_str(own.unwrap_or(ASSUMED_HOST));
+    let host = HeaderValue::from_str(authority.unwrap_or(ASSUMED_HOST));
     if let Ok(host) = host {
         parts.headers.insert(header::HOST, host);
     }
-    own.is_none()
+    authority.is_none()
 }
 
 /// The route, the limits and the end of a walked request. There is no route if the gateway answers before it looks one
@@ -144,7 +144,7 @@ fn explained(
     compiled: &Compiled,
     head: &mut HeadFacts<'_, AssumedConnection<'_>>,
     notes: &mut WalkNotes,
-    end: WalkEnd,
+    end: AssumedEnd,
 ) -> (Option<Routing>, ExpectedAnswer) {
     let Some(matched) = notes.matched.take() else {
         return (None, end.answer());
@@ -153,12 +153,12 @@ fn explained(
     // Candidates and groups of routes see the fields that the route itself drops.
     let left = mem::replace(&mut head.parts.headers, mem::take(&mut notes.fields));
     let found = notes.service.filter(|at| Some(*at) != snapshot.unrouted);
-    let mut routing = near(compiled, head, notes, matched, found);
+    let mut routing = close_candidates(compiled, head, notes, matched, found);
     head.parts.headers = left;
-    let (Some(at), WalkEnd::Planned) = (notes.service, &end) else {
+    let (Some(at), AssumedEnd::Planned) = (notes.service, &end) else {
         if matches!(
             end,
-            WalkEnd::Failed(IntakeError::Refused(RefusalCause::KeysUnread))
+            AssumedEnd::Failed(IntakeError::Refused(RefusalCause::KeysUnread))
         ) {
             notes.unknown.push(Unknown::KeysByUrl);
         }
@@ -166,19 +166,19 @@ fn explained(
     };
     let service = &snapshot.services[at];
     let uri = &head.parts.uri;
-    let onward = uri.path_and_query().cloned();
-    let onward = onward.unwrap_or_else(|| PathAndQuery::from_static("/"));
-    routing.forwarded = forwarded_path(service, &onward);
+    let forwarded_target = uri.path_and_query().cloned();
+    let forwarded_target = forwarded_target.unwrap_or_else(|| PathAndQuery::from_static("/"));
+    routing.forwarded = forwarded_path(service, &forwarded_target);
     routing.asked_host = asked_host(service);
     let token = Token::new(snapshot.tokens.as_deref(), &head.parts.headers);
     let (answer, doubt) = head.caller().read(service, &token, |caller| {
         routing.limits = applied(compiled, service, caller, &notes.plan);
-        routing.identity = told(service, caller, &notes.plan);
+        routing.identity = identity_fields(service, caller, &notes.plan);
         // The choice of a server hangs no answer on a token: a request without the key goes to the servers in turn.
         let doubt = token.why_not();
         routing.server = ServerChoice::of(compiled, service, caller);
         let (lack, limits) = (notes.plan.lack(), &routing.limits);
-        let answer = outlook::answer(service, caller.method, &onward, lack, limits);
+        let answer = outlook::answer(service, caller.method, &forwarded_target, lack, limits);
         (answer, doubt)
     });
     routing.token = routing.token.or(token.why_not());
@@ -190,7 +190,7 @@ fn explained(
     let names_client = service.identity.as_ref();
     let names_client = names_client.is_some_and(|identity| !identity.fields.is_empty());
     let is_unread = names_client && doubt == Some(TokenDoubt::KeysUnread);
-    let answer = if is_unread && answer.own.is_none() {
+    let answer = if is_unread && answer.gateway_answer.is_none() {
         ExpectedAnswer::unknown(answer.limits)
     } else {
         answer
@@ -202,7 +202,7 @@ fn explained(
 }
 
 /// The route of a request whose path was read, and the routes that nearly matched.
-fn near(
+fn close_candidates(
     compiled: &Compiled,
     head: &HeadFacts<'_, AssumedConnection<'_>>,
     notes: &mut WalkNotes,
@@ -219,7 +219,7 @@ fn near(
         request: head.request(snapshot, members.as_ref()),
     };
     let before_token = candidates::limits_before_token(compiled, &query, members.as_ref());
-    let candidates = candidates::all(compiled, found, &query);
+    let candidates = candidates::list_candidates(compiled, found, &query);
     Routing {
         before_token,
         candidates,
@@ -243,7 +243,11 @@ fn asked_host(service: &Service) -> Option<String> {
 }
 
 /// The fields that identify the client to the servers, with their values.
-fn told(service: &Service, caller: &Caller<'_>, plan: &Plan) -> Vec<(HeaderName, Option<String>)> {
+fn identity_fields(
+    service: &Service,
+    caller: &Caller<'_>,
+    plan: &Plan,
+) -> Vec<(HeaderName, Option<String>)> {
     let Some(identity) = &service.identity else {
         return Vec::new();
     };
@@ -259,13 +263,13 @@ fn told(service: &Service, caller: &Caller<'_>, plan: &Plan) -> Vec<(HeaderName,
 }
 
 /// The path that the upstream gets, if one does.
-fn forwarded_path(service: &Service, onward: &PathAndQuery) -> Option<String> {
+fn forwarded_path(service: &Service, forwarded_target: &PathAndQuery) -> Option<String> {
     service.upstream?;
     let Some(rewrite) = &service.rewrite else {
-        return Some(onward.path().to_owned());
+        return Some(forwarded_target.path().to_owned());
     };
     let mut path = String::new();
-    rewrite.fill(onward.path(), &mut path);
+    rewrite.fill(forwarded_target.path(), &mut path);
     Some(path)
 }
 

@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 const MOST_CANDIDATES: usize = 5;
 
 /// The whole explanation.
-pub(super) fn text(explanation: &Explanation) -> String {
+pub(super) fn explanation_text(explanation: &Explanation) -> String {
     let Explanation {
         method,
         target,
@@ -326,17 +326,20 @@ fn gets(applied: &AppliedLimit, live: &LiveVerdict, cost: u32) -> String {
 }
 
 fn ending(answer: &ExpectedAnswer) -> String {
-    let own = answer.own.as_ref();
+    let gateway_answer = answer.gateway_answer.as_ref();
     if answer.is_unknown {
         return unknown_ending(answer.limits);
     }
-    let what = own.map_or("the upstream's".to_owned(), |own| {
-        format!("{} by the gateway: {}", own.status, own.reason)
+    let what = gateway_answer.map_or("the upstream's".to_owned(), |gateway_answer| {
+        format!(
+            "{} by the gateway: {}",
+            gateway_answer.status, gateway_answer.reason
+        )
     });
     let Some(limits) = answer.limits else {
         return what;
     };
-    if own.is_some_and(|own| own.is_lack) {
+    if gateway_answer.is_some_and(|gateway_answer| gateway_answer.is_lack) {
         return lacking(&what, limits);
     }
     match limits {

@@ -135,7 +135,7 @@ const BAD: bool = false;
 type Row = (&'static str, bool, fn(usize) -> String);
 
 /// Every list.
-pub(super) fn all() -> Vec<List> {
+pub(super) fn all_lists() -> Vec<List> {
     let all: &[Row] = &[
         (".limits.*", GOOD, |n| {
             format!("{}{ROUTE}limits = {}\n", limits(n), limit_names(n))

@@ -285,11 +285,11 @@ impl<'a> Fields<'a> {
                 let label = format!("{} are available", all_of(T::WORDS));
                 self.error(Code::NotAvailable, message).at(span, label);
             } else if value.is_none() {
-                let near = nearest(word, T::WORDS.iter().copied());
+                let suggestion = nearest(word, T::WORDS.iter().copied());
                 let message = format!("{} is no choice for `{key}`", quoted(word));
                 self.error(Code::BadChoice, message)
                     .at(span, format!("must be {}", one_of(T::WORDS)))
-                    .help_if(near.map(|near| format!("did you mean `{near}`?")));
+                    .help_if(suggestion.map(|suggestion| format!("did you mean `{suggestion}`?")));
             }
             value
         })
@@ -492,9 +492,11 @@ impl<'a> Fields<'a> {
             return;
         }
         let names = keys.iter().map(|key| key.name);
-        let near = nearest(name, names).and_then(|near| self.vocabulary.key(near));
-        let help = misplaced::advice(self.vocabulary, name, near);
-        self.misspelt.extend(near.map(|key| (key.name, value)));
+        let suggestion =
+            nearest(name, names).and_then(|suggestion| self.vocabulary.key(suggestion));
+        let help = misplaced::advice(self.vocabulary, name, suggestion);
+        self.misspelt
+            .extend(suggestion.map(|key| (key.name, value)));
         let message = format!("unknown key {} in `{}`", quoted(name), self.title);
         self.error(Code::UnknownKey, message)
             .at(&span, format!("not a setting of {noun}"))

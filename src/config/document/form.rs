@@ -56,7 +56,7 @@ pub(super) fn custom<T>(
 }
 
 /// A text.
-pub(super) fn text<T>(read: TextReader<T>) -> impl Form<T> {
+pub(super) fn text_form<T>(read: TextReader<T>) -> impl Form<T> {
     text_as(ValueShape::Text, read)
 }
 

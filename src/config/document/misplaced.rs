@@ -5,11 +5,11 @@ use super::{IGNORE_WARNINGS, INCLUDE, TABLES};
 use crate::config::report::{all_of, nearest, one_of};
 
 /// The advice about `name`, which `table` lacks; `near` is the key of the table that was probably meant.
-pub(super) fn advice(table: &Table, name: &str, near: Option<&Key>) -> String {
-    if let Some(key) = near {
+pub(super) fn advice(table: &Table, name: &str, suggestion: Option<&Key>) -> String {
+    if let Some(key) = suggestion {
         return format!("did you mean `{}`? {}", key.name, key.about);
     }
-    if let Some(advice) = told_apart(table, name) {
+    if let Some(advice) = clarification(table, name) {
         return advice.to_owned();
     }
     let mut outer = table.keys.iter();
@@ -27,7 +27,7 @@ pub(super) fn advice(table: &Table, name: &str, near: Option<&Key>) -> String {
 }
 
 /// The advice about keys that have another meaning in other tables.
-fn told_apart(table: &Table, name: &str) -> Option<&'static str> {
+fn clarification(table: &Table, name: &str) -> Option<&'static str> {
     match (table.name, name) {
         ("routes" | "limits" | "groups" | "defaults" | "response" | "admin" | "log", "tls") => {
             Some(

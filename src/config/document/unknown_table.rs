@@ -10,8 +10,8 @@ use toml::de::{DeTable, DeValue};
 /// The table that an unknown name probably means: the table with the nearest name, or else the table whose required
 /// keys are present.
 pub(super) fn meant(name: &str, value: &DeValue<'_>) -> Option<&'static Table> {
-    if let Some(near) = nearest(name, TABLES.iter().map(|table| table.name)) {
-        return table_named(near);
+    if let Some(suggestion) = nearest(name, TABLES.iter().map(|table| table.name)) {
+        return table_named(suggestion);
     }
     let DeValue::Table(entries) = value else {
         return None;
@@ -41,7 +41,7 @@ fn has_required(table: &Table, fields: &DeTable<'_>) -> bool {
 }
 
 /// Notes a table or key at the top level that does not exist; `meant` is the table that was probably meant.
-pub(super) fn note(
+pub(super) fn note_unknown(
     name: &str,
     span: &Span,
     value: &DeValue<'_>,
@@ -51,9 +51,9 @@ pub(super) fn note(
     let is_table = value.is_table();
     let mut tables = TABLES.iter();
     let owner = tables.find(|table| !is_table && table.key(name).is_some());
-    let near_include = || nearest(name, [INCLUDE.name]).is_some();
+    let is_include = || nearest(name, [INCLUDE.name]).is_some();
     let help = match (owner, meant) {
-        (None, _) if near_include() => format!("did you mean `{}`?", INCLUDE.name),
+        (None, _) if is_include() => format!("did you mean `{}`?", INCLUDE.name),
         (Some(owner), _) => format!("`{name}` belongs under `{}`", owner.title("NAME")),
         (_, Some(meant)) => format!("did you mean `{}`?", meant.name),
         _ => {

@@ -19,7 +19,7 @@ pub(in crate::config) struct WarningFilter {
 }
 
 /// Reads every `ignore_warnings`. The top-level `ignore_warnings` is removed from the tree.
-pub(super) fn read(root: &mut DeTable<'_>, found: &mut Findings) -> Vec<WarningFilter> {
+pub(super) fn read_filters(root: &mut DeTable<'_>, found: &mut Findings) -> Vec<WarningFilter> {
     let mut all = Vec::new();
     if let Some(value) = root.remove(IGNORE_WARNINGS.name) {
         all.push(WarningFilter {
@@ -36,18 +36,18 @@ pub(super) fn read(root: &mut DeTable<'_>, found: &mut Findings) -> Vec<WarningF
             continue;
         };
         if !vocabulary.named {
-            all.extend(of(vocabulary.title(""), &key.span(), value, found));
+            all.extend(filter_of(vocabulary.title(""), &key.span(), value, found));
             continue;
         }
         for (name, entry) in table {
             let title = vocabulary.title(name.get_ref());
-            all.extend(of(title, &name.span(), entry, found));
+            all.extend(filter_of(title, &name.span(), entry, found));
         }
     }
     all
 }
 
-fn of(
+fn filter_of(
     title: String,
     key: &Span,
     value: &Spanned<DeValue<'_>>,
@@ -86,7 +86,7 @@ fn codes(value: &Spanned<DeValue<'_>>, found: &mut Findings) -> Vec<At<Code>> {
         let code = Code::named(text);
         if code.is_none() {
             let help = match Code::nearest(text) {
-                Some(near) => format!("did you mean `{near}`?"),
+                Some(suggestion) => format!("did you mean `{suggestion}`?"),
                 None => "a warning has its code in brackets: `warning[waits-longer]`".to_owned(),
             };
             let message = format!("{} is the code of no warning", quoted(text));
@@ -102,10 +102,10 @@ fn codes(value: &Spanned<DeValue<'_>>, found: &mut Findings) -> Vec<At<Code>> {
 
 /// Is a finding with this code ignored at `place`? Notes and log lines use this lookup.
 pub(in crate::config) fn ignores(all: &[WarningFilter], code: Code, place: &Span) -> bool {
-    let told = Spans::new([(place.clone(), 0)]);
+    let reported = Spans::new([(place.clone(), 0)]);
     all.iter().any(|filter| {
         let mut codes = filter.codes.iter();
-        codes.any(|at| at.value == code) && !filter.meets(&told).is_empty()
+        codes.any(|at| at.value == code) && !filter.meets(&reported).is_empty()
     })
 }
 
@@ -119,7 +119,9 @@ pub(in crate::config) fn apply(all: &[WarningFilter], found: &mut Findings, may_
     let warnings = by_code(found);
     for ignored in all {
         for code in &ignored.codes {
-            let met = warnings.get(&code.value).map(|told| ignored.meets(told));
+            let met = warnings
+                .get(&code.value)
+                .map(|reported| ignored.meets(reported));
             let met = met.unwrap_or_default();
             // A code of a later stage may still occur; other codes here match no warning.
             if met.is_empty() && !code.value.is_found_later() {
@@ -156,13 +158,13 @@ fn by_code(found: &[Diagnostic]) -> HashMap<Code, Spans<usize>> {
 
 impl WarningFilter {
     /// The warnings that have a place in this table.
-    fn meets(&self, told: &Spans<usize>) -> Vec<usize> {
+    fn meets(&self, reported: &Spans<usize>) -> Vec<usize> {
         let Some(places) = &self.places else {
-            return told.all().map(|(_, at)| *at).collect();
+            return reported.all().map(|(_, at)| *at).collect();
         };
         let met = places.iter().flat_map(|place| {
-            let near = told.near(place);
-            near.filter(|(span, _)| place.contains(&span.start) || span.contains(&place.start))
+            let touching = reported.touching(place);
+            touching.filter(|(span, _)| place.contains(&span.start) || span.contains(&place.start))
         });
         met.map(|(_, at)| *at).collect()
     }

@@ -214,10 +214,10 @@ fn table() -> String {
         let Row {
             what,
             of_each,
-            most: [beside, alone],
+            most: [shared, alone],
             why,
         } = row;
-        let _ = writeln!(out, "| {what} | {of_each} | {beside} | {alone} | {why} |");
+        let _ = writeln!(out, "| {what} | {of_each} | {shared} | {alone} | {why} |");
     }
     out + END
 }

@@ -25,7 +25,7 @@ impl EnvironmentFiles {
     pub fn read(&mut self, path: &Path) -> io::Result<Option<Vec<OddLine>>> {
         let optional = path.to_str().and_then(|path| path.strip_prefix('-'));
         let path = optional.map_or(path, Path::new);
-        let text = match text(path) {
+        let text = match file_text(path) {
             Err(error) if optional.is_some() && error.kind() == io::ErrorKind::NotFound => {
                 return Ok(None);
             }
@@ -45,7 +45,7 @@ impl EnvironmentFiles {
     }
 }
 
-fn text(path: &Path) -> io::Result<String> {
+fn file_text(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MOST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST {

@@ -94,7 +94,7 @@ impl Files {
         path: &Path,
         most: u64,
     ) -> io::Result<Vec<u8>> {
-        let read = read(fence, path, most);
+        let read = read_bounded(fence, path, most);
         let found = match &read {
             Ok(bytes) => Ok(Fingerprint::of(bytes)),
             Err(error) => Err(error.to_string()),
@@ -150,7 +150,7 @@ impl Files {
 
 /// Reads the file at `path`. A path to anything but a regular file is refused before it is opened: opening a pipe may
 /// block forever.
-fn read(fence: Option<&Fence>, path: &Path, most: u64) -> io::Result<Vec<u8>> {
+fn read_bounded(fence: Option<&Fence>, path: &Path, most: u64) -> io::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }

@@ -67,7 +67,7 @@ impl Grant {
         let values = values.into_iter();
         let values = values.map(|value| format!("{:?}", value.replace('$', "$$")));
         let mut keys = self.written.clone();
-        match keys.iter_mut().find(|(own, _)| *own == key) {
+        match keys.iter_mut().find(|(known, _)| *known == key) {
             Some((_, there)) => there.extend(values),
             None => keys.push((key, values.collect())),
         }
@@ -77,7 +77,7 @@ impl Grant {
     /// The entry without its bound on `key`.
     pub(in crate::config) fn without(&self, key: &str) -> String {
         let mut keys = self.written.clone();
-        keys.retain(|(own, _)| *own != key);
+        keys.retain(|(known, _)| *known != key);
         entry(&keys)
     }
 }

@@ -17,7 +17,7 @@ pub use super::span::{At, Span};
 
 /// A line and a column as editors count them: from 1, the column in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Position {
+pub struct TextPosition {
     /// Counted from 1.
     pub line: usize,
     /// Counted from 1, in characters.
@@ -206,7 +206,7 @@ impl Source {
 
     /// A path that is written at a byte; a relative path starts in the folder of the file that contains the byte.
     #[must_use]
-    pub fn beside(&self, offset: usize, path: &str) -> PathBuf {
+    pub fn resolve_path(&self, offset: usize, path: &str) -> PathBuf {
         self.folder(self.part(offset)).join(path)
     }
 
@@ -230,7 +230,7 @@ impl Source {
         files: &mut Files,
     ) -> io::Result<Vec<u8>> {
         let fence = self.fence(offset);
-        files.read_within(fence.as_ref(), &self.beside(offset, path), most)
+        files.read_within(fence.as_ref(), &self.resolve_path(offset, path), most)
     }
 
     /// The grant of the file that contains a byte; `None` if the file is not restricted.
@@ -375,12 +375,12 @@ impl Source {
 
     /// Line and column of a byte as messages show them: for a byte after a credential on the same line, the place of
     /// that credential, since the column would reveal the credential's length.
-    pub(in crate::config) fn shown_position(&self, offset: usize) -> Position {
+    pub(in crate::config) fn shown_position(&self, offset: usize) -> TextPosition {
         self.position(self.shown_place(offset))
     }
 
     /// Line and column of the end of `span`, shown in the same way.
-    pub(in crate::config) fn shown_end(&self, span: &Span) -> Position {
+    pub(in crate::config) fn shown_end(&self, span: &Span) -> TextPosition {
         let first = self.hidden().partition_point(|one| one.end <= span.start);
         let hidden = self.hidden().get(first);
         let hidden = hidden.filter(|one| one.start < span.end);
@@ -403,17 +403,17 @@ impl Source {
 
     /// Line and column of a byte.
     #[must_use]
-    pub fn position(&self, offset: usize) -> Position {
+    pub fn position(&self, offset: usize) -> TextPosition {
         let offset = self.floor(offset);
         let part = self.part(offset);
         if part.set.is_some() {
-            return Position {
+            return TextPosition {
                 line: 1,
                 column: self.text[part.span.start..offset].chars().count() + 1,
             };
         }
         let line = self.line(offset);
-        Position {
+        TextPosition {
             line: line - self.line(part.span.start) + 1,
             column: self.text[self.lines[line]..offset].chars().count() + 1,
         }
@@ -488,8 +488,8 @@ mod tests {
         assert_eq!(at(5), ("etc/d/y".into(), 2, "c".into()));
         assert_eq!(at(8), ("z".into(), 1, "password = 1".into()));
         assert_eq!(source.shown(), "a\nb\n\nc\n\npassword = *");
-        assert_eq!(source.beside(5, "k"), Path::new("etc/d/k"));
-        assert_eq!(source.beside(5, "/k"), Path::new("/k"));
+        assert_eq!(source.resolve_path(5, "k"), Path::new("etc/d/k"));
+        assert_eq!(source.resolve_path(5, "/k"), Path::new("/k"));
         assert!(source.is_one_place(0, 3) && !source.is_one_place(3, 4));
     }
 }

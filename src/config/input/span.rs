@@ -64,15 +64,15 @@ impl<T> Spans<T> {
     }
 
     /// The spans that may share a byte with `span`, or that begin at its start.
-    pub(in crate::config) fn near(&self, span: &Span) -> impl Iterator<Item = &(Span, T)> {
+    pub(in crate::config) fn touching(&self, span: &Span) -> impl Iterator<Item = &(Span, T)> {
         let from = span.start.saturating_sub(self.longest);
-        let first = self.sorted.partition_point(|(own, _)| own.start < from);
+        let first = self.sorted.partition_point(|(found, _)| found.start < from);
         let end = span.end.max(span.start + 1);
-        let near = self.sorted[first..].iter();
-        near.take_while(move |(own, _)| {
+        let touching = self.sorted[first..].iter();
+        touching.take_while(move |(found, _)| {
             #[cfg(test)]
             LOOKED_AT.set(LOOKED_AT.get() + 1);
-            own.start < end
+            found.start < end
         })
     }
 }
@@ -84,12 +84,17 @@ mod tests {
     #[test]
     fn what_meets_is_near_and_what_is_far_is_not_looked_at() {
         let spans = Spans::new((0..1000).map(|at| (at * 10..at * 10 + 5, at)));
-        let near = |span: Span| spans.near(&span).map(|(_, at)| *at).collect::<Vec<usize>>();
-        assert_eq!(near(4..4), [0]);
-        assert_eq!(near(12..33), [1, 2, 3]);
-        assert!(near(20_000..20_001).is_empty());
+        let touching = |span: Span| {
+            spans
+                .touching(&span)
+                .map(|(_, at)| *at)
+                .collect::<Vec<usize>>()
+        };
+        assert_eq!(touching(4..4), [0]);
+        assert_eq!(touching(12..33), [1, 2, 3]);
+        assert!(touching(20_000..20_001).is_empty());
         LOOKED_AT.set(0);
-        near(5_000..5_001);
+        touching(5_000..5_001);
         assert!(LOOKED_AT.get() <= 3, "{}", LOOKED_AT.get());
     }
 }

@@ -24,7 +24,7 @@ use std::fmt;
 
 /// One difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct FileChange {
     /// `limits.per-ip`.
     pub subject: String,
     /// `rate 10/s to 20/s, counters kept`.
@@ -33,7 +33,7 @@ pub struct Change {
     pub restart: bool,
 }
 
-impl Change {
+impl FileChange {
     fn live(subject: impl Into<String>, what: impl Into<String>) -> Self {
         Self {
             subject: subject.into(),
@@ -53,7 +53,7 @@ impl Change {
     }
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for FileChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.subject, self.what)
     }
@@ -63,7 +63,7 @@ impl fmt::Display for Change {
 ///
 /// `running` has the settings with which the process was started: they apply until a restart, independent of reloads.
 #[must_use]
-pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
+pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<FileChange> {
     let mut changes = Vec::new();
     identities::identities(old, new, &mut changes);
     groups::groups(old, new, &mut changes);
@@ -75,11 +75,11 @@ pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
             && let (Some(old), Some(new)) = (of(old), of(new))
             && let Some(what) = difference(&old, &new)
         {
-            changes.push(Change::live(subject, what));
+            changes.push(FileChange::live(subject, what));
         }
     }
     if let Some(what) = tokens(old.jwt.as_ref(), new.jwt.as_ref()) {
-        changes.push(Change::live("jwt", what));
+        changes.push(FileChange::live("jwt", what));
     }
     store::compare(&running.store.source, &new.boot.store.source, &mut changes);
     for (subject, compare) in keys() {
@@ -87,7 +87,7 @@ pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
             && let (Some(now), Some(new)) = (of(running), of(&new.boot))
             && now != new
         {
-            changes.push(Change::restart(subject, Some(&now.text)));
+            changes.push(FileChange::restart(subject, Some(&now.text)));
         }
     }
     let secrets = [&old.boot, &new.boot, running].map(|boot| &*boot.secrets);
@@ -103,7 +103,7 @@ fn keys() -> impl Iterator<Item = (String, Compare)> {
     })
 }
 
-fn upstreams(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
+fn upstreams(old: &Outline, new: &Outline, changes: &mut Vec<FileChange>) {
     let name = |one: &UpstreamOutline| one.upstream.name.to_string();
     let all = Collection::new("upstreams", &old.upstreams, &new.upstreams, name);
     all.compare(changes, |old, new| {
@@ -114,7 +114,7 @@ fn upstreams(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
     });
 }
 
-fn routes(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
+fn routes(old: &Outline, new: &Outline, changes: &mut Vec<FileChange>) {
     let name = |one: &RouteOutline| one.rule.name.to_string();
     let all = Collection::new("routes", &old.routes, &new.routes, name);
     all.compare(changes, |old, new| {
@@ -126,7 +126,7 @@ fn routes(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
 }
 
 /// Replaces secrets by stars; the stars of a new secret differ from the stars of the secret that it replaced.
-fn mask(secrets: &Secrets, changes: &mut [Change]) {
+fn mask(secrets: &Secrets, changes: &mut [FileChange]) {
     let mut numbering = Numbering::default();
     for change in changes {
         if let Cow::Owned(shown) = secrets.number(&change.what, &mut numbering) {
@@ -192,13 +192,13 @@ impl<'a, T> Collection<'a, T> {
     }
 
     /// Notes the removed and the added tables, and the report of `compare` on each table that both readings have.
-    fn compare(&self, changes: &mut Vec<Change>, compare: impl Fn(&T, &T) -> Option<String>) {
+    fn compare(&self, changes: &mut Vec<FileChange>, compare: impl Fn(&T, &T) -> Option<String>) {
         let by_name = |list: &'a [T]| -> HashMap<String, &'a T> {
             list.iter().map(|one| ((self.name)(one), one)).collect()
         };
         let (before, after) = (by_name(self.old), by_name(self.new));
         let mut push = |name: &str, what: String| {
-            changes.push(Change::live(format!("{}.{name}", self.table), what));
+            changes.push(FileChange::live(format!("{}.{name}", self.table), what));
         };
         for name in self.old.iter().map(self.name) {
             if !after.contains_key(&name) {

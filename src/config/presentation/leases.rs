@@ -21,8 +21,8 @@ pub fn terms(limit: &Limit) -> Option<String> {
     );
     match terms.padding(0) {
         0 => {}
-        beside => text.push_str(&format!(
-            "; nearly full, a call takes up to {beside} more that go unused"
+        extra => text.push_str(&format!(
+            "; nearly full, a call takes up to {extra} more that go unused"
         )),
     }
     if terms.trickles() {

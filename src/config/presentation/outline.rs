@@ -151,7 +151,7 @@ pub struct RouteOutline {
     /// The path that replaces the request's path.
     pub rewrite: Option<String>,
     /// The route's static answer.
-    pub own: Option<StaticReply>,
+    pub static_reply: Option<StaticReply>,
     /// The changes of a request's fields.
     pub request_headers: Option<Changes>,
     /// The fields that name clients to its servers.

@@ -7,9 +7,9 @@ use super::outline::Outline;
 use crate::config::document::vocabulary::{Default, Table, ValueShape};
 use crate::config::document::{IGNORE_WARNINGS, TABLES};
 use crate::config::input::{EnvironmentFiles, Files, Source};
-use crate::config::report::{Findings, Label, Report};
+use crate::config::report::{Findings, Report, SpanLabel};
 use crate::config::secrets::{Numbering, SecretLocation, redaction};
-use crate::config::{Compiled, document, load_in, parse, read, value};
+use crate::config::{Compiled, document, load_in, parse, read_file, value};
 use crate::limit::{Limit, Mode};
 use crate::store;
 use crate::telemetry::{shown_url, without_queries};
@@ -34,7 +34,7 @@ struct PrintedLine {
 pub fn print(path: &Path, environment: &EnvironmentFiles) -> Result<(String, Compiled), Report> {
     let compiled = load_in(path, environment)?;
     let mut files = Files::default();
-    let (name, text) = read(path, &mut files)?;
+    let (name, text) = read_file(path, &mut files)?;
     let mut source = Source::new(name, text).in_environment(environment);
     document::gather(&mut source, &mut files, &mut Findings::default());
     let mut series = Numbering::default();
@@ -90,7 +90,7 @@ fn without_conflicts(mut lines: Vec<PrintedLine>) -> Vec<PrintedLine> {
             Ok(compiled) => compiled.report(),
             Err(report) => report,
         };
-        let added = |label: &Label| {
+        let added = |label: &SpanLabel| {
             let line = report.source.position(label.span.start).line - 1;
             lines.get(line).filter(|line| line.added).map(|_| line)
         };
@@ -269,10 +269,10 @@ impl Printer<'_> {
             (Some(ValueShape::ErrorBody), DeValue::String(text)) => {
                 let path = text.strip_prefix("file:");
                 let path = path.map(|path| format!("file:{}", self.absolute(path, offset)));
-                toml::text(&path.unwrap_or_else(|| text.to_string()))
+                toml::toml_text(&path.unwrap_or_else(|| text.to_string()))
             }
             (Some(ValueShape::StoreUrl), DeValue::String(text)) => {
-                toml::text(&self.without_password(text))
+                toml::toml_text(&self.without_password(text))
             }
             (_, value) => toml::value(value),
         }
@@ -300,14 +300,14 @@ impl Printer<'_> {
     fn listening(&self, value: &DeValue<'_>, offset: usize) -> String {
         let path = value.as_str().and_then(|text| text.strip_prefix("unix:"));
         match path {
-            Some(path) => toml::text(&format!("unix:{}", self.absolute(path, offset))),
+            Some(path) => toml::toml_text(&format!("unix:{}", self.absolute(path, offset))),
             None => toml::value(value),
         }
     }
 
     /// A path as an absolute path.
     fn absolute(&self, path: &str, offset: usize) -> String {
-        let path = self.source.beside(offset, path);
+        let path = self.source.resolve_path(offset, path);
         let path = std::path::absolute(&path).unwrap_or(path);
         path.display().to_string()
     }
@@ -398,7 +398,7 @@ impl Printer<'_> {
             }
             other => fetched.unwrap_or_else(|| toml::value(other)),
         };
-        toml::text(&self.series.stars(&secret))
+        toml::toml_text(&self.series.stars(&secret))
     }
 }
 
@@ -421,7 +421,7 @@ fn digests(members: &DeValue<'_>) -> String {
 /// Changes a text, or each text of a list.
 fn each(value: &DeValue<'_>, change: &dyn Fn(&str) -> String) -> String {
     match value {
-        DeValue::String(text) => toml::text(&change(text)),
+        DeValue::String(text) => toml::toml_text(&change(text)),
         DeValue::Array(items) => {
             let items = items.iter().map(|item| each(item.get_ref(), change));
             format!("[{}]", items.collect::<Vec<_>>().join(", "))

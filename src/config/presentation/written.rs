@@ -130,7 +130,11 @@ impl Values {
     /// and each of these tables needs a separate later table.
     fn lost(&self, later: &[u64]) -> Option<&'static str> {
         let mut later = later.iter();
-        if self.digests.iter().all(|own| later.any(|one| one == own)) {
+        if self
+            .digests
+            .iter()
+            .all(|digest| later.any(|one| one == digest))
+        {
             return None;
         }
         match self.digests.len() {

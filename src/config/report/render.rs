@@ -4,7 +4,7 @@ mod github;
 mod sarif;
 
 use super::Report;
-use super::diagnostic::{Diagnostic, Label, Severity};
+use super::diagnostic::{Diagnostic, Severity, SpanLabel};
 use crate::config::input::{Excerpt, Source, Span};
 use crate::telemetry::printable;
 use annotate_snippets::{AnnotationKind, Level, Origin, Padding, Renderer, Snippet};
@@ -116,9 +116,15 @@ fn snippet(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic) -> Str
         .id(diagnostic.code.as_str())
         .elements(std::iter::empty::<annotate_snippets::Message<'_>>());
     if let Some(primary) = &diagnostic.primary {
-        let near = |label: &&Label| label.span.start.abs_diff(primary.span.start) <= FARTHEST;
-        let here = |label: &&Label| source.is_one_place(label.span.start, primary.span.start);
-        let others: Vec<&Label> = diagnostic.others.iter().filter(here).filter(near).collect();
+        let is_close =
+            |label: &&SpanLabel| label.span.start.abs_diff(primary.span.start) <= FARTHEST;
+        let here = |label: &&SpanLabel| source.is_one_place(label.span.start, primary.span.start);
+        let others: Vec<&SpanLabel> = diagnostic
+            .others
+            .iter()
+            .filter(here)
+            .filter(is_close)
+            .collect();
         let start = others.iter().map(|l| l.span.start).min();
         let end = others.iter().map(|l| l.span.end).max();
         let around = start.map_or(primary.span.start, |s| s.min(primary.span.start))
@@ -128,7 +134,7 @@ fn snippet(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic) -> Str
             return bare(renderer, source, diagnostic, primary);
         }
         let excerpt = source.excerpt(&window);
-        let mark = |kind: AnnotationKind, label: &Label| {
+        let mark = |kind: AnnotationKind, label: &SpanLabel| {
             let annotation = kind.span(within(source, &label.span, &window, &excerpt));
             if label.text.is_empty() {
                 annotation
@@ -182,7 +188,7 @@ fn placed(source: &Source, diagnostic: &Diagnostic, mut text: String) -> String 
 /// the same length for every secret. Searches `text` after `from`, and returns the position of the place.
 fn tell_place(
     source: &Source,
-    label: &Label,
+    label: &SpanLabel,
     arrow: &str,
     from: usize,
     text: &mut String,
@@ -203,7 +209,7 @@ fn tell_place(
 /// The line of a label that is in another file or option than the mistake.
 fn elsewhere<'a>(
     source: &'a Source,
-    label: &'a Label,
+    label: &'a SpanLabel,
 ) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
     let (line, window) = source.lines_around(&label.span);
     let excerpt = if window.len() > MOST_BYTES {
@@ -225,7 +231,12 @@ fn elsewhere<'a>(
 }
 
 /// The place as numbers only.
-fn bare(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic, primary: &Label) -> String {
+fn bare(
+    renderer: &Renderer,
+    source: &Source,
+    diagnostic: &Diagnostic,
+    primary: &SpanLabel,
+) -> String {
     let position = source.shown_position(primary.span.start);
     let message = format!(
         "{} (line {}, column {})",
@@ -267,7 +278,7 @@ fn sentences(diagnostic: &Diagnostic) -> String {
 
 fn object(source: &Source, diagnostic: &Diagnostic) -> Value {
     let here = diagnostic.start();
-    let other = |label: &Label| {
+    let other = |label: &SpanLabel| {
         let start = label.span.start;
         let mut other = place(source, label);
         if here.is_some_and(|here| !source.is_one_place(here, start)) {
@@ -297,7 +308,7 @@ fn object(source: &Source, diagnostic: &Diagnostic) -> Value {
     Value::Object(out)
 }
 
-fn place(source: &Source, label: &Label) -> Map<String, Value> {
+fn place(source: &Source, label: &SpanLabel) -> Map<String, Value> {
     let (start, end) = (
         source.shown_position(label.span.start),
         source.shown_end(&label.span),

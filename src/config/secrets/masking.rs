@@ -152,8 +152,8 @@ fn spelled(value: &str) -> BTreeSet<String> {
     {
         let mut forwarded = String::new();
         template.fill("/", &mut forwarded);
-        let told = format!("{origin}{pattern}");
-        all.extend([told, forwarded].map(|one| one.trim_matches('/').to_owned()));
+        let pattern_path = format!("{origin}{pattern}");
+        all.extend([pattern_path, forwarded].map(|one| one.trim_matches('/').to_owned()));
     }
     all
 }
@@ -229,8 +229,8 @@ mod tests {
         );
         let both = Secrets::of_all(&[&old, &new]);
         let mut series = Numbering::default();
-        let told = both.number("path /abcdef12 to /ABCdef12/abcDEF12", &mut series);
-        assert_eq!(told, "path /*** to /***2/***2");
+        let masked = both.number("path /abcdef12 to /ABCdef12/abcDEF12", &mut series);
+        assert_eq!(masked, "path /*** to /***2/***2");
         assert_eq!(
             both.number("ABCdef12 to abcdef12", &mut series),
             "***2 to ***"

@@ -29,14 +29,14 @@ pub(in crate::config) fn hidden(text: &str) -> Vec<Range<usize>> {
     found.extend(defaults(text));
     found.extend(queries(text));
     found.sort_by_key(|span| span.start);
-    let mut apart: Vec<Range<usize>> = Vec::with_capacity(found.len());
+    let mut separate: Vec<Range<usize>> = Vec::with_capacity(found.len());
     for span in found.into_iter().filter(|span| !span.is_empty()) {
-        match apart.last_mut() {
+        match separate.last_mut() {
             Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
-            _ => apart.push(span),
+            _ => separate.push(span),
         }
     }
-    apart
+    separate
 }
 
 /// `text` with each byte of a credential replaced by a star, so that places in the text stay the same.
@@ -91,8 +91,8 @@ fn values(text: &str) -> Vec<Range<usize>> {
 fn is_account_key(before: &str) -> bool {
     // A longer line is not searched for each of its keys.
     const NEAR: usize = 200;
-    let near = &before[before.floor_char_boundary(before.len().saturating_sub(NEAR))..];
-    let line = near.rsplit(['\n', '\r']).next().unwrap_or_default();
+    let context = &before[before.floor_char_boundary(before.len().saturating_sub(NEAR))..];
+    let line = context.rsplit(['\n', '\r']).next().unwrap_or_default();
     line.trim_start().starts_with("eab") && word_before(line) == "key"
 }
 
@@ -258,9 +258,9 @@ pub(in crate::config) fn is_secret(word: &str) -> bool {
     let word = word.to_ascii_lowercase();
     // A word with two mistakes still has six of the eight letters. Counting the letters costs less than computing the
     // distance for every key.
-    let near = || word.chars().filter(|c| "password".contains(*c)).count() >= 6;
+    let is_close = || word.chars().filter(|c| "password".contains(*c)).count() >= 6;
     SECRET.iter().any(|secret| word.ends_with(secret))
-        || near() && strsim::osa_distance(&word, "password") <= 2
+        || is_close() && strsim::osa_distance(&word, "password") <= 2
 }
 
 /// The texts of an inline table in place of a secret; the texts of `file` and `env` are not secret.

@@ -1,6 +1,6 @@
 //! Compiles `[acme.NAME]` into authorities that can issue certificates: their files and secrets are read.
 
-use super::client_tls::believed;
+use super::client_tls::trusted_servers;
 use super::store::secret;
 use crate::acme::{Authority, ChallengeKind, ExternalAccount, SealingKey, Storage};
 use crate::config::document::{AcmeTable, Document, IN_STORE};
@@ -28,10 +28,13 @@ impl Authorities {
 }
 
 /// Reads the files and secrets of every authority.
-pub(in crate::config) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Authorities {
+pub(in crate::config) fn read_authorities(
+    document: &Document,
+    side_files: &mut SideFiles<'_>,
+) -> Authorities {
     let mut all = Authorities::default();
     for table in &document.authorities {
-        if let Some(authority) = authority(document, table, &mut all.secrets, beside) {
+        if let Some(authority) = authority(document, table, &mut all.secrets, side_files) {
             let name = table.name.value.clone();
             all.by_name.insert(name, Arc::new(authority));
         }
@@ -43,14 +46,18 @@ fn authority(
     document: &Document,
     table: &AcmeTable,
     secrets: &mut Vec<String>,
-    beside: &mut SideFiles<'_>,
+    side_files: &mut SideFiles<'_>,
 ) -> Option<Authority> {
-    let tls = believed(&table.ca, "the authority of the directory's server", beside);
+    let tls = trusted_servers(
+        &table.ca,
+        "the authority of the directory's server",
+        side_files,
+    );
     let external = match table.eab.get() {
-        Some(_) => Some(external(table, secrets, beside)?),
+        Some(_) => Some(external(table, secrets, side_files)?),
         None => None,
     };
-    let storage = storage(table, secrets, beside);
+    let storage = storage(table, secrets, side_files);
     let is_bad = table.secret.is_bad()
         || table.directory.is_bad()
         || table.challenge.is_bad()
@@ -102,14 +109,16 @@ pub(in crate::config) fn has_listener(document: &Document, kind: ChallengeKind) 
 fn storage(
     table: &AcmeTable,
     secrets: &mut Vec<String>,
-    beside: &mut SideFiles<'_>,
+    side_files: &mut SideFiles<'_>,
 ) -> Option<Storage> {
     let written = table.storage.at()?;
-    let key = sealing_key(table, secrets, beside);
+    let key = sealing_key(table, secrets, side_files);
     if written.value == IN_STORE {
         return key.map(Storage::Store);
     }
-    let path = beside.source.beside(written.span.start, &written.value);
+    let path = side_files
+        .source
+        .resolve_path(written.span.start, &written.value);
     Some(Storage::Folder(path))
 }
 
@@ -117,10 +126,10 @@ fn storage(
 fn sealing_key(
     table: &AcmeTable,
     secrets: &mut Vec<String>,
-    beside: &mut SideFiles<'_>,
+    side_files: &mut SideFiles<'_>,
 ) -> Option<SealingKey> {
     let written = table.secret.at()?;
-    let text = secret("secret", "secret", written, beside)?;
+    let text = secret("secret", "secret", written, side_files)?;
     let text = text.expose().trim();
     secrets.push(text.to_owned());
     // A file that `--print` has shown is accepted as well.
@@ -129,7 +138,7 @@ fn sealing_key(
     let key = SealingKey::read(text).or_else(hidden);
     if key.is_none() {
         let message = format!("the secret of {table} is not one of 64 hexadecimal digits");
-        beside
+        side_files
             .found
             .error(Code::AcmeNeedsSecret, message)
             .at(
@@ -144,18 +153,18 @@ fn sealing_key(
 fn external(
     table: &AcmeTable,
     secrets: &mut Vec<String>,
-    beside: &mut SideFiles<'_>,
+    side_files: &mut SideFiles<'_>,
 ) -> Option<ExternalAccount> {
     let written = table.eab.get()?;
     let (id, key) = (written.id.get()?, written.key.at()?);
-    let text = secret("key of the external account", "key", key, beside)?;
+    let text = secret("key of the external account", "key", key, side_files)?;
     secrets.push(text.expose().trim().to_owned());
     // A file that `--print` has shown is accepted as well.
     let is_hidden = Numbering::is_stars(text.expose());
     let bytes = base64url(text.expose().trim()).or(is_hidden.then(Vec::new));
     let Some(bytes) = bytes else {
         let message = "the key of the external account is not written in base64url";
-        beside
+        side_files
             .found
             .error(Code::BadUrl, message)
             .at(&key.span, "letters, digits, `-` and `_` belong there")

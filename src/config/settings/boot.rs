@@ -12,12 +12,12 @@ use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
 /// Combines the settings; secrets are read from their places.
-pub(in crate::config) fn read(
+pub(in crate::config) fn read_boot(
     document: &Document,
     authorities: &Authorities,
-    beside: &mut SideFiles<'_>,
+    side_files: &mut SideFiles<'_>,
 ) -> Boot {
-    let source = beside.source;
+    let source = side_files.source;
     let (server, log) = (&document.server, &document.log);
     let listeners = match server.listen.written() {
         Some(written) => written.clone(),
@@ -33,7 +33,7 @@ pub(in crate::config) fn read(
             telemetry::AccessFormat::Json
         }
     };
-    let store = super::store::read(document, beside);
+    let store = super::store::read_store(document, side_files);
     Boot {
         secrets: Arc::new(secrets(document, authorities, &store)),
         listen: listen::ListenSettings {
@@ -120,7 +120,7 @@ pub(in crate::config) fn placed(
 ) -> ListenAddress {
     match address {
         ListenAddress::Unix(path) => {
-            let path = source.beside(span.start, &path.to_string_lossy());
+            let path = source.resolve_path(span.start, &path.to_string_lossy());
             ListenAddress::Unix(path.into())
         }
         ListenAddress::Tcp(_) | ListenAddress::EveryAddress(_) | ListenAddress::Systemd(_) => {

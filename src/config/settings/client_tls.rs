@@ -24,10 +24,10 @@ pub(super) struct WrittenTls<'a> {
 
 impl WrittenTls<'_> {
     /// The TLS of connections. `None` if its settings have a mistake, which has been noted.
-    pub(super) fn read(&self, beside: &mut SideFiles<'_>) -> Option<ClientTls> {
-        let before = beside.found.len();
+    pub(super) fn read(&self, side_files: &mut SideFiles<'_>) -> Option<ClientTls> {
+        let before = side_files.found.len();
         let [ca, cert, key] = [self.ca, self.cert, self.key]
-            .map(|file| pem(file.at()?, "a certificate or its key", beside));
+            .map(|file| pem(file.at()?, "a certificate or its key", side_files));
         let made = ClientTls::new(PemFiles {
             ca: ca.as_deref(),
             identity: cert.as_deref().zip(key.as_deref()),
@@ -35,17 +35,17 @@ impl WrittenTls<'_> {
             insecure: self.insecure,
         });
         match made {
-            Ok(tls) => (beside.found.len() == before).then_some(tls),
+            Ok(tls) => (side_files.found.len() == before).then_some(tls),
             Err(mistakes) => {
                 for mistake in mistakes {
-                    self.note(mistake, beside);
+                    self.note(mistake, side_files);
                 }
                 None
             }
         }
     }
 
-    fn note(&self, mistake: Mistake, beside: &mut SideFiles<'_>) {
+    fn note(&self, mistake: Mistake, side_files: &mut SideFiles<'_>) {
         let (file, why) = match mistake {
             Mistake::Ca(why) => (self.ca.at(), why),
             Mistake::Cert(why) => (self.cert.at(), why),
@@ -56,7 +56,7 @@ impl WrittenTls<'_> {
             Mistake::System(_) if !self.ca.is_absent() => return,
             Mistake::System(why) => {
                 let message = format!("this system has no certificate authorities: {why}");
-                let wrong = beside.found.error(Code::BadCertificate, message);
+                let wrong = side_files.found.error(Code::BadCertificate, message);
                 let wrong = wrong.help(self.name_authority);
                 if let Some((url, label)) = self.url {
                     wrong.at(url, label);
@@ -65,23 +65,23 @@ impl WrittenTls<'_> {
             }
         };
         if let Some(file) = file {
-            note_unusable(file, &why, beside);
+            note_unusable(file, &why, side_files);
         }
     }
 }
 
 /// The authorities for a server that the gateway itself contacts: the file `ca`, or else the system's authorities.
 /// `label` names the owner of the authorities in messages.
-pub(super) fn believed(
+pub(super) fn trusted_servers(
     ca: &Setting<String>,
     label: &str,
-    beside: &mut SideFiles<'_>,
+    side_files: &mut SideFiles<'_>,
 ) -> Option<ClientTls> {
     let Some(ca) = ca.at() else {
         // The system's authorities are read when a connection is opened: a check does not need them.
         return (!ca.is_bad()).then(ClientTls::of_system);
     };
-    let pem = pem(ca, label, beside)?;
+    let pem = pem(ca, label, side_files)?;
     let made = ClientTls::new(PemFiles {
         ca: Some(&pem),
         ..PemFiles::default()
@@ -92,23 +92,23 @@ pub(super) fn believed(
             _ => None,
         });
         let why = why.unwrap_or_else(|| "it has no usable certificate".to_owned());
-        note_unusable(ca, &why, beside);
+        note_unusable(ca, &why, side_files);
     };
     made.map_err(note).ok()
 }
 
-fn pem(file: &At<String>, label: &str, beside: &mut SideFiles<'_>) -> Option<Vec<u8>> {
+fn pem(file: &At<String>, label: &str, side_files: &mut SideFiles<'_>) -> Option<Vec<u8>> {
     let at = Reference {
         span: &file.span,
         failure: &format!("cannot read {}", quoted(&file.value)),
         label,
     };
-    beside.bytes(&file.value, MOST_BYTES, at)
+    side_files.bytes(&file.value, MOST_BYTES, at)
 }
 
-fn note_unusable(file: &At<String>, why: &str, beside: &mut SideFiles<'_>) {
+fn note_unusable(file: &At<String>, why: &str, side_files: &mut SideFiles<'_>) {
     let message = format!("{} is of no use for TLS: {why}", quoted(&file.value));
-    beside
+    side_files
         .found
         .error(Code::BadCertificate, message)
         .at(&file.span, "in this file");

@@ -3,18 +3,21 @@
 use crate::config::document::{Document, Setting};
 use crate::config::input::{Reference, SideFiles};
 use crate::config::value::ErrorText;
-use crate::snapshot::errors::{ErrorBody, ErrorFormats, Page};
+use crate::snapshot::errors::{ErrorBody, ErrorFormats, ErrorPage};
 use std::sync::Arc;
 
 /// The largest body: the body is sent with every refusal.
 const MOST: u64 = 64 * 1024;
 
 /// Reads the bodies of errors, and the bodies that limits set.
-pub(in crate::config) fn read(document: &Document, beside: &mut SideFiles<'_>) -> ErrorFormats {
-    let everywhere = body(&document.response.body, beside).unwrap_or_default();
+pub(in crate::config) fn read_error_bodies(
+    document: &Document,
+    side_files: &mut SideFiles<'_>,
+) -> ErrorFormats {
+    let everywhere = body(&document.response.body, side_files).unwrap_or_default();
     let of_limits = document.limits.iter().filter_map(|limit| {
         let name = limit.name.value.as_str();
-        Some((Arc::from(name), body(&limit.body, beside)?))
+        Some((Arc::from(name), body(&limit.body, side_files)?))
     });
     ErrorFormats {
         of_limits: of_limits.collect(),
@@ -22,7 +25,7 @@ pub(in crate::config) fn read(document: &Document, beside: &mut SideFiles<'_>) -
     }
 }
 
-fn body(written: &Setting<ErrorText>, beside: &mut SideFiles<'_>) -> Option<ErrorBody> {
+fn body(written: &Setting<ErrorText>, side_files: &mut SideFiles<'_>) -> Option<ErrorBody> {
     let at = written.at()?;
     let name = match &at.value {
         ErrorText::Ready(body) => return Some(body.clone()),
@@ -33,8 +36,8 @@ fn body(written: &Setting<ErrorText>, beside: &mut SideFiles<'_>) -> Option<Erro
         failure: &format!("no body in file {name}"),
         label: "the file with the body",
     };
-    let page = beside
+    let page = side_files
         .text(name, MOST, reference)
-        .and_then(|text| Page::read(name, &text));
+        .and_then(|text| ErrorPage::read(name, &text));
     Some(page.map_or(ErrorBody::Problem, ErrorBody::File))
 }

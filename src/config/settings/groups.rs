@@ -41,18 +41,21 @@ impl Groups {
 }
 
 /// Reads the members of all groups.
-pub(in crate::config) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Groups {
+pub(in crate::config) fn read_groups(
+    document: &Document,
+    side_files: &mut SideFiles<'_>,
+) -> Groups {
     let mut groups = Groups::default();
     let nat64 = document.server.translators();
     for written in &document.groups {
         let Some(by) = written.by.get() else { continue };
         let name: Arc<str> = written.name.value.as_str().into();
-        let (is_new, before) = (groups.find(&name).is_none(), beside.found.len());
+        let (is_new, before) = (groups.find(&name).is_none(), side_files.found.len());
         let files = written.file.entries().iter();
         let files: Vec<(&At<String>, Vec<u8>)> = files
-            .filter_map(|file| Some((file, content(written, file, beside)?)))
+            .filter_map(|file| Some((file, content(written, file, side_files)?)))
             .collect();
-        let found = &mut *beside.found;
+        let found = &mut *side_files.found;
         let group = match by {
             by if by.is_by_address() => {
                 let members = gather(written, &files, one_network, found);
@@ -82,14 +85,18 @@ pub(in crate::config) fn read(document: &Document, beside: &mut SideFiles<'_>) -
 }
 
 /// Reads one file of the group.
-fn content(written: &GroupTable, file: &At<String>, beside: &mut SideFiles<'_>) -> Option<Vec<u8>> {
+fn content(
+    written: &GroupTable,
+    file: &At<String>,
+    side_files: &mut SideFiles<'_>,
+) -> Option<Vec<u8>> {
     let shown = quoted(&file.value);
     let at = Reference {
         span: &file.span,
         failure: &format!("cannot read {shown}, the members of {written}"),
         label: "a file with one member on a line",
     };
-    beside.bytes(&file.value, MOST_BYTES, at)
+    side_files.bytes(&file.value, MOST_BYTES, at)
 }
 
 /// The place of a member: the list, or a line of a file.
@@ -119,7 +126,7 @@ impl fmt::Display for MemberPlace<'_> {
 }
 
 /// The first member that is written twice, and the number of such members.
-struct Repeat<'a> {
+struct RepeatedMember<'a> {
     first: MemberPlace<'a>,
     second: MemberPlace<'a>,
     many: usize,
@@ -134,7 +141,7 @@ fn gather<'a, T: Hash + Eq + Copy>(
     found: &mut Findings,
 ) -> HashMap<T, MemberPlace<'a>> {
     let mut members: HashMap<T, MemberPlace<'_>> = HashMap::new();
-    let mut repeat: Option<Repeat<'_>> = None;
+    let mut repeat: Option<RepeatedMember<'_>> = None;
     let mut wrong = 0;
     let (listed, by) = (written.members.entries().iter(), written.by.get());
     let listed = listed.map(|at| {
@@ -162,7 +169,7 @@ fn gather<'a, T: Hash + Eq + Copy>(
             Entry::Occupied(entry) => match &mut repeat {
                 Some(repeat) => repeat.many += 1,
                 None => {
-                    repeat = Some(Repeat {
+                    repeat = Some(RepeatedMember {
                         first: *entry.get(),
                         second: place,
                         many: 1,
@@ -269,7 +276,7 @@ fn one_value(text: &[u8], by: &KeyPart) -> Result<Digest, String> {
         // Hosts are compared in lower case.
         return Ok(match by.members() {
             MemberForm::Host => Group::digest(&text.to_ascii_lowercase()),
-            MemberForm::Cookie => Group::digest(&cookie::read(text)),
+            MemberForm::Cookie => Group::digest(&cookie::cookie_value(text)),
             MemberForm::Subject => Group::digest(subject(text)?.as_bytes()),
             MemberForm::Field if by.is_credential() => Group::digest(&credential::spelled(text)),
             _ => Group::digest(text),
@@ -327,8 +334,8 @@ fn bad_member(written: &GroupTable, place: MemberPlace<'_>, why: &str, found: &m
         .at(place.span(), label);
 }
 
-fn warn_of_repeat(written: &GroupTable, repeat: &Repeat<'_>, found: &mut Findings) {
-    let Repeat { first, second, .. } = repeat;
+fn warn_of_repeat(written: &GroupTable, repeat: &RepeatedMember<'_>, found: &mut Findings) {
+    let RepeatedMember { first, second, .. } = repeat;
     let more = match repeat.many - 1 {
         0 => String::new(),
         more => format!(", and {more} more that are there already"),

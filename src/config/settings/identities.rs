@@ -137,32 +137,32 @@ impl fmt::Debug for LoadedIdentity {
 }
 
 /// Reads the files of every identity. Identities of `before` stay if their files are broken or unchanged.
-pub(in crate::config) fn read(
+pub(in crate::config) fn read_identities(
     document: &Document,
     authorities: &Authorities,
     before: Option<&Identities>,
-    beside: &mut SideFiles<'_>,
+    side_files: &mut SideFiles<'_>,
 ) -> ReadIdentities {
-    let written = written::all(document, authorities);
+    let written = written::written_identities(document, authorities);
     let loading = Loading {
         before,
-        may_lack: beside.source.is_without_store(),
+        may_lack: side_files.source.is_without_store(),
     };
-    let loaded = loading.all(&written, beside);
+    let loaded = loading.all(&written, side_files);
     let mut both: Vec<(&WrittenIdentity<'_>, LoadedIdentity)> = Vec::new();
     for (written, loaded) in written.iter().zip(loaded) {
         let Some(loaded) = loaded else { continue };
-        certificate_life::note(written, &loaded.identity, beside.found);
-        chain::note(written, &loaded.identity, beside.found);
-        revocation::note(written, &loaded.identity, beside.found);
-        coverage::of_hosts(written, &loaded.identity, beside.found);
+        certificate_life::note_life(written, &loaded.identity, side_files.found);
+        chain::note_chain(written, &loaded.identity, side_files.found);
+        revocation::note_revocation(written, &loaded.identity, side_files.found);
+        coverage::of_hosts(written, &loaded.identity, side_files.found);
         both.push((written, loaded));
     }
-    let offers = listeners::offers(document, &both, beside.found);
+    let offers = listeners::offers(document, &both, side_files.found);
     // An unreadable identity also has hosts and may also request certificates of clients.
     if both.len() == written.len() {
-        coverage::of_routes(document, &offers, beside.found);
-        demand::of_routes(document, &both, &offers, beside.found);
+        coverage::of_routes(document, &offers, side_files.found);
+        demand::of_routes(document, &both, &offers, side_files.found);
     }
     ReadIdentities {
         orders: both

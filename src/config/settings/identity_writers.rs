@@ -45,7 +45,7 @@ impl<'a> IdentityWriters<'a> {
         for route in &document.routes {
             for at in route.forward_identity.entries() {
                 let file = source.start(at.span.start);
-                note(same_field(&at.value.name), file, (route, at), &mut fields);
+                note_writer(same_field(&at.value.name), file, (route, at), &mut fields);
                 note_template(&at.value, file, &mut templates);
             }
         }
@@ -62,8 +62,8 @@ impl<'a> IdentityWriters<'a> {
         let at = route.name.span.start;
         let upstream = self.document.upstream_of(route)?;
         self.source.grant(at)?;
-        let is_own = self.source.is_one_place(at, upstream.name.span.start);
-        (!is_own).then(|| self.source.start(at))
+        let is_here = self.source.is_one_place(at, upstream.name.span.start);
+        (!is_here).then(|| self.source.start(at))
     }
 
     /// The route outside `file` that writes a field which servers may treat as `name`.
@@ -112,7 +112,7 @@ fn note_template(
     }
 }
 
-fn note<'a>(
+fn note_writer<'a>(
     name: String,
     file: usize,
     writer: Writer<'a>,

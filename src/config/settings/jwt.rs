@@ -43,18 +43,20 @@ impl TokenRules {
 }
 
 /// Reads the keys. `None` without `[jwt]`, or if the table has a mistake.
-pub(in crate::config) fn read(
+pub(in crate::config) fn read_tokens(
     document: &Document,
-    beside: &mut SideFiles<'_>,
+    side_files: &mut SideFiles<'_>,
 ) -> Option<TokenRules> {
     let Some(written) = &document.jwt else {
-        claims::unverified(document, beside.found);
+        claims::unverified(document, side_files.found);
         return None;
     };
-    let before = beside.found.len();
-    settings(written, beside.found);
+    let before = side_files.found.len();
+    settings(written, side_files.found);
     let algorithms: Vec<Algorithm> = written.algorithms.values();
-    if algorithms.is_empty() || written.algorithms.is_bad() || beside.found.has_error_since(before)
+    if algorithms.is_empty()
+        || written.algorithms.is_bad()
+        || side_files.found.has_error_since(before)
     {
         return None;
     }
@@ -65,7 +67,7 @@ pub(in crate::config) fn read(
         audience: named(&written.audience),
         issuer: named(&written.issuer),
     };
-    let published = published::read(written, &rules, beside);
+    let published = published::read_published(written, &rules, side_files);
     let mut reader = KeyReader {
         written,
         rules,
@@ -73,7 +75,7 @@ pub(in crate::config) fn read(
         digest: Sha256::new(),
         found: Findings::default(),
     };
-    reader.files(beside);
+    reader.files(side_files);
     reader.count();
     let KeyReader {
         rules,
@@ -82,8 +84,8 @@ pub(in crate::config) fn read(
         mut found,
         ..
     } = reader;
-    beside.found.append(&mut found);
-    (!beside.found.has_error_since(before)).then(|| TokenRules {
+    side_files.found.append(&mut found);
+    (!side_files.found.has_error_since(before)).then(|| TokenRules {
         outline: TokenOutline {
             algorithms: rules.spelled(),
             issuer: written.issuer.values(),
@@ -159,22 +161,22 @@ struct KeyReader<'a> {
 
 impl KeyReader<'_> {
     /// Reads every file of keys.
-    fn files(&mut self, beside: &mut SideFiles<'_>) {
-        let own = self.written.keys.entries().iter();
-        let own = own.filter_map(|at| {
+    fn files(&mut self, side_files: &mut SideFiles<'_>) {
+        let single_keys = self.written.keys.entries().iter();
+        let single_keys = single_keys.filter_map(|at| {
             let kid = at.value.kid.get().map(String::as_str);
             Some((at.value.file.at()?, KeySource::Own(kid)))
         });
         let sets = self.written.jwks.entries().iter();
         let sets = sets.filter(|at| !published::is_url(&at.value));
         let sets = sets.map(|file| (file, KeySource::Set));
-        for (file, kind) in own.chain(sets) {
+        for (file, kind) in single_keys.chain(sets) {
             let at = Reference {
                 span: &file.span,
                 failure: &format!("cannot read {}, the keys of `[jwt]`", quoted(&file.value)),
                 label: "a file of keys",
             };
-            if let Some(content) = beside.bytes(&file.value, MOST_BYTES, at) {
+            if let Some(content) = side_files.bytes(&file.value, MOST_BYTES, at) {
                 self.file(file, &content, kind);
             }
         }

@@ -74,8 +74,8 @@ fn untiered(
     if written.algorithm.is_bad() {
         return Vec::new();
     }
-    contradictions::note(written, found);
-    let rules = rules::all(written, found);
+    contradictions::note_contradictions(written, found);
+    let rules = rules::all_rules(written, found);
     let Some(rules) = rules.filter(|_| !found.has_error_since(before)) else {
         return Vec::new();
     };

@@ -8,13 +8,16 @@ use crate::store::{Backend, RedisEndpoint, Secret, StoreSettings};
 use std::sync::Arc;
 
 /// Combines the settings.
-pub(in crate::config) fn read(document: &Document, beside: &mut SideFiles<'_>) -> StoreSettings {
+pub(in crate::config) fn read_store(
+    document: &Document,
+    side_files: &mut SideFiles<'_>,
+) -> StoreSettings {
     let written = &document.store;
     let mut source = written.url();
     if let Backend::Redis(target) = &mut source {
         target.functions = written.functions();
-        target.username = user(&written.username, beside).or(target.username.take());
-        target.password = password(&written.password, beside).or(target.password.take());
+        target.username = user(&written.username, side_files).or(target.username.take());
+        target.password = password(&written.password, side_files).or(target.password.take());
         if let (
             Some(kept),
             RedisEndpoint::Sentinel {
@@ -24,8 +27,8 @@ pub(in crate::config) fn read(document: &Document, beside: &mut SideFiles<'_>) -
             },
         ) = (written.sentinel.get(), &mut target.place)
         {
-            *username = user(&kept.username, beside);
-            *word = password(&kept.password, beside);
+            *username = user(&kept.username, side_files);
+            *word = password(&kept.password, side_files);
         }
         if target.tls.is_some() {
             let none = StoreTls::default();
@@ -39,7 +42,7 @@ pub(in crate::config) fn read(document: &Document, beside: &mut SideFiles<'_>) -
                 url: written.url.span().map(|url| (url, "an address with TLS")),
                 name_authority: "name the authority of the store's certificate: `tls = { ca = \"redis-ca.pem\" }`",
             };
-            target.tls = tls.read(beside).or(target.tls.take());
+            target.tls = tls.read(side_files).or(target.tls.take());
         }
     }
     StoreSettings {
@@ -51,13 +54,13 @@ pub(in crate::config) fn read(document: &Document, beside: &mut SideFiles<'_>) -
     }
 }
 
-fn user(written: &Setting<SecretSource>, beside: &mut SideFiles<'_>) -> Option<Arc<str>> {
-    let name = secret("user", "user", written.at()?, beside)?;
+fn user(written: &Setting<SecretSource>, side_files: &mut SideFiles<'_>) -> Option<Arc<str>> {
+    let name = secret("user", "user", written.at()?, side_files)?;
     Some(Arc::from(name.expose()))
 }
 
-fn password(written: &Setting<SecretSource>, beside: &mut SideFiles<'_>) -> Option<Secret> {
-    secret("password", "password", written.at()?, beside)
+fn password(written: &Setting<SecretSource>, side_files: &mut SideFiles<'_>) -> Option<Secret> {
+    secret("password", "password", written.at()?, side_files)
 }
 
 /// The secret from the file itself, or from the place that the file names. An absent secret is noted: "no `what` in the
@@ -66,7 +69,7 @@ pub(super) fn secret(
     what: &str,
     short: &str,
     written: &At<SecretSource>,
-    beside: &mut SideFiles<'_>,
+    side_files: &mut SideFiles<'_>,
 ) -> Option<Secret> {
     let place = match &written.value {
         SecretSource::Literal(secret) => return Some(secret.clone()),
@@ -77,5 +80,7 @@ pub(super) fn secret(
         failure: &format!("no {what} in {place}"),
         label: &format!("the place of the {short}"),
     };
-    beside.secret(place, at).map(|secret| Secret::new(&secret))
+    side_files
+        .secret(place, at)
+        .map(|secret| Secret::new(&secret))
 }

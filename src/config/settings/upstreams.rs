@@ -13,13 +13,13 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// Compiles every upstream. The upstreams are complete if no mistake is noted.
-pub(in crate::config) fn read(
+pub(in crate::config) fn read_upstreams(
     document: &Document,
-    beside: &mut SideFiles<'_>,
+    side_files: &mut SideFiles<'_>,
 ) -> Vec<Arc<upstream::Upstream>> {
     let mut fences = HashMap::new();
     let all = document.upstreams.iter();
-    all.map(|written| Arc::new(upstream(written, &mut fences, beside)))
+    all.map(|written| Arc::new(upstream(written, &mut fences, side_files)))
         .collect()
 }
 
@@ -29,10 +29,10 @@ type SocketFences = HashMap<usize, (Fence, SocketFence)>;
 fn upstream(
     written: &Upstream,
     fences: &mut SocketFences,
-    beside: &mut SideFiles<'_>,
+    side_files: &mut SideFiles<'_>,
 ) -> upstream::Upstream {
     let entries = written.servers.entries().iter();
-    let servers = entries.filter_map(|entry| server(&entry.value, fences, beside));
+    let servers = entries.filter_map(|entry| server(&entry.value, fences, side_files));
     let servers: Vec<_> = servers.collect();
     upstream::Upstream {
         name: written.name.value.as_str().into(),
@@ -40,7 +40,7 @@ fn upstream(
         servers,
         connect_timeout: written.connect_timeout(),
         host: written.host(),
-        tls: tls(written, beside),
+        tls: tls(written, side_files),
         protocol: written.http(),
         resolve: written.resolve(),
         max_age: written.max_age.get().copied(),
@@ -53,15 +53,15 @@ fn upstream(
 fn server(
     written: &ServerEntry,
     fences: &mut SocketFences,
-    beside: &mut SideFiles<'_>,
+    side_files: &mut SideFiles<'_>,
 ) -> Option<upstream::Server> {
     let mut server = written.compiled()?;
     let At { value: url, span } = written.url.at()?;
     if let ServerUrl::Unix(path) = url
-        && let Some((fence, bound)) = socket_fence(span, fences, beside.source)
+        && let Some((fence, bound)) = socket_fence(span, fences, side_files.source)
     {
-        let refusal = unreached(beside.source, span, path, fence);
-        beside.found.extend(refusal);
+        let refusal = unreached(side_files.source, span, path, fence);
+        side_files.found.extend(refusal);
         server.socket_fence = Some(bound.clone());
     }
     Some(server)
@@ -77,8 +77,8 @@ fn socket_fence<'f>(
         Entry::Occupied(known) => Some(known.into_mut()),
         Entry::Vacant(place) => {
             let fence = source.socket_fence(span.start)?;
-            let (told, of_servers) = (format!("{fence:?}"), fence.clone());
-            let bound = SocketFence::new(told, move |place| of_servers.holds_place(place));
+            let (shown_fence, of_servers) = (format!("{fence:?}"), fence.clone());
+            let bound = SocketFence::new(shown_fence, move |place| of_servers.holds_place(place));
             Some(place.insert((fence, bound)))
         }
     }
@@ -106,7 +106,7 @@ fn rules(written: &Upstream) -> UpstreamRules {
 }
 
 /// The TLS of connections, if a server uses TLS. `None` if its settings have a mistake, which has been noted.
-fn tls(upstream: &Upstream, beside: &mut SideFiles<'_>) -> Option<ServerTls> {
+fn tls(upstream: &Upstream, side_files: &mut SideFiles<'_>) -> Option<ServerTls> {
     let servers = upstream.servers.entries().iter();
     let mut urls = servers.filter_map(|entry| entry.value.url.at());
     let url = urls.find(|url| url.value.is_encrypted())?;
@@ -124,5 +124,5 @@ fn tls(upstream: &Upstream, beside: &mut SideFiles<'_>) -> Option<ServerTls> {
         url: Some((&url.span, "a server with TLS")),
         name_authority: "name the authority of its certificate: `tls = { ca = \"internal-ca.pem\" }`",
     };
-    tls.read(beside).map(ServerTls::new)
+    tls.read(side_files).map(ServerTls::new)
 }

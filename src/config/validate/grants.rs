@@ -11,7 +11,7 @@ use crate::config::value::quoted;
 use std::fmt::Display;
 
 /// Checks every route of an included file against its entry. A value from `--set` belongs to the operator.
-pub(super) fn check(document: &Document, source: &Source, found: &mut Findings) {
+pub(super) fn check_grants(document: &Document, source: &Source, found: &mut Findings) {
     for route in &document.routes {
         hosts(route, source, found);
         path(route, source, found);

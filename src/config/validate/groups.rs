@@ -7,7 +7,7 @@ use crate::key::{IdentityPiece, KeyPart};
 use std::collections::HashMap;
 
 /// Notes groups that are named but not defined, and groups without effect.
-pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
+pub(super) fn check_groups(file: WholeFile<'_>, found: &mut Findings) {
     let document = file.document;
     let mut groups = NameIndex::new(
         "groups",
@@ -35,17 +35,17 @@ pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
         }
     }
     of_routes(&mut groups, file, found);
-    let mut told = document
+    let mut forwarded = document
         .routes
         .iter()
         .flat_map(|route| route.forward_identity.entries());
-    let tells_groups = told.any(|at| at.value.pieces().contains(&IdentityPiece::Group));
+    let tells_groups = forwarded.any(|at| at.value.pieces().contains(&IdentityPiece::Group));
     if unread {
         return;
     }
     for group in &document.groups {
-        let is_told = group.by.get().is_some_and(KeyPart::is_proof) && tells_groups;
-        let knows = is_told || group.by.get().is_some_and(|by| known.contains(&by));
+        let is_forwarded = group.by.get().is_some_and(KeyPart::is_proof) && tells_groups;
+        let knows = is_forwarded || group.by.get().is_some_and(|by| known.contains(&by));
         if !knows && !group.by.is_bad() && !groups.is_used(&group.name) {
             let name = group.name.value.escape_debug();
             let tier = format!("`tiers.{name} = {{ rate = \"1000/min\" }}`");

@@ -14,7 +14,7 @@ use crate::tls::ClientVerify;
 use std::collections::{HashMap, HashSet};
 
 /// Compares identities and listeners.
-pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
+pub(super) fn check_identities(file: WholeFile<'_>, found: &mut Findings) {
     let document = file.document;
     let names = document.identities.iter().map(|table| &table.name);
     let mut identities = NameIndex::new("tls", Code::UnknownIdentity, names);

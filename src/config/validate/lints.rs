@@ -23,7 +23,7 @@ struct LongestWait<'a> {
 }
 
 /// Notes every lint.
-pub(super) fn note(document: &Document, found: &mut Findings) {
+pub(super) fn note_lints(document: &Document, found: &mut Findings) {
     open_admin(document, found);
     more_than_all(document, found);
     one_for_all(document, found);
@@ -74,15 +74,15 @@ fn open_admin(document: &Document, found: &mut Findings) {
 /// Notes a bound for one client that is larger than the bound for all clients.
 fn more_than_all(document: &Document, found: &mut Findings) {
     let server = &document.server;
-    let own = server.max_connections_per_client.at();
-    if let (Some(own), Some(all)) = (own, server.max_connections.at())
-        && own.value > all.value
+    let per_client = server.max_connections_per_client.at();
+    if let (Some(per_client), Some(all)) = (per_client, server.max_connections.at())
+        && per_client.value > all.value
     {
-        let (one, together) = (own.value, all.value);
+        let (one, together) = (per_client.value, all.value);
         let message = format!("one client may have {one} connections, and all together {together}");
         found
             .warning(Code::Conflict, message)
-            .at(&own.span, "has no effect")
+            .at(&per_client.span, "has no effect")
             .and(&all.span, "reached before")
             .help("write less, or leave it out for a tenth of `max_connections`");
     }
@@ -169,10 +169,7 @@ fn both_schemes(document: &Document, found: &mut Findings) {
     }
     let mut alike: HashMap<String, Vec<&Route>> = HashMap::new();
     for route in &document.routes {
-        alike
-            .entry(apart_from_scheme(route))
-            .or_default()
-            .push(route);
+        alike.entry(without_scheme(route)).or_default().push(route);
     }
     for routes in alike.into_values() {
         let first = |https| routes.iter().find(|route| scheme(route) == Some(https));
@@ -193,7 +190,7 @@ fn both_schemes(document: &Document, found: &mut Findings) {
 }
 
 /// The conditions of a route without the scheme.
-fn apart_from_scheme(route: &Route) -> String {
+fn without_scheme(route: &Route) -> String {
     let mut hosts: Vec<_> = route.host.values();
     hosts.sort_by_cached_key(|host| format!("{host:?}"));
     let mut methods: Vec<_> = route.methods.values();
@@ -224,7 +221,7 @@ fn hold<'a>(limit: &'a Limit, tier: Option<&'a Tier>) -> LongestWait<'a> {
     let max_wait = max_wait.or(limit.max_wait.at());
     let queue = tier.and_then(|tier| tier.queue.at());
     let queue = queue.or(limit.queue.at());
-    let rates = tier.map(|tier| &tier.rate).filter(|own| !own.is_absent());
+    let rates = tier.map(|tier| &tier.rate).filter(|rate| !rate.is_absent());
     let rates = rates.unwrap_or(&limit.rate);
     let mut wait = max_wait.map_or_else(|| limit.max_wait(), |at| at.value);
     let mut place = max_wait.map(|at| &at.span);
@@ -272,7 +269,7 @@ fn waits_longer(
         let message = format!(
             "{limit} may delay a request{whose} for {wait}, and {route} gives its upstream {timeout}"
         );
-        let beside = longest.place.unwrap_or(&limit.name.span);
+        let place = longest.place.unwrap_or(&limit.name.span);
         let help =
             "a client waits for both together: write a shorter `max_wait`, or a longer `timeout`";
         found
@@ -281,6 +278,6 @@ fn waits_longer(
             .about(&route.name.span)
             .about(&limit.name.span)
             .help(help)
-            .and_if((beside != at).then_some(beside), "waits that long");
+            .and_if((place != at).then_some(place), "waits that long");
     }
 }

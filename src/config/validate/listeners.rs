@@ -8,7 +8,7 @@ use crate::config::report::{Code, Details as _, Findings};
 use crate::listen::listener::ListenAddress;
 
 /// Checks the entries of `listen` against the rest of the file.
-pub(super) fn check(document: &Document, found: &mut Findings) {
+pub(super) fn check_listeners(document: &Document, found: &mut Findings) {
     let server = &document.server;
     if let Some(admin) = &document.admin {
         rights(admin.mode.span(), &admin.listen(), found);

@@ -60,17 +60,18 @@ impl<'a> NameIndex<'a> {
         if is_defined {
             return;
         }
-        let near = near(name, &self.defined, found);
-        self.used.extend(near.map(|near| near.value.as_str()));
+        let suggestion = nearest_definition(name, &self.defined, found);
+        self.used
+            .extend(suggestion.map(|suggestion| suggestion.value.as_str()));
         self.used.extend(parts(&name.value));
-        self.undefined(user, name, near, found);
+        self.undefined(user, name, suggestion, found);
     }
 
     fn undefined(
         &self,
         user: &str,
         name: &At<String>,
-        near: Option<&At<String>>,
+        suggestion: Option<&At<String>>,
         found: &mut Findings,
     ) {
         const MOST: usize = 8;
@@ -83,10 +84,10 @@ impl<'a> NameIndex<'a> {
             error.help(in_list(&several));
             return;
         }
-        if let Some(near) = near {
-            let shown = quoted(&near.value);
+        if let Some(suggestion) = suggestion {
+            let shown = quoted(&suggestion.value);
             error
-                .and(&near.span, format!("{shown} is defined here"))
+                .and(&suggestion.span, format!("{shown} is defined here"))
                 .help(format!("did you mean {shown}?"));
             return;
         }
@@ -110,7 +111,7 @@ impl<'a> NameIndex<'a> {
 }
 
 /// Notes names that are used but not defined, and names that are defined but not used.
-pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
+pub(super) fn check_names(file: WholeFile<'_>, found: &mut Findings) {
     let document = file.document;
     let names = document.limits.iter().map(|limit| &limit.name);
     let mut limits = NameIndex::new("limits", Code::UnknownLimit, names);
@@ -287,7 +288,7 @@ fn stands_bare(text: &str, name: &str) -> bool {
 }
 
 /// The definition that was probably meant.
-fn near<'a>(
+fn nearest_definition<'a>(
     name: &At<String>,
     defined: &[&'a At<String>],
     found: &[Diagnostic],
@@ -296,9 +297,9 @@ fn near<'a>(
         return None;
     }
     let names = defined.iter().map(|defined| defined.value.as_str());
-    let near = nearest(&name.value, names)?;
+    let suggestion = nearest(&name.value, names)?;
     let mut defined = defined.iter().copied();
-    defined.find(|defined| defined.value == near)
+    defined.find(|defined| defined.value == suggestion)
 }
 
 /// A request is granted one number, which two limits with `partial` would contradict.

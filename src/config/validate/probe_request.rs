@@ -76,7 +76,7 @@ impl ProbeRequest {
 
     /// The same request with `method`, from a client that is in no group.
     #[must_use]
-    pub fn of_nobody(rule: &Rule, method: Method) -> Self {
+    pub fn anonymous(rule: &Rule, method: Method) -> Self {
         Self {
             method,
             groups: Vec::new(),

@@ -36,18 +36,18 @@ pub(super) fn store(document: &Document, found: &mut Findings) {
                 let named = written.username.span().or(user_in_url);
                 without_password("[store]", named, &written.password, found);
             }
-            beside_redis(document, target, url, found);
+            check_redis(document, target, url, found);
         }
-        None if !written.url.is_bad() => beside_memory(document, found),
+        None if !written.url.is_bad() => check_memory(document, found),
         None => {}
     }
     if let Some(tls) = written.tls.get() {
-        half_of_a_pair(tls, found);
+        report_unpaired(tls, found);
     }
     let sentinel = written.sentinel.get();
     let for_sentinel = sentinel.and_then(|sentinel| literal(&sentinel.password));
-    let own = literal(&written.password).or(in_url);
-    for span in own.into_iter().chain(for_sentinel) {
+    let password = literal(&written.password).or(in_url);
+    for span in password.into_iter().chain(for_sentinel) {
         found
             .warning(Code::SecretInFile, "a password is written into the file")
             .at(span, "every reader of the file knows it")
@@ -78,7 +78,7 @@ fn literal(password: &Setting<SecretSource>) -> Option<&Span> {
 }
 
 /// Notes settings that only a Redis store has.
-fn beside_memory(document: &Document, found: &mut Findings) {
+fn check_memory(document: &Document, found: &mut Findings) {
     let written = &document.store;
     let functions = written.functions.at().filter(|at| at.value);
     for (what, pronoun, span) in [
@@ -99,7 +99,7 @@ fn beside_memory(document: &Document, found: &mut Findings) {
 }
 
 /// Notes settings that this kind of Redis does not have.
-fn beside_redis(document: &Document, target: &RedisTarget, url: &Span, found: &mut Findings) {
+fn check_redis(document: &Document, target: &RedisTarget, url: &Span, found: &mut Findings) {
     let written = &document.store;
     if let Some(tls) = written.tls.span().filter(|_| target.tls.is_none()) {
         let (why, help) = match &target.place {
@@ -133,7 +133,7 @@ fn beside_redis(document: &Document, target: &RedisTarget, url: &Span, found: &m
 }
 
 /// Notes a certificate without its key, or a key without its certificate.
-fn half_of_a_pair(tls: &StoreTls, found: &mut Findings) {
+fn report_unpaired(tls: &StoreTls, found: &mut Findings) {
     let (there, missing, example) = match (tls.cert.span(), tls.key.span()) {
         (Some(cert), None) if !tls.key.is_bad() => (cert, "key", "gateway.key"),
         (None, Some(key)) if !tls.cert.is_bad() => (key, "cert", "gateway.pem"),

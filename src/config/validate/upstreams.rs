@@ -5,10 +5,10 @@ pub(super) mod upstream_rules;
 use crate::config::document::Upstream;
 use crate::config::input::At;
 use crate::config::report::{Code, Details as _, Findings};
-use crate::upstream::{Protocol, ServerUrl};
+use crate::upstream::{ServerProtocol, ServerUrl};
 
 /// Applies the rules to an upstream.
-pub(super) fn check(upstream: &Upstream, found: &mut Findings) {
+pub(super) fn check_upstream(upstream: &Upstream, found: &mut Findings) {
     let servers = upstream.servers.entries().iter();
     let urls: Vec<&At<ServerUrl>> = servers.filter_map(|entry| entry.value.url.at()).collect();
     let twice = |url: &ServerUrl| format!("{upstream} has {url} twice");
@@ -75,7 +75,7 @@ fn http(upstream: &Upstream, urls: &[&At<ServerUrl>], found: &mut Findings) {
     let h2c = urls
         .iter()
         .find(|url| matches!(url.value, ServerUrl::H2c { .. }));
-    if let (Protocol::Http1, Some(h2c)) = (http.value, h2c) {
+    if let (ServerProtocol::Http1, Some(h2c)) = (http.value, h2c) {
         found
             .conflict(format!("{upstream} asks a server of HTTP/2 in HTTP/1.1"))
             .at(&http.span, "HTTP/1.1 alone")

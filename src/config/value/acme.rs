@@ -71,8 +71,8 @@ mod tests {
     fn a_directory_is_an_https_url_or_a_word() {
         assert_eq!(directory("production").unwrap(), PUBLIC_DIRECTORY);
         assert_eq!(directory("staging").unwrap(), STAGING_DIRECTORY);
-        let own = "https://localhost:14000/dir";
-        assert_eq!(directory(own).unwrap(), own);
+        let url = "https://localhost:14000/dir";
+        assert_eq!(directory(url).unwrap(), url);
         for wrong in [
             "",
             "letsencrypt",

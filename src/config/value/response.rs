@@ -2,7 +2,7 @@
 
 use super::{Code, ValueError, with_valid_offers};
 use crate::config::report::one_of;
-use crate::snapshot::errors::{ErrorBody, Page};
+use crate::snapshot::errors::{ErrorBody, ErrorPage};
 
 /// The form of the gateway's own responses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,8 +36,8 @@ pub(in crate::config) fn error_text(text: &str) -> Result<ErrorText, ValueError>
     let Some(path) = text.strip_prefix("file:") else {
         return Err(ValueError::choice("body", text, &WORDS));
     };
-    if path.is_empty() || !Page::ENDS.iter().any(|end| path.ends_with(end)) {
-        let ends = one_of(&Page::ENDS);
+    if path.is_empty() || !ErrorPage::ENDS.iter().any(|end| path.ends_with(end)) {
+        let ends = one_of(&ErrorPage::ENDS);
         let label = format!("its name must end with {ends}");
         let what = "does not say what kind of file it is";
         return Err(ValueError::of(Code::BadChoice, text, what, label));

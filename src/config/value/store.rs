@@ -20,7 +20,7 @@ const LONGEST_PATH: usize = 100;
 
 /// Reads the store's address, which may contain a password.
 pub(in crate::config) fn store(text: &str) -> Result<Backend, ValueError> {
-    with_valid_offers(text, read)
+    with_valid_offers(text, read_backend)
 }
 
 /// Reads a name that the certificate of a server can have.
@@ -43,7 +43,7 @@ fn wrong(label: &str) -> ValueError {
     )
 }
 
-fn read(text: &str) -> Result<Backend, ValueError> {
+fn read_backend(text: &str) -> Result<Backend, ValueError> {
     if text == "memory:" {
         return Ok(Backend::Memory);
     }

@@ -12,7 +12,7 @@ fn fields(lines: &[(&str, &str)]) -> HeaderMap {
     fields
 }
 
-fn read(
+fn read_head(
     request: &str,
     version: Version,
     lines: &[(&str, &str)],
@@ -30,7 +30,7 @@ fn read(
 }
 
 fn host_of(lines: &[(&str, &str)]) -> Result<String, BadRequest> {
-    read("GET /", Version::HTTP_11, lines).map(|(host, _)| host)
+    read_head("GET /", Version::HTTP_11, lines).map(|(host, _)| host)
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn exactly_one_valid_host() {
 
 #[test]
 fn http_1_0_may_name_no_host() {
-    let old = |lines: &[_]| read("GET /", Version::HTTP_10, lines);
+    let old = |lines: &[_]| read_head("GET /", Version::HTTP_10, lines);
     assert_eq!(old(&[]), Ok((String::new(), false)));
     assert_eq!(old(&[("host", "a")]), Ok(("a".into(), false)));
     assert_eq!(old(&[("host", "a/b")]), Err(BadRequest::BadHost));
@@ -106,7 +106,7 @@ fn http_1_0_may_name_no_host() {
 
 #[test]
 fn the_authority_of_a_target_outranks_host() {
-    let absolute = |request: &str| read(request, Version::HTTP_11, &[("host", "b")]);
+    let absolute = |request: &str| read_head(request, Version::HTTP_11, &[("host", "b")]);
     assert_eq!(absolute("GET http://a:81/x"), Ok(("a:81".into(), false)));
     assert_eq!(absolute("GET HTTP://a"), Ok(("a".into(), false)));
     assert_eq!(absolute("GET https://a/"), Err(BadRequest::ForeignScheme));
@@ -115,11 +115,11 @@ fn the_authority_of_a_target_outranks_host() {
     assert_eq!(absolute("GET http://u:p@a/"), Err(BadRequest::UserInfo));
     assert_eq!(absolute("GET http://a!b/"), Err(BadRequest::BadHost));
     assert_eq!(
-        read("GET http://a/", Version::HTTP_11, &[]),
+        read_head("GET http://a/", Version::HTTP_11, &[]),
         Err(BadRequest::MissingHost)
     );
     assert_eq!(
-        read("GET http://a/", Version::HTTP_10, &[]),
+        read_head("GET http://a/", Version::HTTP_10, &[]),
         Ok(("a".into(), false))
     );
 }
@@ -127,7 +127,7 @@ fn the_authority_of_a_target_outranks_host() {
 #[test]
 fn targets_of_other_forms() {
     let host = [("host", "a")];
-    let one = |request: &str| read(request, Version::HTTP_11, &host);
+    let one = |request: &str| read_head(request, Version::HTTP_11, &host);
     assert_eq!(one("OPTIONS *"), Ok(("a".into(), true)));
     assert_eq!(one("GET *"), Err(BadRequest::Asterisk));
     assert_eq!(one("GET a:80"), Err(BadRequest::AuthorityForm));
@@ -139,7 +139,7 @@ fn targets_of_other_forms() {
 #[test]
 fn http_2_takes_authority_or_host_and_no_quarrel() {
     let two = |uri: &str, lines: &[_]| {
-        read(&format!("GET {uri}"), Version::HTTP_2, lines).map(|(host, _)| host)
+        read_head(&format!("GET {uri}"), Version::HTTP_2, lines).map(|(host, _)| host)
     };
     assert_eq!(two("http://a/", &[]).as_deref(), Ok("a"));
     assert_eq!(two("http://a/", &[("host", "A")]).as_deref(), Ok("a"));
@@ -197,8 +197,8 @@ fn http_2_takes_authority_or_host_and_no_quarrel() {
 fn a_long_uri_is_refused() {
     let uri = |length: usize| format!("GET /{}", "a".repeat(length - 1));
     let host = [("host", "a")];
-    assert!(read(&uri(LONGEST_URI), Version::HTTP_11, &host).is_ok());
-    let refused = read(&uri(LONGEST_URI + 1), Version::HTTP_11, &host);
+    assert!(read_head(&uri(LONGEST_URI), Version::HTTP_11, &host).is_ok());
+    let refused = read_head(&uri(LONGEST_URI + 1), Version::HTTP_11, &host);
     assert_eq!(refused.unwrap_err(), BadRequest::UriTooLong);
 }
 
@@ -207,7 +207,7 @@ fn chunked_once_is_the_only_coding() {
     let coded = |version, lines: &[&str]| {
         let mut all = vec![("host", "a")];
         all.extend(lines.iter().map(|line| ("transfer-encoding", *line)));
-        read("POST /", version, &all).map(|_| ())
+        read_head("POST /", version, &all).map(|_| ())
     };
     let one = |lines: &[&str]| coded(Version::HTTP_11, lines);
     assert_eq!(one(&["chunked"]), Ok(()));
@@ -240,7 +240,7 @@ fn chunked_once_is_the_only_coding() {
 fn lengths_agree_and_stand_alone() {
     let with = |lines: &[(&'static str, &'static str)]| {
         let all = [&[("host", "a")][..], lines].concat();
-        read("POST /", Version::HTTP_11, &all).map(|_| ())
+        read_head("POST /", Version::HTTP_11, &all).map(|_| ())
     };
     let length = |value| ("content-length", value);
     assert_eq!(with(&[length("5")]), Ok(()));

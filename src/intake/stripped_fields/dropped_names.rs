@@ -39,7 +39,7 @@ enum NameState {
 
 #[derive(Debug)]
 struct KnownNames {
-    told: Vec<(HeaderName, Instant)>,
+    reported: Vec<(HeaderName, Instant)>,
     /// No line for a new name is written before this instant.
     full_until: Option<Instant>,
 }
@@ -60,25 +60,25 @@ pub fn warn(names: &[HeaderName], client: Option<IpAddr>, now: Instant) {
     }
 }
 
-fn is_old(told: Instant, now: Instant) -> bool {
-    now.saturating_duration_since(told) >= HOUR
+fn is_old(reported: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(reported) >= HOUR
 }
 
 impl ToldNames {
     /// The state of the name's line. The answer is [`NameState::Now`] once an hour.
     fn look(&mut self, name: &HeaderName, now: Instant) -> NameState {
-        if let Some((_, told)) = self.0.iter_mut().find(|(known, _)| known == name) {
-            if !is_old(*told, now) {
-                return NameState::At(*told);
+        if let Some((_, reported)) = self.0.iter_mut().find(|(known, _)| known == name) {
+            if !is_old(*reported, now) {
+                return NameState::At(*reported);
             }
-            *told = now;
+            *reported = now;
             return NameState::Now;
         }
         if self.0.len() >= MOST {
-            self.0.retain(|(_, told)| !is_old(*told, now));
+            self.0.retain(|(_, reported)| !is_old(*reported, now));
         }
         if self.0.len() >= MOST {
-            let oldest = self.0.iter().map(|(_, told)| *told).min();
+            let oldest = self.0.iter().map(|(_, reported)| *reported).min();
             return NameState::NotBefore(oldest.unwrap_or(now) + HOUR);
         }
         self.0.push((name.clone(), now));
@@ -89,26 +89,27 @@ impl ToldNames {
 impl KnownNames {
     const fn new() -> Self {
         Self {
-            told: Vec::new(),
+            reported: Vec::new(),
             full_until: None,
         }
     }
 
     /// Is a line about the name due? The answer is true once an hour, over all workers.
     fn is_due(&mut self, all: &Mutex<ToldNames>, name: &HeaderName, now: Instant) -> bool {
-        self.told.retain(|(_, told)| !is_old(*told, now));
-        let is_known = self.told.iter().any(|(known, _)| known == name);
+        self.reported
+            .retain(|(_, reported)| !is_old(*reported, now));
+        let is_known = self.reported.iter().any(|(known, _)| known == name);
         if is_known || self.full_until.is_some_and(|until| now < until) {
             return false;
         }
         let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = all.look(name, now);
-        match told {
-            NameState::Now => self.told.push((name.clone(), now)),
-            NameState::At(told) => self.told.push((name.clone(), told)),
+        let reported = all.look(name, now);
+        match reported {
+            NameState::Now => self.reported.push((name.clone(), now)),
+            NameState::At(reported) => self.reported.push((name.clone(), reported)),
             NameState::NotBefore(until) => self.full_until = Some(until),
         }
-        told == NameState::Now
+        reported == NameState::Now
     }
 }
 
@@ -157,7 +158,7 @@ mod tests {
         for at in 0..100 {
             assert!(!worker.is_due(&all, &name(&format!("a_{at}")), now));
         }
-        assert!(worker.told.len() <= MOST);
+        assert!(worker.reported.len() <= MOST);
         drop(held);
     }
 }

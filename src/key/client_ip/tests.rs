@@ -78,15 +78,15 @@ fn of_both(only: Option<Field>, listed: &str, forwarded: &str) -> String {
 
 #[test]
 fn a_field_that_no_proxy_has_written_moves_nobody() {
-    let own = "203.0.113.9";
+    let sender = "203.0.113.9";
     for forged in ["for=6.6.6.6", "for=10.0.0.7", "for=unknown", "x", ""] {
-        assert_eq!(of_both(None, own, forged), own, "{forged}");
+        assert_eq!(of_both(None, sender, forged), sender, "{forged}");
         let only = Some(Field::XForwardedFor);
-        assert_eq!(of_both(only, own, forged), own, "{forged}");
+        assert_eq!(of_both(only, sender, forged), sender, "{forged}");
     }
     for forged in ["6.6.6.6", "10.0.0.7", "nonsense", ""] {
         let only = Some(Field::Forwarded);
-        assert_eq!(of_both(only, forged, "for=203.0.113.9"), own, "{forged}");
+        assert_eq!(of_both(only, forged, "for=203.0.113.9"), sender, "{forged}");
     }
 }
 
@@ -119,7 +119,7 @@ fn an_element_with_two_nodes_has_none() {
     let walk = |line: &str| client(&["10.0.0.0/8"], "10.0.0.1", "forwarded", &[line]);
     assert_eq!(walk("for=6.6.6.6;for=7.7.7.7"), "10.0.0.1");
     let blank = "\u{a0}6.6.6.6";
-    assert_eq!(read_node(blank.as_bytes()), Node::Malformed);
+    assert_eq!(read_node(blank.as_bytes()), ForwardedNode::Malformed);
 }
 
 #[test]
@@ -154,14 +154,14 @@ fn a_walk_is_explained_as_it_is_gone() {
         (walk.client.unwrap().to_string(), walk.why, walk.hops.len())
     };
     let listed = ("x-forwarded-for", "6.6.6.6, 203.0.113.9, 10.0.0.7");
-    let own = |address: &str, why| (address.to_owned(), why, 0);
+    let walk_end = |address: &str, why| (address.to_owned(), why, 0);
     assert_eq!(
         explain("192.0.2.1", &[listed]),
-        own("192.0.2.1", AddressReason::Stranger)
+        walk_end("192.0.2.1", AddressReason::Stranger)
     );
     assert_eq!(
         explain("10.0.0.1", &[]),
-        own("10.0.0.1", AddressReason::Unsaid)
+        walk_end("10.0.0.1", AddressReason::Unsaid)
     );
     assert_eq!(
         explain("10.0.0.1", &[listed]),

@@ -25,11 +25,11 @@ struct DigestCache {
     /// Seeded anew in each process, so that no client can choose values that push others out.
     hasher: RandomState,
     /// Empty until the first value.
-    entries: Box<[Entry]>,
+    entries: Box<[CacheEntry]>,
 }
 
 #[derive(Debug, Clone)]
-struct Entry {
+struct CacheEntry {
     hash: u64,
     length: u8,
     value: [u8; LONGEST],
@@ -37,7 +37,7 @@ struct Entry {
 }
 
 /// Not a value, since no value has this length.
-const EMPTY: Entry = Entry {
+const EMPTY: CacheEntry = CacheEntry {
     hash: 0,
     length: u8::MAX,
     value: [0; LONGEST],

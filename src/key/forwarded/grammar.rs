@@ -2,14 +2,14 @@
 //! and the comparison of both with the reader from the right.
 
 use super::nodes;
-use crate::key::node::Node;
+use crate::key::node::ForwardedNode;
 use proptest::prelude::*;
 use proptest::sample::select;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The nodes of a line by the grammar, from the first to the last; `None` if the grammar does not allow the line.
-fn by_grammar(line: &str) -> Option<Vec<Node>> {
-    let mut reader = Reader(line);
+fn by_grammar(line: &str) -> Option<Vec<ForwardedNode>> {
+    let mut reader = GrammarReader(line);
     let mut found = Vec::new();
     loop {
         reader.blanks();
@@ -25,9 +25,9 @@ fn by_grammar(line: &str) -> Option<Vec<Node>> {
 }
 
 /// The rest of a line.
-struct Reader<'a>(&'a str);
+struct GrammarReader<'a>(&'a str);
 
-impl<'a> Reader<'a> {
+impl<'a> GrammarReader<'a> {
     fn byte(&mut self, byte: char) -> Option<()> {
         self.0 = self.0.strip_prefix(byte)?;
         Some(())
@@ -38,8 +38,8 @@ impl<'a> Reader<'a> {
     }
 
     /// `[ forwarded-pair ] *( ";" [ forwarded-pair ] )`, with blanks around the semicolons.
-    fn element(&mut self) -> Option<Node> {
-        let (mut node, mut names) = (Node::Unnamed, Vec::new());
+    fn element(&mut self) -> Option<ForwardedNode> {
+        let (mut node, mut names) = (ForwardedNode::Unnamed, Vec::new());
         loop {
             self.blanks();
             if !self.0.is_empty() && !self.0.starts_with([';', ',']) {
@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
 }
 
 /// `nodename [ ":" node-port ]`; `None` for other text.
-fn of_node(text: &str) -> Option<Node> {
+fn of_node(text: &str) -> Option<ForwardedNode> {
     let is_obfuscated = |text: &str| {
         let of_name = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         text.len() > 1 && text.starts_with('_') && text[1..].chars().all(of_name)
@@ -104,7 +104,7 @@ fn of_node(text: &str) -> Option<Node> {
     let (name, port) = if let Some(opened) = text.strip_prefix('[') {
         let (inside, rest) = opened.split_once(']')?;
         let address: Ipv6Addr = inside.parse().ok()?;
-        let node = Node::Address(IpAddr::V6(address).to_canonical());
+        let node = ForwardedNode::Address(IpAddr::V6(address).to_canonical());
         return match rest.strip_prefix(':') {
             Some(port) => is_port(port).then_some(node),
             None => rest.is_empty().then_some(node),
@@ -119,9 +119,9 @@ fn of_node(text: &str) -> Option<Node> {
         return None;
     }
     if let Ok(address) = name.parse::<Ipv4Addr>() {
-        return Some(Node::Address(address.into()));
+        return Some(ForwardedNode::Address(address.into()));
     }
-    (name.eq_ignore_ascii_case("unknown") || is_obfuscated(name)).then_some(Node::Unnamed)
+    (name.eq_ignore_ascii_case("unknown") || is_obfuscated(name)).then_some(ForwardedNode::Unnamed)
 }
 
 /// A text as a quoted string, with `escapes` needless escapes.
@@ -141,7 +141,7 @@ fn blanks() -> impl Strategy<Value = &'static str> {
 }
 
 /// A node, as the value of `for`.
-fn node() -> impl Strategy<Value = (String, Node)> {
+fn node() -> impl Strategy<Value = (String, ForwardedNode)> {
     let port = prop_oneof![
         Just(String::new()),
         "[0-9]{1,5}".prop_map(|port| format!(":{port}")),
@@ -150,15 +150,15 @@ fn node() -> impl Strategy<Value = (String, Node)> {
     let name = prop_oneof![
         any::<[u8; 4]>().prop_map(|address| {
             let address = IpAddr::from(address);
-            (address.to_string(), Node::Address(address))
+            (address.to_string(), ForwardedNode::Address(address))
         }),
         any::<[u8; 16]>().prop_map(|address| {
             let address = Ipv6Addr::from(address);
             let counts = IpAddr::V6(address).to_canonical();
-            (format!("[{address}]"), Node::Address(counts))
+            (format!("[{address}]"), ForwardedNode::Address(counts))
         }),
         select(vec!["unknown", "Unknown", "_a", "_.-_", "_SEVKISEK"])
-            .prop_map(|name| (name.to_owned(), Node::Unnamed)),
+            .prop_map(|name| (name.to_owned(), ForwardedNode::Unnamed)),
     ];
     (name, port, any::<bool>(), any::<u64>()).prop_map(|((name, node), port, plain, escapes)| {
         let text = name + &port;
@@ -184,7 +184,7 @@ fn parameter() -> impl Strategy<Value = (String, String)> {
 }
 
 /// An element, and the node that it names.
-fn element() -> impl Strategy<Value = (String, Node)> {
+fn element() -> impl Strategy<Value = (String, ForwardedNode)> {
     let named = proptest::option::weighted(0.9, node());
     let parts = proptest::collection::vec((parameter(), blanks(), blanks()), 0..4);
     let spelling = select(vec!["for", "For", "FOR"]);
@@ -203,7 +203,7 @@ fn element() -> impl Strategy<Value = (String, Node)> {
                 None => {
                     // An empty element would not count.
                     pairs.push(";proto=http".to_owned());
-                    Node::Unnamed
+                    ForwardedNode::Unnamed
                 }
             };
             (pairs.join(";"), node)
@@ -212,8 +212,8 @@ fn element() -> impl Strategy<Value = (String, Node)> {
 }
 
 /// A line, and its nodes from the first to the last.
-fn line() -> impl Strategy<Value = (String, Vec<Node>)> {
-    let empty = (Just(String::new()), Just(Node::Malformed));
+fn line() -> impl Strategy<Value = (String, Vec<ForwardedNode>)> {
+    let empty = (Just(String::new()), Just(ForwardedNode::Malformed));
     let element = prop_oneof![
         4 => element().prop_map(|(text, node)| (text, Some(node))),
         1 => empty.prop_map(|(text, _)| (text, None)),
@@ -229,8 +229,8 @@ fn line() -> impl Strategy<Value = (String, Vec<Node>)> {
     })
 }
 
-fn from_the_right(line: &str) -> Vec<Node> {
-    let mut found: Vec<Node> = nodes(line.as_bytes()).collect();
+fn from_the_right(line: &str) -> Vec<ForwardedNode> {
+    let mut found: Vec<ForwardedNode> = nodes(line.as_bytes()).collect();
     found.reverse();
     found
 }

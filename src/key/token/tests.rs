@@ -141,7 +141,7 @@ fn time_issuer_and_audience_are_held_against_the_file() {
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
     });
     let whole = json!({ "iss": "https://id.example.com", "aud": ["web", "api"], "exp": now + 60, "nbf": now - 60 });
-    let told = |change: Value| {
+    let verdict = |change: Value| {
         let mut claims = whole.as_object().unwrap().clone();
         for (name, value) in change.as_object().unwrap() {
             claims.insert(name.clone(), value.clone());
@@ -152,7 +152,7 @@ fn time_issuer_and_audience_are_held_against_the_file() {
         fields.insert("x-token", value);
         verifier.claims(&fields).map(|_| ())
     };
-    assert_eq!(told(json!({})), Ok(()));
+    assert_eq!(verdict(json!({})), Ok(()));
     for (change, why) in [
         (json!({ "exp": now - 2 }), TokenDoubt::Expired),
         (json!({ "exp": "soon" }), TokenDoubt::Endless),
@@ -166,7 +166,7 @@ fn time_issuer_and_audience_are_held_against_the_file() {
         (json!({ "aud": null }), TokenDoubt::Foreign),
         (json!({ "exp": null }), TokenDoubt::Endless),
     ] {
-        assert_eq!(told(change.clone()), Err(why), "{change}");
+        assert_eq!(verdict(change.clone()), Err(why), "{change}");
     }
 }
 
@@ -258,12 +258,12 @@ fn few_keys_are_tried() {
     let tried = |kid: Option<&str>| {
         let mut head = Header::new(Algorithm::HS256);
         head.kid = kid.map(str::to_owned);
-        let believed = |number: &usize| {
+        let accepted = |number: &usize| {
             let key = EncodingKey::from_secret(secret(*number).as_bytes());
             let token = encode(&head, &json!({ "sub": "ann" }), &key).unwrap();
             verifier.claims(&bearer(&token)).is_ok()
         };
-        (0..7).filter(believed).collect::<Vec<_>>()
+        (0..7).filter(accepted).collect::<Vec<_>>()
     };
     assert_eq!(tried(None), [0, 1, 2, 4]);
     assert_eq!(tried(Some("a")), [0, 6]);

@@ -27,7 +27,7 @@ impl BoundSocket {
     ///
     /// # Errors
     /// If another process listens there in the meantime.
-    pub fn open(self) -> io::Result<OpenSocket> {
+    pub fn open(self) -> io::Result<OpenListener> {
         let Self { socket, file } = self;
         if let Some(file) = &file {
             file.check()?;
@@ -39,13 +39,13 @@ impl BoundSocket {
         } else {
             AcceptSocket::Tcp(socket.into())
         };
-        Ok(OpenSocket { listening, file })
+        Ok(OpenListener { listening, file })
     }
 }
 
 /// A socket that clients can connect to.
 #[derive(Debug)]
-pub struct OpenSocket {
+pub struct OpenListener {
     /// The socket.
     pub listening: AcceptSocket,
     /// The file of the socket, if the gateway must remove it.

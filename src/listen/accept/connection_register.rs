@@ -463,7 +463,7 @@ impl Registration {
     }
 
     /// The time at which half of the remaining time for draining is over.
-    pub(in crate::listen) fn half_drained(&self) -> Instant {
+    pub(in crate::listen) fn drain_midpoint(&self) -> Instant {
         let now = clock::now();
         let left = self.register.0.drain.deadline();
         left.map_or(now, |deadline| {

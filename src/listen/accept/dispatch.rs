@@ -338,9 +338,9 @@ impl Dispatcher {
     }
 
     /// Makes a worker other than the one that counts in `own` evict an idle connection of `client`.
-    async fn evict_elsewhere(&self, client: Client, own: &Arc<AtomicUsize>) -> bool {
+    async fn evict_elsewhere(&self, client: Client, except: &Arc<AtomicUsize>) -> bool {
         let others = self.workers.iter();
-        for worker in others.filter(|worker| !Arc::ptr_eq(&worker.open, own)) {
+        for worker in others.filter(|worker| !Arc::ptr_eq(&worker.open, except)) {
             let (is_evicted, evicted) = oneshot::channel();
             let request = EvictionRequest { client, is_evicted };
             let sent = worker.tasks.try_send(WorkerTask::Evict(request));

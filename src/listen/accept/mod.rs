@@ -68,8 +68,8 @@ pub trait PeerTrust: fmt::Debug + Send + Sync {
 /// upstream connections. A lack of files would make current requests fail.
 #[must_use]
 pub fn most_connections(asked: usize, files: Option<u64>) -> usize {
-    let half = files.map(|files| files.saturating_sub(OTHER_FILES) / 2);
-    let room = half.map_or(asked, |half| usize::try_from(half).unwrap_or(usize::MAX));
+    let share = files.map(|files| files.saturating_sub(OTHER_FILES) / 2);
+    let room = share.map_or(asked, |share| usize::try_from(share).unwrap_or(usize::MAX));
     asked.min(room).max(1)
 }
 

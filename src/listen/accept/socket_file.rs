@@ -37,14 +37,14 @@ impl SocketFile {
 
     /// Takes over a file that was left to another process, and sets its permissions to `mode`.
     pub fn take_over(&mut self, mode: u32) {
-        if std::mem::take(&mut self.is_left) && self.is_own() {
+        if std::mem::take(&mut self.is_left) && self.is_unchanged() {
             // A file whose permissions cannot be changed keeps them.
             let _ = std::fs::set_permissions(&self.path, Permissions::from_mode(mode));
         }
     }
 
     /// Is the file still the socket's own?
-    fn is_own(&self) -> bool {
+    fn is_unchanged(&self) -> bool {
         identity(&self.path).is_ok_and(|found| found == self.identity)
     }
 
@@ -53,7 +53,7 @@ impl SocketFile {
     /// # Errors
     /// If there is one.
     pub(in crate::listen) fn check(&self) -> io::Result<()> {
-        if self.is_own() {
+        if self.is_unchanged() {
             return Ok(());
         }
         let text = "another program has put a file of its own there";
@@ -63,7 +63,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if !self.is_left && self.is_own() {
+        if !self.is_left && self.is_unchanged() {
             // At worst the next start finds the file, and that no process listens there.
             let _ = std::fs::remove_file(&self.path);
         }
@@ -146,7 +146,7 @@ mod tests {
         socket.listen(1).unwrap();
         let taken = bind(&path, 0o660).unwrap_err();
         assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
-        assert!(file.is_own());
+        assert!(file.is_unchanged());
         drop(file);
         assert!(!path.exists());
         std::fs::write(&path, "text").unwrap();

@@ -128,12 +128,12 @@ async fn review(places: &PeerPlaces) -> bool {
 impl Peer {
     /// Is the client not permitted to continue?
     #[must_use]
-    pub fn is_dismissed(&self) -> bool {
+    pub fn is_barred(&self) -> bool {
         self.tls().is_some_and(|session| session.is_lost())
     }
 
     /// Resolves once the client may not continue.
-    pub async fn dismissed(&self) {
+    pub async fn barred(&self) {
         match self.tls() {
             Some(session) => session.lost().await,
             None => pending().await,
@@ -151,7 +151,7 @@ impl Peer {
     /// Does the client's handshake meet the requirements of `offer`? It is checked again only after a change of the
     /// offer.
     #[inline]
-    pub(in crate::listen) fn is_believed(&self, session: &TlsSession, offer: &Offer) -> bool {
+    pub(in crate::listen) fn is_trusted(&self, session: &TlsSession, offer: &Offer) -> bool {
         session.is_known_good(offer) || self.look_up(session, offer)
     }
 

@@ -155,7 +155,7 @@ impl Arrivals {
         match self.until_named(stream, &peer.registration, since).await {
             Ok(NamedClient::Peer) => Some(kind),
             Ok(NamedClient::Nobody) => {
-                peer.is_stranger = true;
+                peer.is_unnamed = true;
                 if let Some(proxy) = proxy {
                     self.counted(peer, proxy, false, since).await?;
                 }

@@ -221,7 +221,7 @@ impl Declared {
             Self::Unspecified => return Ok(NamedClient::Nobody),
             Self::Skipped(_) | Self::Inet | Self::Inet6 => {}
         }
-        tlv::check(head, FIXED + self.addresses())?;
+        tlv::check_values(head, FIXED + self.addresses())?;
         let addresses = &head[FIXED..];
         Ok(match self {
             Self::Inet => at(

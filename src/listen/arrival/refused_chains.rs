@@ -28,11 +28,11 @@ const PLACES: usize = 8;
 pub struct RefusedChains {
     hasher: RandomState,
     /// Empty before the first chain is refused.
-    groups: OnceLock<Box<[Mutex<Group>]>>,
+    groups: OnceLock<Box<[Mutex<ClientGroup>]>>,
 }
 
 #[derive(Debug, Default)]
-struct Group {
+struct ClientGroup {
     clients: Vec<(Client, RefusedCount)>,
     /// The count of all clients that found no place.
     others: Option<RefusedCount>,
@@ -69,11 +69,11 @@ impl RefusedCount {
     }
 }
 
-impl Group {
+impl ClientGroup {
     fn count(&mut self, client: Client, now: Instant) {
         let mut clients = self.clients.iter_mut();
-        if let Some((_, own)) = clients.find(|(of, _)| *of == client) {
-            return own.add(now);
+        if let Some((_, count)) = clients.find(|(of, _)| *of == client) {
+            return count.add(now);
         }
         let first = (client, RefusedCount::first(now));
         let mut clients = self.clients.iter_mut();
@@ -90,9 +90,10 @@ impl Group {
     }
 
     fn count_of(&self, client: Client, now: Instant) -> Option<&RefusedCount> {
-        let own = self.clients.iter().find(|(of, _)| *of == client);
-        let own = own.map(|(_, count)| count);
-        own.filter(|count| !count.is_over(now))
+        let count = self.clients.iter().find(|(of, _)| *of == client);
+        let count = count.map(|(_, count)| count);
+        count
+            .filter(|count| !count.is_over(now))
             .or(self.others.as_ref())
     }
 }
@@ -121,7 +122,11 @@ impl RefusedChains {
         count.is_some_and(|count| count.is_too_high(now))
     }
 
-    fn group_of<'a>(&self, client: Client, groups: &'a [Mutex<Group>]) -> &'a Mutex<Group> {
+    fn group_of<'a>(
+        &self,
+        client: Client,
+        groups: &'a [Mutex<ClientGroup>],
+    ) -> &'a Mutex<ClientGroup> {
         let hash = self.hasher.hash_one(client);
         // The remainder is below the number of groups.
         &groups[usize::try_from(hash % GROUPS as u64).unwrap_or(0)]

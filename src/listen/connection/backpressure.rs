@@ -254,10 +254,10 @@ impl<B: ResponseBody> PendingResponse<B> {
     /// Notes that the response has begun.
     pub(super) fn set_body(&self, body: B) {
         self.whole.set(body.is_end_stream());
-        let (own, is_bare) = (body.own_idle(), !body.has_minimum_rate());
-        if own.is_some() || is_bare {
+        let (idle, is_bare) = (body.route_idle(), !body.has_minimum_rate());
+        if idle.is_some() || is_bare {
             let mut rate = self.rate.borrow_mut();
-            let bound = own.map_or(rate.bound(), |idle| rate.bound().over(idle));
+            let bound = idle.map_or(rate.bound(), |idle| rate.bound().over(idle));
             rate.bind(if is_bare { bound.idle_alone() } else { bound });
         }
         self.body.replace(Some(body));

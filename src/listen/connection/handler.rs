@@ -43,7 +43,7 @@ pub trait ResponseBody:
     fn has_minimum_rate(&self) -> bool;
 
     /// The time for which the client may take nothing of the body, if it differs from the listener's.
-    fn own_idle(&self) -> Option<Duration>;
+    fn route_idle(&self) -> Option<Duration>;
 
     /// The client has taken the whole body. A body that is dropped before this call has lost its client.
     fn taken(&mut self);

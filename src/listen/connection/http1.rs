@@ -188,7 +188,7 @@ impl<A: Handler> Http1Connection<'_, A> {
         let registration = &self.session.peer.registration;
         registration.set_waiting(ClientWait::Idle, clock::now());
         let mut left = MOST_HEARD_OUT;
-        let heard_out = poll_fn(|cx| {
+        let reading = poll_fn(|cx| {
             if registration.poll_evicted(cx).is_ready() {
                 return Poll::Ready(());
             }
@@ -201,7 +201,7 @@ impl<A: Handler> Http1Connection<'_, A> {
             Poll::Pending
         });
         // The client may leave at any time.
-        let _ = timeout(HEARD_OUT, heard_out).await;
+        let _ = timeout(HEARD_OUT, reading).await;
     }
 
     /// Answers a head that hyper or its deadline has rejected, and ends the connection.

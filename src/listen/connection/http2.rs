@@ -165,7 +165,7 @@ impl<A: Handler> ServedConnection<'_, A> {
     async fn asked_to_leave(&self, is_late: bool) {
         let registration = &self.peer.registration;
         poll_fn(|_| {
-            if self.peer.is_dismissed() {
+            if self.peer.is_barred() {
                 return Poll::Ready(());
             }
             registration.poll_over(is_late)
@@ -174,7 +174,7 @@ impl<A: Handler> ServedConnection<'_, A> {
         let mut has_asked = false;
         let mut rest = pin!(sleep_until(self.streams.quiet_since() + NEXT));
         poll_fn(|cx| {
-            if registration.poll_draining().is_ready() || self.peer.is_dismissed() {
+            if registration.poll_draining().is_ready() || self.peer.is_barred() {
                 return Poll::Ready(());
             }
             if !self.streams.are_still() {

@@ -157,7 +157,7 @@ async fn begin(
 /// at `since`.
 pub(super) async fn until_given_up(registration: &Registration, since: Instant) {
     poll_fn(|_| registration.poll_draining()).await;
-    sleep_until(registration.half_drained().min(since + FRESH)).await;
+    sleep_until(registration.drain_midpoint().min(since + FRESH)).await;
 }
 
 /// Reads until the first bytes are known to be the HTTP/2 preface or not, for at most `head` after the first of them.

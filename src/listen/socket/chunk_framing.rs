@@ -5,7 +5,7 @@ use memchr::memchr;
 
 /// A position in a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ChunkState {
+pub(super) enum ChunkFramingState {
     /// Before a chunk's size.
     Start,
     /// In the digits of the size.
@@ -36,14 +36,14 @@ pub(super) enum ChunkState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChunkProgress {
     /// All bytes belong to the body, and it continues.
-    Within(ChunkState),
+    Within(ChunkFramingState),
     /// The body ended after this number of the bytes.
     EndReason(usize),
     /// The body's framing is invalid: hyper fails here.
     Broken,
 }
 
-impl ChunkState {
+impl ChunkFramingState {
     /// Follows a body over `bytes`.
     pub(in crate::listen) fn advance(self, bytes: &[u8]) -> ChunkProgress {
         let mut place = self;
@@ -126,11 +126,12 @@ mod tests {
         bytes.extend(b"GET");
         let length = BODY.len();
         assert_eq!(
-            ChunkState::Start.advance(&bytes),
+            ChunkFramingState::Start.advance(&bytes),
             ChunkProgress::EndReason(length)
         );
         for cut in 0..length {
-            let ChunkProgress::Within(place) = ChunkState::Start.advance(&bytes[..cut]) else {
+            let ChunkProgress::Within(place) = ChunkFramingState::Start.advance(&bytes[..cut])
+            else {
                 panic!("ended or broken at {cut}");
             };
             assert_eq!(
@@ -156,7 +157,7 @@ mod tests {
             b"0\r\n\r!",
         ] {
             assert_eq!(
-                ChunkState::Start.advance(body),
+                ChunkFramingState::Start.advance(body),
                 ChunkProgress::Broken,
                 "{body:?}"
             );

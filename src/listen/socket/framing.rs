@@ -6,7 +6,7 @@
 //! laxer than hyper, hyper decides: a head that hyper refuses is the connection's last one, and a tracker that has lost
 //! its position reports no further fault.
 
-use super::chunk_framing::{ChunkProgress, ChunkState};
+use super::chunk_framing::{ChunkFramingState, ChunkProgress};
 use super::raw_target::{self, TargetPlace};
 use bytes::BytesMut;
 use memchr::memchr;
@@ -67,7 +67,7 @@ enum FramingState {
     /// In a body, with this number of bytes left.
     Body(u64),
     /// In a chunked body.
-    ChunkState(ChunkState),
+    ChunkState(ChunkFramingState),
     /// In bytes that are no longer followed.
     Lost,
 }
@@ -281,7 +281,7 @@ impl FramingTracker {
         &bytes[passed..]
     }
 
-    fn chunks<'a>(&mut self, place: ChunkState, bytes: &'a [u8]) -> &'a [u8] {
+    fn chunks<'a>(&mut self, place: ChunkFramingState, bytes: &'a [u8]) -> &'a [u8] {
         let (at, rest) = match place.advance(bytes) {
             ChunkProgress::Within(place) => (FramingState::ChunkState(place), &[][..]),
             ChunkProgress::EndReason(with) => (FramingState::Before, &bytes[with..]),
@@ -322,7 +322,7 @@ impl FramingTracker {
         self.at = if fault.is_some() || head.odd_length {
             FramingState::Lost
         } else if head.coded {
-            FramingState::ChunkState(ChunkState::Start)
+            FramingState::ChunkState(ChunkFramingState::Start)
         } else {
             match head.length {
                 Some(length) if length > 0 => FramingState::Body(length),
@@ -351,9 +351,9 @@ fn matters(first: u8) -> bool {
 
 /// The value of a field line with that name, without the blanks around it.
 fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    let (own, rest) = line.split_at_checked(name.len())?;
+    let (field, rest) = line.split_at_checked(name.len())?;
     let value = rest.strip_prefix(b":")?;
-    own.eq_ignore_ascii_case(name).then(|| value.trim_ascii())
+    field.eq_ignore_ascii_case(name).then(|| value.trim_ascii())
 }
 
 #[cfg(test)]

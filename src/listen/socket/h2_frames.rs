@@ -25,7 +25,7 @@ const BULK: u32 = 256;
 
 /// The position in the bytes of one connection.
 #[derive(Debug, Default)]
-pub(super) struct FrameTracker {
+pub(super) struct H2FrameTracker {
     /// Bytes of the present frame, or of the preface, that are left to skip.
     left: u32,
     /// The received part of the next frame's header.
@@ -60,7 +60,7 @@ pub(in crate::listen) struct ControlTraffic {
     pub(in crate::listen) heads: u64,
 }
 
-impl FrameTracker {
+impl H2FrameTracker {
     /// A position before the preface.
     pub(in crate::listen) fn new() -> Self {
         Self {
@@ -178,9 +178,9 @@ mod tests {
 
     /// Is the position inside a head after the last byte?
     fn in_head(bytes: &[u8]) -> bool {
-        let mut whole = FrameTracker::new();
+        let mut whole = H2FrameTracker::new();
         whole.advance(bytes);
-        let mut byte_by_byte = FrameTracker::new();
+        let mut byte_by_byte = H2FrameTracker::new();
         for byte in bytes {
             byte_by_byte.advance(&[*byte]);
         }

@@ -37,7 +37,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use channel::Channel;
 use encrypted_layer::EncryptedLayer;
 use framing::FramingTracker;
-use h2_frames::FrameTracker;
+use h2_frames::H2FrameTracker;
 use minimum_rate::{Lateness, RateBound, RateTimer};
 use smallvec::SmallVec;
 use std::future::poll_fn;
@@ -84,7 +84,7 @@ struct SocketState {
     /// The client may take bytes at any rate, as long as it takes some.
     idle_alone: bool,
     /// The time for which it may take none, if the route of its requests sets its own.
-    own_idle: Option<Duration>,
+    route_idle: Option<Duration>,
     /// The share that counts a second descriptor of the socket.
     share: DescriptorShare,
     /// hyper's answer to a head that it refuses, which is not sent ([`library_answer`]).
@@ -97,7 +97,7 @@ enum ProtocolTracker {
     /// No tracker: the protocol is not known yet, or the connection is a tunnel.
     Off,
     Http1(FramingTracker),
-    Http2(FrameTracker),
+    Http2(H2FrameTracker),
 }
 
 /// The bound on a client's slowness in taking bytes: a client that hardly or never reads must not keep a response for
@@ -139,7 +139,7 @@ impl Stream {
             is_full: false,
             took_late: None,
             idle_alone: false,
-            own_idle: None,
+            route_idle: None,
             share,
             withheld: Vec::new(),
         };
@@ -225,7 +225,7 @@ impl Stream {
 
     /// Follows the frames of HTTP/2 from now on.
     pub(super) fn track_http2(&self) -> SocketProbe {
-        self.track(ProtocolTracker::Http2(FrameTracker::new()))
+        self.track(ProtocolTracker::Http2(H2FrameTracker::new()))
     }
 
     fn track(&self, tracker: ProtocolTracker) -> SocketProbe {
@@ -340,7 +340,7 @@ impl SocketState {
             .timer
             .get_or_insert_with(|| Box::new(RateTimer::new(stall.bound)));
         let bound = self
-            .own_idle
+            .route_idle
             .map_or(stall.bound, |idle| stall.bound.over(idle));
         timer.bind(if self.idle_alone {
             bound.idle_alone()
@@ -554,10 +554,10 @@ impl SocketWatch {
 
     /// The client may take none of the bytes that are written from now on for `idle`, or for the listener's time. The
     /// longest time applies if `is_shared`: there are several concurrent requests.
-    pub fn set_own_idle(&self, idle: Option<Duration>, is_shared: bool) {
+    pub fn set_route_idle(&self, idle: Option<Duration>, is_shared: bool) {
         if let Some(socket) = self.socket.upgrade() {
-            let own = &mut lock(&socket).own_idle;
-            *own = if is_shared { idle.max(*own) } else { idle };
+            let current = &mut lock(&socket).route_idle;
+            *current = if is_shared { idle.max(*current) } else { idle };
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Facts about a connection that are observed in step with hyper: heads and frames, waiting bytes, a leaving client.
 
 use super::framing::{FramingFault, FramingTracker};
-use super::h2_frames::{ControlTraffic, FrameTracker};
+use super::h2_frames::{ControlTraffic, H2FrameTracker};
 use super::{ProtocolTracker, SharedSocket, SocketState, lock};
 use crate::listen::accept::connection_register::ClientWait;
 use std::future::poll_fn;
@@ -36,7 +36,7 @@ impl SocketState {
         }
     }
 
-    fn frames(&self) -> Option<&FrameTracker> {
+    fn frames(&self) -> Option<&H2FrameTracker> {
         match &self.tracker {
             ProtocolTracker::Http2(frames) => Some(frames),
             ProtocolTracker::Http1(_) | ProtocolTracker::Off => None,
@@ -159,12 +159,12 @@ impl SocketProbe {
 
     /// The control traffic of the client on a connection of HTTP/2.
     pub(in crate::listen) fn control_traffic(&self) -> Option<ControlTraffic> {
-        lock(&self.0).frames().map(FrameTracker::control_traffic)
+        lock(&self.0).frames().map(H2FrameTracker::control_traffic)
     }
 
     /// The latest stream that the client has begun on a connection of HTTP/2.
     pub(in crate::listen) fn latest_stream(&self) -> u32 {
-        let latest = lock(&self.0).frames().map(FrameTracker::latest_stream);
+        let latest = lock(&self.0).frames().map(H2FrameTracker::latest_stream);
         latest.unwrap_or(0)
     }
 

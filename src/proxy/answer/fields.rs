@@ -82,7 +82,7 @@ pub fn stamp(
         }
     }
     if matches!(style, FieldStyle::Both | FieldStyle::Legacy)
-        && let Some((limit, verdict)) = told_of(limits, decision)
+        && let Some((limit, verdict)) = reported_limit(limits, decision)
         && !(theirs.legacy && merge::is_tighter(fields, limit, verdict.remaining))
     {
         set(fields, X_LIMIT, usual_number(limit.quota));
@@ -180,7 +180,7 @@ fn standing(limits: &[&Arc<Limit>], verdicts: &[Verdict]) -> Option<HeaderValue>
 /// The limit for the older fields, which have room for one. On a refusal it is the named limit, so that the fields
 /// agree with `Retry-After`, else the tightest. A limit without a window is in none of them: if it refuses, no other
 /// limit is either.
-fn told_of<'a>(
+fn reported_limit<'a>(
     limits: &[&'a Arc<Limit>],
     decision: &'a Decision,
 ) -> Option<(&'a Arc<Limit>, &'a Verdict)> {

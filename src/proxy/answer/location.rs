@@ -25,13 +25,13 @@ pub(in crate::proxy) struct WayBack<'a> {
 struct AnsweringServer<'a> {
     url: &'a ServerUrl,
     /// The host of requests that name the server itself.
-    own_host: Option<&'a HeaderValue>,
+    server_host: Option<&'a HeaderValue>,
 }
 
 /// An address in parts: `scheme` without its colon, absent in `//host/path`; the host with its port; the path; and the
 /// rest, from `?` or `#` on.
 #[derive(Debug, Clone, Copy)]
-struct Address<'a> {
+struct AddressParts<'a> {
     scheme: Option<Scheme>,
     authority: &'a str,
     path: &'a str,
@@ -57,7 +57,7 @@ impl<'a> WayBack<'a> {
     }
 
     /// Does each server receive its own `Host`?
-    pub(in crate::proxy) fn is_to_own_host(&self) -> bool {
+    pub(in crate::proxy) fn is_to_server_host(&self) -> bool {
         self.change.host == ServerHost::Own
     }
 
@@ -68,7 +68,7 @@ impl<'a> WayBack<'a> {
     pub(in crate::proxy) fn restore(&self, answer: &mut UpstreamAnswer) {
         let server = AnsweringServer {
             url: &answer.pool.destination().url,
-            own_host: answer.pool.host(),
+            server_host: answer.pool.host(),
         };
         self.restore_fields(answer.response.headers_mut(), server);
     }
@@ -90,22 +90,22 @@ impl<'a> WayBack<'a> {
     fn back(&self, text: &str, server: AnsweringServer<'_>) -> Option<String> {
         let host = self.host.as_ref()?.to_str().ok()?;
         let asked = match &self.change.host {
-            ServerHost::Own => server.own_host,
+            ServerHost::Own => server.server_host,
             ServerHost::Text(text) => Some(text),
         };
         let asked = asked.and_then(|asked| asked.to_str().ok())?;
         if asked.eq_ignore_ascii_case(host) {
             return None;
         }
-        let address = Address::read(text)?;
+        let address = AddressParts::read(text)?;
         let native = if server.url.is_encrypted() {
             Scheme::Https
         } else {
             Scheme::Http
         };
         let of = address.scheme.unwrap_or(native);
-        let own = server.url.authority();
-        if !is_same(address.authority, asked, of) && !is_same(address.authority, &own, of) {
+        let authority = server.url.authority();
+        if !is_same(address.authority, asked, of) && !is_same(address.authority, &authority, of) {
             return None;
         }
         let path = match &self.change.path_back {
@@ -125,7 +125,7 @@ impl<'a> WayBack<'a> {
     }
 }
 
-impl<'a> Address<'a> {
+impl<'a> AddressParts<'a> {
     /// Reads an address of `http` or `https`, or one without a scheme; `None` if `text` names no host.
     fn read(text: &'a str) -> Option<Self> {
         let (scheme, behind) = match text.strip_prefix("//") {
@@ -171,12 +171,12 @@ mod tests {
     use super::*;
     use crate::route::PathBack;
 
-    fn back(host: &str, scheme: Scheme, own: &str, path_back: Option<PathBack>) -> String {
+    fn back(host: &str, scheme: Scheme, sent: &str, path_back: Option<PathBack>) -> String {
         let url = ServerUrl::Http {
             host: "10.0.0.5".into(),
             port: 3000,
         };
-        let own_host = HeaderValue::try_from(url.host()).unwrap();
+        let server_host = HeaderValue::try_from(url.host()).unwrap();
         let change = HostChange {
             host: match host {
                 "upstream" => ServerHost::Own,
@@ -190,10 +190,10 @@ mod tests {
             scheme,
         };
         let mut fields = HeaderMap::new();
-        fields.insert(header::LOCATION, HeaderValue::try_from(own).unwrap());
+        fields.insert(header::LOCATION, HeaderValue::try_from(sent).unwrap());
         let server = AnsweringServer {
             url: &url,
-            own_host: Some(&own_host),
+            server_host: Some(&server_host),
         };
         client.restore_fields(&mut fields, server);
         fields[header::LOCATION].to_str().unwrap().to_owned()

@@ -6,8 +6,8 @@ use http::{HeaderValue, Method, Response, Uri, header};
 
 /// The answer of `own` to a request for `uri`, whose path is in forwarded form.
 #[must_use]
-pub fn answer(own: &StaticReply, method: &Method, uri: &Uri) -> Response<Bytes> {
-    match own {
+pub fn answer(reply: &StaticReply, method: &Method, uri: &Uri) -> Response<Bytes> {
+    match reply {
         StaticReply::Redirect { to, status } => {
             let mut response = Response::new(Bytes::new());
             *response.status_mut() = *status;

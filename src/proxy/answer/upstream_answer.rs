@@ -1,8 +1,8 @@
 //! The answer of a server, after its head has arrived.
 
 use crate::proxy::bodies::request_body::RequestBody;
+use crate::proxy::bodies::response_body::BodyCarrier;
 use crate::proxy::bodies::response_body::BodyStart;
-use crate::proxy::bodies::response_body::Carrier;
 use crate::proxy::error::ProxyError;
 use crate::upstream::failure::UpstreamError;
 use crate::upstream::http1::{AnswerError, coding_fault};
@@ -17,15 +17,15 @@ pub struct UpstreamAnswer {
     /// The answer's head.
     pub response: Response<()>,
     /// The source of the answer's body.
-    pub carrier: Carrier,
+    pub carrier: BodyCarrier,
     /// The pool of the server that has answered.
     pub pool: Rc<Pool<RequestBody>>,
 }
 
 impl UpstreamAnswer {
     /// Notes that the head arrived at `at`: the idle time of the connection counts from then.
-    pub fn came(&mut self, at: Instant) {
-        if let Carrier::Connection(connection) = &mut self.carrier {
+    pub fn note_arrival(&mut self, at: Instant) {
+        if let BodyCarrier::Connection(connection) = &mut self.carrier {
             connection.answered(at, &self.response);
         }
     }
@@ -37,7 +37,7 @@ impl UpstreamAnswer {
     /// has broken before any of it arrived.
     pub fn start(&mut self) -> Result<BodyStart, ProxyError> {
         // On other connections the head is already refused for it.
-        if let Carrier::Tunnel(_) = self.carrier
+        if let BodyCarrier::Tunnel(_) = self.carrier
             && let Some((fault, line)) = coding_fault(self.response.headers())
         {
             return Err(UpstreamError::Answer(AnswerError::Head(fault, line)).into());

@@ -42,7 +42,7 @@ impl fmt::Debug for Body {
 impl Body {
     /// A body of the gateway's own.
     #[must_use]
-    pub fn own(bytes: Bytes) -> Self {
+    pub fn from_bytes(bytes: Bytes) -> Self {
         Self {
             kind: BodySource::Own(Some(bytes).filter(|bytes| !bytes.is_empty())),
             exchange: None,
@@ -131,12 +131,12 @@ impl http_body::Body for Body {
                     exchange.answer_breaks(error);
                 }
                 // If a length was announced, nothing but its bytes can follow.
-                let told = match (&mut this.exchange, download.size_hint().exact()) {
-                    (Some(exchange), None) => exchange.told_in_trailers(ending),
+                let trailers_before = match (&mut this.exchange, download.size_hint().exact()) {
+                    (Some(exchange), None) => exchange.broken_off_trailers(ending),
                     _ => None,
                 };
                 this.end(ending);
-                if let Some(trailers) = told {
+                if let Some(trailers) = trailers_before {
                     this.kind = BodySource::Own(None);
                     return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
                 }
@@ -180,8 +180,8 @@ impl ResponseBody for Body {
         !exchange.is_some_and(|exchange| exchange.is_silent_by_nature())
     }
 
-    fn own_idle(&self) -> Option<Duration> {
-        self.exchange.as_ref()?.own_idle()
+    fn route_idle(&self) -> Option<Duration> {
+        self.exchange.as_ref()?.route_idle()
     }
 
     fn taken(&mut self) {

@@ -21,7 +21,7 @@ const LEAST: usize = 256;
 
 /// The bytes that a worker keeps, in all and of each client.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct KeptBytes {
+pub(in crate::proxy) struct KeptBodyBytes {
     all: Cell<usize>,
     clients: RefCell<HashMap<Client, usize>>,
 }
@@ -29,14 +29,14 @@ pub(in crate::proxy) struct KeptBytes {
 /// A body's share of them.
 #[derive(Debug)]
 pub struct KeptShare {
-    among: Rc<KeptBytes>,
+    among: Rc<KeptBodyBytes>,
     client: Client,
     bytes: usize,
 }
 
 impl KeptShare {
     /// An empty share for a body of `client`.
-    pub(in crate::proxy) fn new(among: &Rc<KeptBytes>, client: Client) -> Self {
+    pub(in crate::proxy) fn new(among: &Rc<KeptBodyBytes>, client: Client) -> Self {
         Self {
             among: Rc::clone(among),
             client,
@@ -49,12 +49,12 @@ impl KeptShare {
         let more = bytes.saturating_sub(self.bytes);
         let all = self.among.all.get() + more;
         let mut clients = self.among.clients.borrow_mut();
-        let own = clients.get(&self.client).copied().unwrap_or_default() + more;
-        if all > MOST_OF_WORKER || own > MOST_OF_CLIENT {
+        let of_client = clients.get(&self.client).copied().unwrap_or_default() + more;
+        if all > MOST_OF_WORKER || of_client > MOST_OF_CLIENT {
             return false;
         }
         self.among.all.set(all);
-        clients.insert(self.client, own);
+        clients.insert(self.client, of_client);
         self.bytes += more;
         true
     }
@@ -67,9 +67,9 @@ impl Drop for KeptShare {
         }
         self.among.all.set(self.among.all.get() - self.bytes);
         let mut clients = self.among.clients.borrow_mut();
-        if let Some(own) = clients.get_mut(&self.client) {
-            *own -= self.bytes;
-            if *own == 0 {
+        if let Some(of_client) = clients.get_mut(&self.client) {
+            *of_client -= self.bytes;
+            if *of_client == 0 {
                 clients.remove(&self.client);
             }
         }
@@ -147,7 +147,7 @@ impl KeptBody {
     }
 
     /// Is the body being sent again?
-    pub(in crate::proxy) fn is_again(&self) -> bool {
+    pub(in crate::proxy) fn is_rewound(&self) -> bool {
         matches!(self, Self::Again(_))
     }
 
@@ -212,7 +212,7 @@ mod tests {
         Client::of(IpAddr::from([192, 0, 2, last]))
     }
 
-    fn body(among: &Rc<KeptBytes>, last: u8) -> KeptBody {
+    fn body(among: &Rc<KeptBodyBytes>, last: u8) -> KeptBody {
         let mut body = KeptBody::Unasked(KeptShare::new(among, client(last)));
         body.keep(None);
         body

@@ -221,7 +221,7 @@ impl UploadBody {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        if self.kept.is_again() {
+        if self.kept.is_rewound() {
             let frame = self.kept.next();
             // A body is not polled again after its end.
             if frame.is_some() || self.upload.done.get() {

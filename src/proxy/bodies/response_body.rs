@@ -42,14 +42,14 @@ pub(in crate::proxy) enum BodyBringer {
 
 /// The source of an answer's body.
 #[derive(Debug)]
-pub enum Carrier {
+pub enum BodyCarrier {
     /// The connection, which returns to its pool afterwards.
     Connection(Connection<RequestBody>),
     /// The body of an answer to a request for a tunnel.
     Tunnel(Incoming),
 }
 
-impl Carrier {
+impl BodyCarrier {
     /// The length of a body of which `start` has been read, if known.
     #[must_use]
     pub fn left(&self, start: &BodyStart) -> Option<u64> {
@@ -82,11 +82,11 @@ impl BodyStart {
     ///
     /// # Errors
     /// If the body has broken before any of it arrived.
-    pub fn of(carrier: &mut Carrier) -> Result<Self, AnswerError> {
+    pub fn of(carrier: &mut BodyCarrier) -> Result<Self, AnswerError> {
         let mut quiet = Context::from_waker(Waker::noop());
         let polled = match carrier {
-            Carrier::Connection(connection) => connection.poll_frame(&mut quiet),
-            Carrier::Tunnel(incoming) => {
+            BodyCarrier::Connection(connection) => connection.poll_frame(&mut quiet),
+            BodyCarrier::Tunnel(incoming) => {
                 let polled = Pin::new(incoming).poll_frame(&mut quiet);
                 polled.map_err(AnswerError::from)
             }
@@ -180,7 +180,7 @@ impl BodyBringer {
     ) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
         match self {
             Self::Connection((connection, _)) => connection.poll_frame(cx),
-            Self::Shared(half) => half.poll_frame(cx),
+            Self::Shared(client) => client.poll_frame(cx),
             Self::Tunnel(incoming) => Pin::new(incoming).poll_frame(cx).map_err(AnswerError::from),
             Self::Over => Poll::Ready(None),
         }
@@ -190,7 +190,7 @@ impl BodyBringer {
     fn is_read(&self) -> bool {
         match self {
             Self::Connection((connection, _)) => connection.is_read(),
-            Self::Shared(half) => half.is_read(),
+            Self::Shared(client) => client.is_read(),
             Self::Tunnel(incoming) => incoming.is_end_stream(),
             Self::Over => true,
         }

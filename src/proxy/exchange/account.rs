@@ -39,16 +39,16 @@ impl Exchange {
     }
 
     /// The longest silence of the route's bodies, if the route sets one.
-    pub(in crate::proxy) fn own_idle(&self) -> Option<Duration> {
+    pub(in crate::proxy) fn route_idle(&self) -> Option<Duration> {
         self.service()?.idle
     }
 
     /// The bound on the slowness of the client: the route's idle time, if set, and for gRPC the idle time without a
     /// rate, in both directions.
     pub(in crate::proxy) fn pace(&self, allowed: RateBound, peer: &Peer) -> RateBound {
-        let own = self.own_idle();
-        peer.has_idle(own, self.arrived.version == Version::HTTP_2);
-        let allowed = own.map_or(allowed, |idle| allowed.over(idle));
+        let idle_of_route = self.route_idle();
+        peer.has_idle(idle_of_route, self.arrived.version == Version::HTTP_2);
+        let allowed = idle_of_route.map_or(allowed, |idle| allowed.over(idle));
         if self.is_silent_by_nature() {
             peer.watch.idle_alone();
             allowed.idle_alone()
@@ -127,7 +127,10 @@ impl Exchange {
     /// gateway's statement, and no server is ejected for them.
     #[cold]
     #[inline(never)]
-    pub(in crate::proxy) fn told_in_trailers(&mut self, ending: ExchangeEnd) -> Option<HeaderMap> {
+    pub(in crate::proxy) fn broken_off_trailers(
+        &mut self,
+        ending: ExchangeEnd,
+    ) -> Option<HeaderMap> {
         let ExchangeEnd::Upstream(failure) = ending else {
             return None;
         };
@@ -173,7 +176,7 @@ impl Exchange {
         timeout: AnswerTimeout,
         idle: Duration,
     ) -> Result<AnswerWait, ProxyError> {
-        let idle = self.own_idle().unwrap_or(idle);
+        let idle = self.route_idle().unwrap_or(idle);
         let wait = AnswerWait::new(now, timeout, idle, self.call.upload.clone());
         match &mut self.call.grpc {
             None => Ok(wait),
@@ -251,7 +254,7 @@ impl Exchange {
     pub(super) fn charges<'a>(
         &'a self,
         service: &'a Service,
-        told: &[ResponseCost],
+        reported: &[ResponseCost],
     ) -> Vec<Charge<'a>> {
         let charged = |index, cost| {
             let admission = self.decided.admission.as_ref();
@@ -264,7 +267,7 @@ impl Exchange {
                 limit: &service.limits[at].name,
                 key: key.as_bytes(),
                 cost: u64::from(
-                    true_cost(told, &service.limits[at])
+                    true_cost(reported, &service.limits[at])
                         .unwrap_or_else(|| charged(index, cost).units()),
                 ),
             })
@@ -296,23 +299,23 @@ impl Exchange {
     #[inline(never)]
     fn settle(&self, reservation: &Reservations, route: usize) -> Vec<ResponseCost> {
         reservation.over(self.has_left() && !self.worker.drain.is_over());
-        let told = reservation.costs();
+        let reported = reservation.costs();
         let handles = &self.local.route(route).limits;
         let limits = self.local.service(route).limits.iter();
         // The rates of one limit share one answer.
         let mut heard = None;
         for (limit, handle) in limits.zip(handles) {
-            let mut told = told.iter();
-            if let Some(cost) = told.find(|cost| limit.is(&cost.limit))
+            let mut reported = reported.iter();
+            if let Some(cost) = reported.find(|cost| limit.is(&cost.limit))
                 && limit.mode != Mode::Candidate
             {
-                handle.cost_reported(cost.told);
+                handle.cost_reported(cost.report);
                 if heard.replace(&limit.name) != Some(&limit.name) && self.is_success() {
                     cost.warn_of_silence(handle);
                 }
             }
         }
-        told
+        reported
     }
 
     /// Did the request succeed? A failed answer need not state its cost.
@@ -430,7 +433,7 @@ impl Exchange {
 }
 
 /// The cost that the response stated for `limit`, if it stated one.
-fn true_cost(told: &[ResponseCost], limit: &Arc<Limit>) -> Option<u32> {
-    let mut told = told.iter();
-    told.find(|cost| Arc::ptr_eq(&cost.limit, limit))?.units
+fn true_cost(reported: &[ResponseCost], limit: &Arc<Limit>) -> Option<u32> {
+    let mut reported = reported.iter();
+    reported.find(|cost| Arc::ptr_eq(&cost.limit, limit))?.units
 }

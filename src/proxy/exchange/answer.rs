@@ -65,7 +65,7 @@ impl Exchange {
         if let Some(limit) = error.limit() {
             self.outcome.limit = Some(Arc::clone(&limit.name));
         }
-        if is_told_in_grpc(error)
+        if is_answered_in_grpc(error)
             && let Some(call) = &mut self.call.grpc
         {
             call.status = Some(error.grpc_status());
@@ -79,17 +79,22 @@ impl Exchange {
         let mut spare = self.outcome.spare.take().unwrap_or_default();
         spare.clear();
         let violated = self.violated();
-        let told = ProblemDetails {
+        let details = ProblemDetails {
             error: error.shown(),
             violated: &violated,
             wait: self.outcome.retry_after,
             prepared: self.prepared(&violated),
             request_id: &self.arrived.id,
         };
-        if self.call.grpc.is_some() && is_told_in_grpc(error) {
-            reply::grpc::refusal(&told, spare)
+        if self.call.grpc.is_some() && is_answered_in_grpc(error) {
+            reply::grpc::refusal(&details, spare)
         } else {
-            reply::to(&told, &self.local.snapshot.errors, self.arrived.form, spare)
+            reply::to(
+                &details,
+                &self.local.snapshot.errors,
+                self.arrived.form,
+                spare,
+            )
         }
     }
 
@@ -177,17 +182,17 @@ impl Exchange {
     /// Drops or drains the rest of the request's body, `incoming` or the part that no server has taken, if the answer
     /// is the gateway's own. Every such answer passes through here.
     #[inline]
-    pub(in crate::proxy) fn let_go(&mut self, incoming: Option<Incoming>) {
+    pub(in crate::proxy) fn discard_body(&mut self, incoming: Option<Incoming>) {
         let is_whole = incoming.as_ref().is_some_and(Incoming::is_end_stream);
         if !is_whole && self.outcome.source == AnswerSource::Gateway {
-            self.let_go_of_rest(incoming);
+            self.discard_rest(incoming);
         }
     }
 
     /// The body is drained, or the answer ends the connection.
     #[cold]
     #[inline(never)]
-    fn let_go_of_rest(&mut self, incoming: Option<Incoming>) {
+    fn discard_rest(&mut self, incoming: Option<Incoming>) {
         let upload = self.call.upload.as_ref();
         let is_broken = upload.is_some_and(|upload| upload.broken.get().is_some());
         let rest = incoming.or_else(|| upload?.take_left());
@@ -312,15 +317,15 @@ impl Exchange {
         let named = self.outwaited(limits).named?;
         let by = limits.iter().position(|limit| Arc::ptr_eq(limit, named))?;
         let wait = Wait::Micros(self.outcome.retry_after?);
-        let mut told = decision.clone();
-        told.ruling = Ruling::Refuse { by, wait };
-        told.verdicts.get_mut(by)?.remaining = 0;
-        Some(told)
+        let mut refusal = decision.clone();
+        refusal.ruling = Ruling::Refuse { by, wait };
+        refusal.verdicts.get_mut(by)?.remaining = 0;
+        Some(refusal)
     }
 }
 
 /// Does a gRPC client get the error in the gRPC form? Such a client, too, uses another connection after 421.
-fn is_told_in_grpc(error: &ProxyError) -> bool {
+fn is_answered_in_grpc(error: &ProxyError) -> bool {
     !matches!(error, ProxyError::Misdirected | ProxyError::Dismissed)
 }
 

@@ -6,7 +6,7 @@ use crate::proxy::exchange::Exchange;
 use crate::snapshot::Service;
 use crate::store::StoreDecision;
 use crate::telemetry::access_log::Reason;
-use crate::telemetry::metrics::{self, DecidedBy, Decision};
+use crate::telemetry::metrics::{self, DecidedBy, DecisionLabel};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -55,10 +55,10 @@ impl Exchange {
                      }| {
             let Some(outcome) = outcome else { return };
             let decision = match outcome {
-                _ if repeat => Decision::Repeat,
-                VerdictOutcome::Admit { delay: 0 } => Decision::Allow,
-                VerdictOutcome::Admit { .. } => Decision::Delay,
-                VerdictOutcome::Refuse(_) => Decision::Refuse,
+                _ if repeat => DecisionLabel::Repeat,
+                VerdictOutcome::Admit { delay: 0 } => DecisionLabel::Allow,
+                VerdictOutcome::Admit { .. } => DecisionLabel::Delay,
+                VerdictOutcome::Refuse(_) => DecisionLabel::Refuse,
             };
             handles[position].decided(decision, admission.decider_of(&limits[position]));
         };
@@ -72,7 +72,7 @@ impl Exchange {
             let repeat = admission.is_repeat(index);
             match &mut last {
                 // The rates of one limit count as one decision.
-                Some(last) if limits[last.position].is_rate_beside(&limits[position]) => {
+                Some(last) if limits[last.position].is_sibling_of(&limits[position]) => {
                     last.outcome = last.outcome.max(outcome);
                     last.repeat &= repeat;
                 }
@@ -88,19 +88,19 @@ impl Exchange {
         }
         last.map(count);
         if limits.last().is_some_and(|limit| !limit.mode.decides()) {
-            self.count_asides(admission);
+            self.count_shadows(admission);
         }
     }
 
     /// Counts the shadow limits of a request whose other limits were checked.
     #[inline(never)]
-    fn count_asides(&self, admission: &Admission) {
+    fn count_shadows(&self, admission: &Admission) {
         let Some(route) = self.decided.route else {
             return;
         };
         let handles = &self.local.route(route).limits;
         let limits = &self.local.service(route).limits;
-        for (position, decision) in self.asides() {
+        for (position, decision) in self.shadow_decisions() {
             handles[position].decided(decision, admission.decider_of(&limits[position]));
         }
     }
@@ -111,27 +111,27 @@ impl Exchange {
             return;
         };
         let handles = &self.local.route(route).limits;
-        for (position, decision) in self.asides() {
+        for (position, decision) in self.shadow_decisions() {
             handles[position].decided(decision, DecidedBy::Store);
         }
     }
 
     /// The decisions of shadow limits, by their positions among the service's limits.
-    fn asides(&self) -> Vec<(usize, Decision)> {
+    fn shadow_decisions(&self) -> Vec<(usize, DecisionLabel)> {
         let Some(service) = self.service() else {
             return Vec::new();
         };
-        let mut all: Vec<(usize, Decision)> = Vec::new();
+        let mut all: Vec<(usize, DecisionLabel)> = Vec::new();
         for (index, position) in self.decided.plan.positions().enumerate() {
             if service.limits[position].mode.decides() {
                 continue;
             }
             let admission = self.decided.admission.as_ref();
-            let decision = match admission.and_then(|admission| admission.aside(index)) {
-                None => Decision::Uncounted,
-                Some(VerdictOutcome::Refuse(_)) => Decision::WouldRefuse,
-                Some(VerdictOutcome::Admit { delay: 0 }) => Decision::WouldAllow,
-                Some(VerdictOutcome::Admit { .. }) => Decision::WouldDelay,
+            let decision = match admission.and_then(|admission| admission.shadow_outcome(index)) {
+                None => DecisionLabel::Uncounted,
+                Some(VerdictOutcome::Refuse(_)) => DecisionLabel::WouldRefuse,
+                Some(VerdictOutcome::Admit { delay: 0 }) => DecisionLabel::WouldAllow,
+                Some(VerdictOutcome::Admit { .. }) => DecisionLabel::WouldDelay,
             };
             match all.last_mut() {
                 // The rates of one limit count as one decision; the worst represents all.
@@ -142,19 +142,19 @@ impl Exchange {
             }
         }
         let keyless = self.decided.plan.keyless().iter();
-        all.extend(keyless.map(|position| (*position, Decision::WouldRefuse)));
+        all.extend(keyless.map(|position| (*position, DecisionLabel::WouldRefuse)));
         all
     }
 
     /// The shadow limits that would have refused the request, for the log.
     pub(super) fn would_refuse<'a>(&self, service: &'a Service) -> Vec<&'a str> {
-        let beside = service.limits.last();
-        if beside.is_none_or(|limit| limit.mode.decides()) {
+        let last_limit = service.limits.last();
+        if last_limit.is_none_or(|limit| limit.mode.decides()) {
             return Vec::new();
         }
-        let all = self.asides().into_iter();
+        let all = self.shadow_decisions().into_iter();
         let mut names: Vec<&str> = all
-            .filter(|(_, decision)| *decision == Decision::WouldRefuse)
+            .filter(|(_, decision)| *decision == DecisionLabel::WouldRefuse)
             .map(|(position, _)| &**service.limits[position].shown())
             .collect();
         names.dedup();
@@ -165,7 +165,7 @@ impl Exchange {
     fn is_same(&self, one: usize, other: usize) -> bool {
         self.service().is_some_and(|service| {
             let [one, other] = [&service.limits[one], &service.limits[other]];
-            one.is_rate_beside(other)
+            one.is_sibling_of(other)
         })
     }
 

@@ -26,7 +26,7 @@ struct HeldSlot {
 impl HeldSlot {
     /// Makes a slot of Redis count here too, and a slot that was given here since a call to Redis had no answer count
     /// in Redis.
-    fn count_beside(&mut self, store: &Store) {
+    fn count_elsewhere(&mut self, store: &Store) {
         match (&self.in_redis, &self.here) {
             (Some(slot), None) => self.here = store.slot_here(slot),
             (None, Some(slot)) if store.asks_redis_about(slot) => {
@@ -53,7 +53,7 @@ impl HeldSlots {
             take_up(&mut slots, charge);
         }
         for slot in &mut slots {
-            slot.count_beside(store);
+            slot.count_elsewhere(store);
         }
         let slots = Rc::new(RefCell::new(slots));
         let task = is_shared.then(|| {
@@ -82,26 +82,26 @@ fn take_up(slots: &mut Vec<HeldSlot>, charge: Reservation) {
     let is_redis = charge.by == Decider::Redis;
     let is_same =
         |other: &Reservation| other.limit.id == charge.limit.id && other.key == charge.key;
-    let is_half = |slot: &HeldSlot| {
-        let (own, other) = if is_redis {
+    let lacks_place = |slot: &HeldSlot| {
+        let (same, other) = if is_redis {
             (&slot.in_redis, &slot.here)
         } else {
             (&slot.here, &slot.in_redis)
         };
-        own.is_none() && other.as_ref().is_some_and(is_same)
+        same.is_none() && other.as_ref().is_some_and(is_same)
     };
-    let place = slots.iter().position(is_half);
+    let place = slots.iter().position(lacks_place);
     let place = place.unwrap_or_else(|| {
         slots.push(HeldSlot::default());
         slots.len() - 1
     });
     let slot = &mut slots[place];
-    let own = if is_redis {
+    let here = if is_redis {
         &mut slot.in_redis
     } else {
         &mut slot.here
     };
-    *own = Some(charge);
+    *here = Some(charge);
 }
 
 /// Renews the slots at each interval of `pause`, and reports them to a server that may not know them.

@@ -125,9 +125,9 @@ impl Worker {
 }
 
 impl From<WaitTooLong> for ProxyError {
-    fn from(WaitTooLong { limit, again }: WaitTooLong) -> Self {
-        let again = u64::try_from(again.as_micros()).unwrap_or(u64::MAX);
-        Self::limited(&limit, Wait::Micros(again))
+    fn from(WaitTooLong { limit, retry_after }: WaitTooLong) -> Self {
+        let retry_after = u64::try_from(retry_after.as_micros()).unwrap_or(u64::MAX);
+        Self::limited(&limit, Wait::Micros(retry_after))
     }
 }
 

@@ -189,10 +189,10 @@ impl Reservations {
         for meter in self.meters.take() {
             let mut cost = meter.end();
             if left
-                && cost.told == CostReport::Nothing
+                && cost.report == CostReport::Nothing
                 && let Some(most) = most(&meter.charge)
             {
-                (cost.told, cost.units) = (CostReport::Left, Some(most));
+                (cost.report, cost.units) = (CostReport::Left, Some(most));
             }
             self.correct(&meter.charge, cost);
         }

@@ -34,7 +34,7 @@ pub(in crate::proxy) struct ResponseCost {
     /// The limit.
     pub(in crate::proxy) limit: Arc<Limit>,
     /// Did the response state a number?
-    pub(in crate::proxy) told: CostReport,
+    pub(in crate::proxy) report: CostReport,
     /// The true number, if the response stated one.
     pub(in crate::proxy) units: Option<u32>,
 }
@@ -53,17 +53,21 @@ impl ResponseCost {
 
     /// The cost for a response that stated these units, or none.
     fn of(limit: &Arc<Limit>, units: Option<u32>) -> Self {
-        let told = match units {
+        let report = match units {
             Some(_) => CostReport::Number,
             None => CostReport::Nothing,
         };
         let limit = Arc::clone(limit);
-        Self { limit, told, units }
+        Self {
+            limit,
+            report,
+            units,
+        }
     }
 
     /// Warns if so many consecutive answers had no number that the configured place is probably wrong.
     pub(in crate::proxy) fn warn_of_silence(&self, metrics: &LimitMetrics) {
-        let said = match self.told {
+        let said = match self.report {
             CostReport::Number => true,
             CostReport::Nothing | CostReport::Unreadable => false,
             // The cost might have come later.
@@ -86,7 +90,7 @@ impl ResponseCost {
     /// A cost in whose place the response has something other than a number.
     pub(in crate::proxy) fn unreadable(limit: &Arc<Limit>) -> Self {
         Self {
-            told: CostReport::Unreadable,
+            report: CostReport::Unreadable,
             ..Self::of(limit, None)
         }
     }

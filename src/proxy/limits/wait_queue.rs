@@ -84,7 +84,7 @@ struct RefundBatch {
     all: Arc<WaitQueues>,
     name: QueueKey,
     places: Vec<(Position, PendingRefund)>,
-    told: bool,
+    is_answered: bool,
 }
 
 impl Default for WaitQueues {
@@ -137,9 +137,9 @@ impl WorkerQueues {
             work: Notify::new(),
             quiet: Notify::new(),
         });
-        let heir = Rc::downgrade(&desk);
-        store.bequeath(move |charge| {
-            if let Some(desk) = heir.upgrade() {
+        let weak_desk = Rc::downgrade(&desk);
+        store.on_abandoned_ticket(move |charge| {
+            if let Some(desk) = weak_desk.upgrade() {
                 let until = clock::now() + charge.turn;
                 desk.join(&name(&charge), Position::left(until, charge));
             }
@@ -263,7 +263,7 @@ impl RefundDesk {
                     all: Arc::clone(&self.all),
                     name: name.clone(),
                     places,
-                    told: false,
+                    is_answered: false,
                 });
                 self.work.notify_one();
             }
@@ -295,14 +295,14 @@ impl RefundDesk {
                 RefundOutcome::Lost | RefundOutcome::Pending(_) => {}
             }
         }
-        group.told = true;
+        group.is_answered = true;
         self.with(&group.name, |line| line.returned(kept, any, clock::now()));
     }
 }
 
 impl Drop for RefundBatch {
     fn drop(&mut self) {
-        if self.told {
+        if self.is_answered {
             return;
         }
         let mut shard = self.all.shard(&self.name);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// The text that a request asks for, if a challenge is open for the request's host, here or at another gateway. Every
 /// other request continues normally. A lookup elsewhere counts against `asker`.
-pub(in crate::proxy) async fn text(
+pub(in crate::proxy) async fn challenge_text(
     challenges: &AuthorityChallenges,
     parts: &Parts,
     host: &str,
@@ -30,12 +30,12 @@ pub(in crate::proxy) async fn text(
 
 /// The answer with this text.
 pub(in crate::proxy) fn answer(text: &str, method: &Method) -> Response<Bytes> {
-    let own = StaticReply::Respond {
+    let reply = StaticReply::Respond {
         status: StatusCode::OK,
         body: Bytes::copy_from_slice(text.as_bytes()),
         content_type: Some(HeaderValue::from_static("application/octet-stream")),
     };
-    let mut answer = static_reply::answer(&own, method, &http::Uri::default());
+    let mut answer = static_reply::answer(&reply, method, &http::Uri::default());
     let fresh = HeaderValue::from_static("no-store");
     answer.headers_mut().insert(header::CACHE_CONTROL, fresh);
     answer

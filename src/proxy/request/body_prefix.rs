@@ -66,12 +66,12 @@ impl PrefixPermit {
     fn among(all: &Rc<PrefixBudget>, client: Client) -> Option<Self> {
         let kept = all.kept.get();
         let mut clients = all.clients.borrow_mut();
-        let own = clients.get(&client).copied().unwrap_or_default();
-        if kept >= MOST || (kept >= MOST / 2 && own >= MOST_OF_ONE) {
+        let of_client = clients.get(&client).copied().unwrap_or_default();
+        if kept >= MOST || (kept >= MOST / 2 && of_client >= MOST_OF_ONE) {
             return None;
         }
         all.kept.set(kept + 1);
-        clients.insert(client, own + 1);
+        clients.insert(client, of_client + 1);
         Some(Self {
             among: Rc::clone(all),
             client,
@@ -83,9 +83,9 @@ impl Drop for PrefixPermit {
     fn drop(&mut self) {
         self.among.kept.set(self.among.kept.get() - 1);
         let mut clients = self.among.clients.borrow_mut();
-        if let Some(own) = clients.get_mut(&self.client) {
-            *own -= 1;
-            if *own == 0 {
+        if let Some(of_client) = clients.get_mut(&self.client) {
+            *of_client -= 1;
+            if *of_client == 0 {
                 clients.remove(&self.client);
             }
         }

@@ -15,7 +15,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 #[cold]
 #[inline(never)]
 pub(in crate::proxy) fn reply_here() -> Reply {
-    Reply::Response(reply::empty().map(Body::own))
+    Reply::Response(reply::empty().map(Body::from_bytes))
 }
 
 /// The answer to an authority that checks whether we control a host.
@@ -23,7 +23,7 @@ pub(in crate::proxy) fn reply_here() -> Reply {
 #[inline(never)]
 pub(in crate::proxy) fn challenged(text: &str, parts: &Parts, exchange: &mut Exchange) -> Reply {
     exchange.challenged();
-    Reply::Response(authority_challenge::answer(text, &parts.method).map(Body::own))
+    Reply::Response(authority_challenge::answer(text, &parts.method).map(Body::from_bytes))
 }
 
 /// The answer of a listener that redirects its requests to `https` (RFC 9110 section 15.4.9: with the same method and
@@ -35,16 +35,16 @@ pub(in crate::proxy) fn redirected(there: HeaderValue, exchange: &mut Exchange) 
     *answer.status_mut() = StatusCode::PERMANENT_REDIRECT;
     answer.headers_mut().insert(header::LOCATION, there);
     exchange.redirected();
-    Reply::Response(exchange.spoken(answer).map(Body::own))
+    Reply::Response(exchange.spoken(answer).map(Body::from_bytes))
 }
 
 /// The answer of a route without an upstream.
 #[inline(never)]
 pub(in crate::proxy) fn answered_by_route(
-    own: &StaticReply,
+    static_answer: &StaticReply,
     parts: &Parts,
     exchange: &mut Exchange,
 ) -> Reply {
-    let answer = static_reply::answer(own, &parts.method, &parts.uri);
-    Reply::Response(exchange.spoken(answer).map(Body::own))
+    let answer = static_reply::answer(static_answer, &parts.method, &parts.uri);
+    Reply::Response(exchange.spoken(answer).map(Body::from_bytes))
 }

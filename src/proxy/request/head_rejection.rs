@@ -28,7 +28,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version, header
 use std::time::Duration;
 
 /// A refusal of a head, and the known facts about the head.
-struct Refusal<'a> {
+struct HeadRefusal<'a> {
     cause: RefusedHead,
     error: ProxyError,
     version: Option<Version>,
@@ -37,8 +37,12 @@ struct Refusal<'a> {
 }
 
 /// Counts a refused head and writes its line. Returns the bytes of its answer over HTTP/1.1.
-pub(in crate::proxy) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Peer) -> Vec<u8> {
-    let refusal = Refusal::of(head);
+pub(in crate::proxy) fn answer_rejected(
+    worker: &Worker,
+    head: &RejectedHead<'_>,
+    peer: &Peer,
+) -> Vec<u8> {
+    let refusal = HeadRefusal::of(head);
     if let RejectedHead::Http2(refused) = head {
         warn_of_reset(refused, peer);
     }
@@ -54,7 +58,7 @@ pub(in crate::proxy) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Pe
         Duration::ZERO,
     );
     let now = clock::wall();
-    let id = request_id::of(&HeaderMap::new(), false, now);
+    let id = request_id::request_id(&HeaderMap::new(), false, now);
     if worker.access.is_on() {
         log(worker, &refusal, peer, &id, now);
     }
@@ -64,7 +68,7 @@ pub(in crate::proxy) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Pe
     }
 }
 
-impl<'a> Refusal<'a> {
+impl<'a> HeadRefusal<'a> {
     fn of(rejected: &RejectedHead<'a>) -> Self {
         match rejected {
             RejectedHead::Http1 { status, beginning } => {
@@ -111,7 +115,7 @@ impl<'a> Refusal<'a> {
     }
 }
 
-fn log(worker: &Worker, refusal: &Refusal<'_>, peer: &Peer, id: &HeaderValue, now: Timestamp) {
+fn log(worker: &Worker, refusal: &HeadRefusal<'_>, peer: &Peer, id: &HeaderValue, now: Timestamp) {
     let head = &refusal.head;
     let host = head.fields.get(header::HOST);
     let host = host.filter(|host| is_host(host.as_bytes()));
@@ -136,20 +140,25 @@ fn log(worker: &Worker, refusal: &Refusal<'_>, peer: &Peer, id: &HeaderValue, no
 }
 
 /// The answer in the usual form, as bytes: hyper cannot write our answer to a head that it refuses.
-fn answer(refusal: &Refusal<'_>, looks: &ErrorFormats, id: HeaderValue, now: Timestamp) -> Vec<u8> {
+fn answer(
+    refusal: &HeadRefusal<'_>,
+    looks: &ErrorFormats,
+    id: HeaderValue,
+    now: Timestamp,
+) -> Vec<u8> {
     let preferred = if looks.ask_accept() {
         ReplyFormat::preferred(&refusal.head.fields)
     } else {
         ReplyFormat::default()
     };
-    let told = ProblemDetails {
+    let details = ProblemDetails {
         error: &refusal.error,
         violated: &Violations::default(),
         wait: None,
         prepared: None,
         request_id: &id,
     };
-    let mut answer = reply::to(&told, looks, preferred, HeaderMap::new());
+    let mut answer = reply::to(&details, looks, preferred, HeaderMap::new());
     let length = HeaderValue::from(answer.body().len());
     let fields = answer.headers_mut();
     fields.insert(X_REQUEST_ID, id);

@@ -38,14 +38,14 @@ pub(in crate::proxy) type GatewayHead<'a> = HeadFacts<'a, GatewayConnection<'a>>
 #[derive(Debug, Clone, Copy)]
 pub(in crate::proxy) struct GatewayConnection<'a> {
     peer: &'a Peer,
-    far: ConnectionPeer,
+    connection_peer: ConnectionPeer,
     challenges: &'a AuthorityChallenges,
 }
 
 impl ConnectionFacts for GatewayConnection<'_> {
     #[inline]
     fn peer(&self) -> ConnectionPeer {
-        self.far
+        self.connection_peer
     }
 
     #[inline]
@@ -102,7 +102,7 @@ impl Worker {
             parts,
             connection: GatewayConnection {
                 peer,
-                far: exchange.arrived.peer,
+                connection_peer: exchange.arrived.peer,
                 challenges: &self.challenges,
             },
             target: Target::default(),
@@ -133,8 +133,12 @@ impl Worker {
                 }
                 Ok(Stop::ChallengeText) => {
                     let (parts, host) = (&*head.parts, head.target.host());
-                    let text =
-                        authority_challenge::text(&self.challenges, parts, host, head.client);
+                    let text = authority_challenge::challenge_text(
+                        &self.challenges,
+                        parts,
+                        host,
+                        head.client,
+                    );
                     if let Some(text) = Box::pin(text).await {
                         return Err(challenged(&text, head.parts, exchange).into());
                     }
@@ -203,7 +207,7 @@ impl Worker {
 /// no longer trusted.
 #[cold]
 fn misdirected(peer: &Peer, exchange: &mut Exchange) -> ProxyError {
-    if peer.is_dismissed() {
+    if peer.is_barred() {
         exchange.is_last();
     }
     match &exchange.arrived.tls {

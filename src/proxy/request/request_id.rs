@@ -12,7 +12,7 @@ const LONGEST: usize = 128;
 /// The id of the received request, if its sender is trusted and the id has 1 to 128 visible ASCII characters; else a
 /// new one.
 #[must_use]
-pub fn of(fields: &HeaderMap, trusted: bool, now: Timestamp) -> HeaderValue {
+pub fn request_id(fields: &HeaderMap, trusted: bool, now: Timestamp) -> HeaderValue {
     let is_id = |id: &&HeaderValue| {
         let bytes = id.as_bytes();
         (1..=LONGEST).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
@@ -69,9 +69,9 @@ mod tests {
     fn only_a_trusted_peer_names_a_request() {
         let mut fields = HeaderMap::new();
         fields.insert(X_REQUEST_ID, HeaderValue::from_static("abc"));
-        assert_eq!(of(&fields, true, clock::wall()), "abc");
-        assert_ne!(of(&fields, false, clock::wall()), "abc");
+        assert_eq!(request_id(&fields, true, clock::wall()), "abc");
+        assert_ne!(request_id(&fields, false, clock::wall()), "abc");
         fields.insert(X_REQUEST_ID, HeaderValue::from_static("with blank"));
-        assert_ne!(of(&fields, true, clock::wall()), "with blank");
+        assert_ne!(request_id(&fields, true, clock::wall()), "with blank");
     }
 }

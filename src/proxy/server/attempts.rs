@@ -4,7 +4,7 @@
 use crate::clock;
 use crate::proxy::answer::upstream_answer::UpstreamAnswer;
 use crate::proxy::bodies::request_body::RequestBody;
-use crate::proxy::bodies::response_body::Carrier;
+use crate::proxy::bodies::response_body::BodyCarrier;
 use crate::proxy::error::ProxyError;
 use crate::proxy::server::call_notes::CallNotes;
 use crate::proxy::server::server_part::ServerPart;
@@ -37,28 +37,28 @@ const AGAIN: Duration = Duration::from_millis(25);
 
 /// The attempts of one request.
 #[derive(Debug)]
-pub(in crate::proxy) struct Attempts<'a> {
+pub(in crate::proxy) struct UpstreamAttempts<'a> {
     balancer: &'a Balancer<RequestBody>,
     notes: &'a CallNotes,
     key: Option<u64>,
     purpose: Purpose,
     /// The parts of the request that depend on the server that it is sent to.
-    own: ServerPart<'a>,
+    part: ServerPart<'a>,
     /// The number of times the request was sent again after some of it was sent.
-    sent_again: u32,
+    retries: u32,
     /// The number of connections without room for its body.
     starved: u32,
     /// The failure before the last attempt, until the attempt's end is counted.
     cause: Option<RetryCause>,
 }
 
-impl Drop for Attempts<'_> {
+impl Drop for UpstreamAttempts<'_> {
     fn drop(&mut self) {
         self.count(RetryResult::Failed);
     }
 }
 
-impl<'a> Attempts<'a> {
+impl<'a> UpstreamAttempts<'a> {
     /// The attempts of a request that is at its first server.
     pub(in crate::proxy) fn new(
         balancer: &'a Balancer<RequestBody>,
@@ -71,19 +71,19 @@ impl<'a> Attempts<'a> {
             notes,
             key,
             purpose,
-            own: ServerPart {
-                own_host: false,
+            part: ServerPart {
+                uses_server_host: false,
                 grpc: None,
             },
-            sent_again: 0,
+            retries: 0,
             starved: 0,
             cause: None,
         }
     }
 
     /// The same, for a request whose server-dependent parts are `own`.
-    pub(in crate::proxy) fn writing(mut self, own: ServerPart<'a>) -> Self {
-        self.own = own;
+    pub(in crate::proxy) fn writing(mut self, part: ServerPart<'a>) -> Self {
+        self.part = part;
         self
     }
 
@@ -130,14 +130,14 @@ impl<'a> Attempts<'a> {
     ) -> Result<UpstreamAnswer, ProxyError> {
         loop {
             let is_owed = pool.is_owed_http1(&connection);
-            let again = repeated(&request);
+            let retry = repeated(&request);
             let UnopenedTunnel { error, is_heard } = match tunnel::open(connection, request).await {
                 Ok(opened) => {
                     self.count(RetryResult::Answered);
                     let (head, body) = opened.into_parts();
                     return Ok(UpstreamAnswer {
                         response: Response::from_parts(head, ()),
-                        carrier: Carrier::Tunnel(body),
+                        carrier: BodyCarrier::Tunnel(body),
                         pool,
                     });
                 }
@@ -147,16 +147,16 @@ impl<'a> Attempts<'a> {
                 let endpoint = self.endpoint()?;
                 self.blame(&endpoint, &error);
             }
-            let may_again = error.failure() == Failure::Reset && !is_heard;
-            let Some(again) = again.filter(|_| may_again) else {
+            let may_retry = error.failure() == Failure::Reset && !is_heard;
+            let Some(retry) = retry.filter(|_| may_retry) else {
                 return Err(UpstreamError::Answer(error).into());
             };
             if !self.next(RetryCause::Reset, false).await {
                 return Err(UpstreamError::Answer(error).into());
             }
-            request = again;
+            request = retry;
             (connection, pool) = self.connect().await?;
-            self.own.write(&mut request, &connection, &pool)?;
+            self.part.write(&mut request, &connection, &pool)?;
         }
     }
 
@@ -204,10 +204,10 @@ impl<'a> Attempts<'a> {
             let (fresh, pool) = self.connect().await?;
             connection = fresh;
             self.name_server(&mut unsent, &pool);
-            if let Some(call) = self.own.grpc {
+            if let Some(call) = self.part.grpc {
                 call.goes_out(unsent.fields_mut(), connection.is_http2(), clock::now())?;
             }
-            match connection.send_again(unsent).await {
+            match connection.resend(unsent).await {
                 Ok(response) => return self.answered(response, connection, pool).await,
                 Err(failed) => error = failed,
             }
@@ -221,11 +221,11 @@ impl<'a> Attempts<'a> {
         mut connection: Connection<RequestBody>,
         mut pool: Rc<Pool<RequestBody>>,
     ) -> Result<UpstreamAnswer, ProxyError> {
-        while let Some(mut again) = self.again_after(&response, &connection).await {
+        while let Some(mut retry) = self.grpc_retry(&response, &connection).await {
             put_back(connection, &pool);
             (connection, pool) = self.connect().await?;
-            self.name_server(&mut again, &pool);
-            response = match connection.send_again(again).await {
+            self.name_server(&mut retry, &pool);
+            response = match connection.resend(retry).await {
                 Ok(response) => response,
                 Err(error) => return Box::pin(self.after(connection, error)).await,
             };
@@ -233,13 +233,13 @@ impl<'a> Attempts<'a> {
         self.count(RetryResult::Answered);
         Ok(UpstreamAnswer {
             response,
-            carrier: Carrier::Connection(connection),
+            carrier: BodyCarrier::Connection(connection),
             pool,
         })
     }
 
     /// The request, if it is to be sent once more after this answer.
-    async fn again_after(
+    async fn grpc_retry(
         &mut self,
         response: &Response<()>,
         connection: &Connection<RequestBody>,
@@ -249,7 +249,7 @@ impl<'a> Attempts<'a> {
         if !rule.on.has_status(status) {
             return None;
         }
-        let again = connection.repeated()?;
+        let retry = connection.repeated()?;
         let (before, asked) = (self.notes.endpoint()?, self.notes.asked()?);
         if !self.next(RetryCause::Status(status), false).await {
             return None;
@@ -257,7 +257,7 @@ impl<'a> Attempts<'a> {
         let client = || self.notes.client();
         self.balancer
             .answered(&before, status, false, asked, client);
-        Some(again)
+        Some(retry)
     }
 
     /// Chooses the next server after `cause`, for a request of whose body a server may have had a part. Returns false
@@ -282,7 +282,7 @@ impl<'a> Attempts<'a> {
         let is_spent = if is_unsent {
             self.notes.attempts() >= most
         } else {
-            self.sent_again >= rule.attempts
+            self.retries >= rule.attempts
         };
         if is_spent {
             return false;
@@ -303,7 +303,7 @@ impl<'a> Attempts<'a> {
         }
         self.count(RetryResult::Failed);
         self.cause = Some(cause);
-        self.sent_again += u32::from(!is_unsent);
+        self.retries += u32::from(!is_unsent);
         self.notes.note_retry(cause.as_str());
         match other {
             Some(server) => self.notes.asks(server, clock::now()),
@@ -311,7 +311,7 @@ impl<'a> Attempts<'a> {
                 if !is_refused {
                     sleep(AGAIN).await;
                 }
-                self.notes.asks_again(clock::now());
+                self.notes.note_next_call(clock::now());
             }
         }
         true
@@ -319,14 +319,14 @@ impl<'a> Attempts<'a> {
 
     /// Addresses the request to the server of `pool` itself, if it must name the server that it is sent to.
     fn name_server(&self, unsent: &mut UnsentRequest<RequestBody>, pool: &Pool<RequestBody>) {
-        if let Some(host) = pool.host().filter(|_| self.own.own_host) {
+        if let Some(host) = pool.host().filter(|_| self.part.uses_server_host) {
             unsent.set_host(host);
         }
     }
 
     /// Has the server ended a gRPC call whose time is over because of the client?
     fn is_out_of_time(&self, error: &AnswerError) -> bool {
-        let call = self.own.grpc;
+        let call = self.part.grpc;
         error.failure() == Failure::Reset
             && call.is_some_and(|call| call.is_out_of_time(clock::now()))
     }
@@ -361,11 +361,11 @@ impl<'a> Attempts<'a> {
 /// The request once more, if it may be sent again although a server may have acted on it.
 fn repeated(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
     is_repeatable(request).then(|| {
-        let mut again = Request::new(RequestBody::Empty);
-        *again.method_mut() = request.method().clone();
-        *again.uri_mut() = request.uri().clone();
-        *again.headers_mut() = request.headers().clone();
-        again
+        let mut retry = Request::new(RequestBody::Empty);
+        *retry.method_mut() = request.method().clone();
+        *retry.uri_mut() = request.uri().clone();
+        *retry.headers_mut() = request.headers().clone();
+        retry
     })
 }
 

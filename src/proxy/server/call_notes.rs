@@ -66,7 +66,7 @@ impl CallNotes {
     }
 
     /// Notes another attempt at the same server.
-    pub(in crate::proxy) fn asks_again(&self, now: Instant) {
+    pub(in crate::proxy) fn note_next_call(&self, now: Instant) {
         self.asked.set(Some(now));
         self.attempts.set(self.attempts.get() + 1);
     }

@@ -32,7 +32,7 @@ pub(in crate::proxy) async fn look(
         && may_be_its_end(parts, incoming, exchange)
     {
         // The future is boxed: few requests need room for it.
-        let first = Box::pin(read(&parts.method, incoming)).await;
+        let first = Box::pin(read_frame(&parts.method, incoming)).await;
         exchange.call.prefix = first.map_err(|failure| exchange.broken(failure))?;
     }
     Ok(())
@@ -53,7 +53,7 @@ fn may_be_its_end(parts: &Parts, incoming: &Incoming, exchange: &Exchange) -> bo
 ///
 /// # Errors
 /// If the body breaks.
-async fn read(
+async fn read_frame(
     method: &Method,
     incoming: &mut Incoming,
 ) -> Result<Option<Box<BodyPrefix>>, UploadFailure> {

@@ -8,11 +8,13 @@ pub mod lines;
 
 use crate::client::Scheme;
 use crate::intake::hop_fields::tokens;
-use crate::intake::peer::{X_FORWARDED_PROTO, last_member, told, told_host, told_scheme};
+use crate::intake::peer::{
+    X_FORWARDED_PROTO, forwarded_host, forwarded_origin, forwarded_scheme, last_member,
+};
 use crate::key::address::AddressText;
 use crate::key::client_ip::{Field, OriginFields, Trust};
 use crate::key::forwarded::nodes;
-use crate::key::node::{Node, read_node};
+use crate::key::node::{ForwardedNode, read_node};
 use crate::listen::ForwardedFields;
 use crate::proxy::server::hop;
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
@@ -38,7 +40,7 @@ pub struct Origin<'a> {
     /// The client, as determined by [`Trust::client`].
     pub client: Option<IpAddr>,
     /// The fields of the peer that are trusted, if any are ([`Trust::believes`]).
-    pub believed: Option<BelievedFields>,
+    pub trusted: Option<TrustedFields>,
     /// The host that the client requested, with its port. An HTTP/1.0 client may have named none.
     pub host: Option<&'a HeaderValue>,
     /// The scheme that the client has used, if the peer is trusted.
@@ -46,23 +48,23 @@ pub struct Origin<'a> {
     /// The version of the received request.
     pub version: Version,
     /// The host comes from the target, and `Host` is absent or different.
-    pub is_host_own: bool,
+    pub has_target_host: bool,
 }
 
 /// The fields of a trusted peer that are used.
 #[derive(Debug, Clone, Copy)]
-pub struct BelievedFields {
+pub struct TrustedFields {
     /// The only field that is used ([`Trust::leading`]): the other one comes from an untrusted client.
     pub leading: Option<Field>,
     /// The fields that give the scheme and the host ([`Trust::speaks`]).
     pub speaks: OriginFields,
 }
 
-impl BelievedFields {
+impl TrustedFields {
     /// The trusted fields of the peer at `address`; `None` if the peer is not trusted.
     #[must_use]
     pub fn of(trust: &Trust, address: Option<IpAddr>, fields: &HeaderMap) -> Option<Self> {
-        trust.believes(address).then(|| Self {
+        trust.trusts(address).then(|| Self {
             leading: trust.leading(address, fields),
             speaks: trust.speaks(address, fields),
         })
@@ -113,8 +115,8 @@ pub fn announce(
     origin: &Origin<'_>,
     introduced: &mut Option<Rc<ForwardedFields>>,
 ) {
-    if let Some(BelievedFields { leading, speaks }) = origin.believed {
-        let (scheme, host) = told(fields, speaks);
+    if let Some(TrustedFields { leading, speaks }) = origin.trusted {
+        let (scheme, host) = forwarded_origin(fields, speaks);
         match leading {
             Some(Field::XForwardedFor) => drop(fields.remove(header::FORWARDED)),
             Some(Field::Forwarded) => drop(fields.remove(X_FORWARDED_FOR)),
@@ -187,13 +189,13 @@ pub fn is_of_proxies(name: &HeaderName) -> bool {
 
 /// Does `Forwarded` name another scheme or host than the other fields?
 fn contradicts(fields: &HeaderMap) -> bool {
-    let is_other = |told: Option<&[u8]>, name: HeaderName| {
+    let is_other = |claimed: Option<&[u8]>, name: HeaderName| {
         let said = last_member(fields, &name);
-        told.is_some_and(|told| !said.is_some_and(|said| told.eq_ignore_ascii_case(said)))
+        claimed.is_some_and(|claimed| !said.is_some_and(|said| claimed.eq_ignore_ascii_case(said)))
     };
-    let host = told_host(fields);
+    let host = forwarded_host(fields);
     is_other(
-        told_scheme(fields).map(|scheme| scheme.as_str().as_bytes()),
+        forwarded_scheme(fields).map(|scheme| scheme.as_str().as_bytes()),
         X_FORWARDED_PROTO,
     ) || is_other(host.as_ref().map(HeaderValue::as_bytes), X_FORWARDED_HOST)
 }
@@ -224,7 +226,7 @@ fn known<'a>(
 ) -> Option<&'a Rc<ForwardedFields>> {
     let is_known = |known: &Rc<ForwardedFields>| {
         known.version == origin.version
-            && known.is_host_own == origin.is_host_own
+            && known.has_target_host == origin.has_target_host
             && known.host.as_ref() == origin.host
     };
     if !introduced.as_ref().is_some_and(is_known) {
@@ -247,7 +249,7 @@ fn compose(origin: &Origin<'_>) -> Option<ForwardedFields> {
             None => None,
         },
         version: origin.version,
-        is_host_own: origin.is_host_own,
+        has_target_host: origin.has_target_host,
         lines: lines::compose(origin, &address, &element),
         address,
         element,
@@ -290,7 +292,7 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
         (false, true) => {
             let mut chain = ValueBuffer::default();
             for line in fields.get_all(header::FORWARDED) {
-                let nodes: SmallVec<[Node; 8]> = nodes(line.as_bytes()).collect();
+                let nodes: SmallVec<[ForwardedNode; 8]> = nodes(line.as_bytes()).collect();
                 for node in nodes.iter().rev() {
                     chain.entry(node.address());
                 }
@@ -308,10 +310,10 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
     }
 }
 
-fn set_scheme(fields: &mut HeaderMap, origin: &Origin<'_>, told: Option<Scheme>) {
+fn set_scheme(fields: &mut HeaderMap, origin: &Origin<'_>, forwarded: Option<Scheme>) {
     const HTTP: HeaderValue = HeaderValue::from_static("http");
     const HTTPS: HeaderValue = HeaderValue::from_static("https");
-    let scheme = match told.unwrap_or(origin.scheme) {
+    let scheme = match forwarded.unwrap_or(origin.scheme) {
         Scheme::Http => HTTP,
         Scheme::Https => HTTPS,
     };

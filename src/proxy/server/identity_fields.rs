@@ -31,7 +31,7 @@ pub(in crate::proxy) fn write(
         .groups(service)
         .map(|(_, name)| name)
         .collect();
-    let values = known_caller::read(service, target, parts, exchange, |caller, token| {
+    let values = known_caller::read_caller(service, target, parts, exchange, |caller, token| {
         let value = |field| {
             let mut value = identity.value(field, caller, tiers.iter().copied())?;
             // The value names a person: HPACK does not index it, and no dump shows it.

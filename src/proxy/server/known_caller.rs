@@ -11,7 +11,7 @@ use crate::snapshot::Service;
 use http::request::Parts;
 
 /// The result of `reader` for the client. Its token is not verified again if its limits have had it verified.
-pub(in crate::proxy) fn read<R>(
+pub(in crate::proxy) fn read_caller<R>(
     service: &Service,
     target: &Target,
     parts: &Parts,

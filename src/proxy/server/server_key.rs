@@ -10,14 +10,14 @@ use http::request::Parts;
 
 /// The hash of the request's key; `None` if the request has none, or several.
 #[inline(never)]
-pub(in crate::proxy) fn of(
+pub(in crate::proxy) fn server_key(
     template: &KeyTemplate,
     service: &Service,
     target: &Target,
     parts: &Parts,
     exchange: &Exchange,
 ) -> Option<u64> {
-    known_caller::read(service, target, parts, exchange, |caller, _| {
+    known_caller::read_caller(service, target, parts, exchange, |caller, _| {
         let mut key = Vec::with_capacity(64);
         match template.write(caller, &mut key) {
             KeyOutcome::Key => Some(rendezvous::hash(&key)),

@@ -13,7 +13,7 @@ use http::{Request, header};
 #[derive(Debug, Clone, Copy)]
 pub struct ServerPart<'a> {
     /// The request names the host of its server, for each server.
-    pub own_host: bool,
+    pub uses_server_host: bool,
     /// The request is a gRPC call.
     pub grpc: Option<&'a GrpcCall>,
 }
@@ -22,7 +22,7 @@ impl ServerPart<'_> {
     /// Are there no such parts?
     #[inline]
     pub(in crate::proxy) fn is_nothing(&self) -> bool {
-        !self.own_host && self.grpc.is_none()
+        !self.uses_server_host && self.grpc.is_none()
     }
 
     /// Writes the parts into `request`, which is sent on `connection` to the server of `pool`.
@@ -34,7 +34,7 @@ impl ServerPart<'_> {
         connection: &Connection<RequestBody>,
         pool: &Pool<RequestBody>,
     ) -> Result<(), UpstreamError> {
-        if let Some(host) = pool.host().filter(|_| self.own_host) {
+        if let Some(host) = pool.host().filter(|_| self.uses_server_host) {
             request.headers_mut().insert(header::HOST, host.clone());
         }
         self.grpc.map_or(Ok(()), |call| {

@@ -5,10 +5,10 @@ use crate::listen::ForwardedFields;
 use crate::proxy::answer::upstream_answer::UpstreamAnswer;
 use crate::proxy::bodies::request_body::RequestBody;
 use crate::proxy::bodies::request_body::Upload;
-use crate::proxy::bodies::response_body::Carrier;
+use crate::proxy::bodies::response_body::BodyCarrier;
 use crate::proxy::error::ProxyError;
 use crate::proxy::limits::reservation::Reservations;
-use crate::proxy::server::attempts::Attempts;
+use crate::proxy::server::attempts::UpstreamAttempts;
 use crate::proxy::server::call_notes::CallNotes;
 use crate::proxy::server::server_part::ServerPart;
 use crate::telemetry::metrics::UpstreamMetrics;
@@ -40,7 +40,7 @@ pub struct UpstreamCall<'a> {
     /// The notes of the call.
     pub notes: &'a CallNotes,
     /// The parts that depend on the server.
-    pub own: ServerPart<'a>,
+    pub part: ServerPart<'a>,
 }
 
 /// Fields of a request that are written as bytes after the others.
@@ -50,9 +50,9 @@ pub struct AddedLines<'a>([&'a [u8]; 3]);
 impl<'a> AddedLines<'a> {
     /// The lines of `beside`, followed by the request's `id`; none without `beside`.
     #[must_use]
-    pub fn new(beside: Option<&'a ForwardedFields>, id: &'a HeaderValue) -> Self {
-        Self(beside.map_or([b""; 3], |beside| {
-            [&beside.lines[..], id.as_bytes(), b"\r\n"]
+    pub fn new(forwarded: Option<&'a ForwardedFields>, id: &'a HeaderValue) -> Self {
+        Self(forwarded.map_or([b""; 3], |forwarded| {
+            [&forwarded.lines[..], id.as_bytes(), b"\r\n"]
         }))
     }
 }
@@ -79,7 +79,7 @@ pub async fn send(
         reservation,
         key,
         notes,
-        own,
+        part,
     } = outgoing;
     let server = match balancer.choose(key, || notes.client()) {
         Choice::Server(server) => server,
@@ -100,8 +100,8 @@ pub async fn send(
         Some(idle) => (idle, Rc::clone(pool)),
         None => Box::pin(connect(balancer, notes, key, purpose)).await?,
     };
-    if !own.is_nothing()
-        && let Err(error) = own.write(&mut request, &connection, &pool)
+    if !part.is_nothing()
+        && let Err(error) = part.write(&mut request, &connection, &pool)
     {
         pool.put(connection);
         return Err(error.into());
@@ -109,14 +109,14 @@ pub async fn send(
     if let Some(reservation) = reservation {
         reservation.forwarded();
     }
-    let attempts = || Attempts::new(balancer, notes, key, purpose).writing(own);
+    let attempts = || UpstreamAttempts::new(balancer, notes, key, purpose).writing(part);
     if purpose == Purpose::Tunnel {
         return Box::pin(attempts().open_tunnel(connection, pool, request)).await;
     }
     match connection.send(request, &added.0).await {
         Ok(response) if !balancer.repeats_after(response.status().as_u16()) => Ok(UpstreamAnswer {
             response,
-            carrier: Carrier::Connection(connection),
+            carrier: BodyCarrier::Connection(connection),
             pool,
         }),
         Ok(response) => Box::pin(attempts().answered(response, connection, pool)).await,
@@ -131,7 +131,7 @@ async fn connect(
     key: Option<u64>,
     purpose: Purpose,
 ) -> Result<PooledConnection<RequestBody>, ProxyError> {
-    let mut attempts = Attempts::new(balancer, notes, key, purpose);
+    let mut attempts = UpstreamAttempts::new(balancer, notes, key, purpose);
     let connected = attempts.connect().await?;
     attempts.are_over();
     Ok(connected)

@@ -7,8 +7,8 @@ use crate::proxy::error::ProxyError;
 use crate::proxy::exchange::Exchange;
 use crate::proxy::request::request_id;
 use crate::proxy::server::forwarded;
-use crate::proxy::server::forwarded::BelievedFields;
 use crate::proxy::server::forwarded::Origin;
+use crate::proxy::server::forwarded::TrustedFields;
 use crate::proxy::server::forwarded::hops;
 use crate::proxy::server::forwarded::lines;
 use crate::proxy::server::hop;
@@ -46,7 +46,7 @@ pub struct OnwardHead {
     /// The request without its body, in origin form, with hop-by-hop fields removed.
     pub request: Request<()>,
     /// Our fields, which are written after the request's as bytes; `None` if they are among the request's.
-    pub beside: Option<Rc<ForwardedFields>>,
+    pub forwarded: Option<Rc<ForwardedFields>>,
 }
 
 /// The head to send: hop-by-hop fields are removed, and ours added.
@@ -85,10 +85,10 @@ pub fn head(
         && exchange.granted().is_none()
         && service.is_none_or(|service| service.request_fields.is_none());
     let mut introduced = peer.forwarded_fields.borrow_mut();
-    let beside = is_usual
+    let forwarded = is_usual
         .then(|| lines::prepared(&origin, &mut introduced))
         .flatten();
-    if beside.is_none() {
+    if forwarded.is_none() {
         if let Some(certificate) = certificate {
             // The chain would belong to another certificate.
             fields.remove(CLIENT_CERT_CHAIN);
@@ -108,29 +108,29 @@ pub fn head(
     *request.method_mut() = mem::take(&mut parts.method);
     *request.uri_mut() = mem::take(&mut parts.uri);
     *request.headers_mut() = mem::take(&mut parts.headers);
-    Ok(OnwardHead { request, beside })
+    Ok(OnwardHead { request, forwarded })
 }
 
 /// The origin of a request, whose host is `changed` for the server.
 #[inline]
 fn origin<'a>(target: &'a Target, parts: &Parts, changed: bool, exchange: &Exchange) -> Origin<'a> {
-    let far = exchange.arrived.peer;
+    let peer = exchange.arrived.peer;
     let trust = &exchange.local.snapshot.trust;
-    let believed = if far.is_stranger {
+    let trusted = if peer.is_unnamed {
         None
     } else {
-        BelievedFields::of(trust, far.address, &parts.headers)
+        TrustedFields::of(trust, peer.address, &parts.headers)
     };
-    let named_scheme = target.scheme().filter(|_| believed.is_some());
+    let named_scheme = target.scheme().filter(|_| trusted.is_some());
     Origin {
-        peer: far.address,
+        peer: peer.address,
         client: exchange.arrived.client,
-        believed,
+        trusted,
         host: target.authority(),
-        scheme: named_scheme.unwrap_or(far.scheme),
+        scheme: named_scheme.unwrap_or(peer.scheme),
         version: parts.version,
         // Another host is written in any case.
-        is_host_own: !changed && target.own_authority().is_some(),
+        has_target_host: !changed && target.forwarded_authority().is_some(),
     }
 }
 
@@ -198,15 +198,17 @@ fn add_fields(
     }
     let service = exchange.service();
     match origin.host {
-        Some(host) if origin.is_host_own => drop(fields.insert(header::HOST, host.clone())),
+        Some(host) if origin.has_target_host => drop(fields.insert(header::HOST, host.clone())),
         Some(_) => {}
         // HTTP/1.0 may name no host, HTTP/1.1 must (RFC 9112, section 3.2): the upstream's own host is used.
         None => {
             let upstream = service.and_then(|service| service.upstream);
             let upstream = upstream.map(|upstream| &exchange.local.snapshot.upstreams[upstream]);
-            let own = upstream.and_then(|upstream| upstream.servers.first());
-            if let Some(Ok(own)) = own.map(|own| HeaderValue::try_from(own.url.authority())) {
-                fields.insert(header::HOST, own);
+            let server = upstream.and_then(|upstream| upstream.servers.first());
+            if let Some(Ok(server)) =
+                server.map(|server| HeaderValue::try_from(server.url.authority()))
+            {
+                fields.insert(header::HOST, server);
             }
         }
     }

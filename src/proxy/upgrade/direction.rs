@@ -21,7 +21,7 @@ pub(super) enum SideFault {
 
 /// One direction of a tunnel.
 #[derive(Debug)]
-pub(super) struct Direction {
+pub(super) struct TunnelDirection {
     frames: FrameTracker,
     /// Bytes that the receiver has not taken, from `at` on. Memory is allocated only while there are any.
     waiting: Vec<u8>,
@@ -48,7 +48,7 @@ enum Farewell {
     Said,
 }
 
-impl Direction {
+impl TunnelDirection {
     pub(super) fn new() -> Self {
         Self {
             frames: FrameTracker::new(),

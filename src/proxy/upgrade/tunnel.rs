@@ -5,8 +5,8 @@
 
 use crate::clock;
 use crate::descriptors::departure::{Departure, SecondDescriptor};
-use crate::proxy::upgrade::direction::Direction;
 use crate::proxy::upgrade::direction::SideFault;
+use crate::proxy::upgrade::direction::TunnelDirection;
 use crate::proxy::upgrade::frame_tracker;
 use crate::proxy::upgrade::lookout::Lookout;
 use crate::telemetry::metrics::EndedBy;
@@ -57,8 +57,8 @@ pub(super) async fn pass(
     let mut leaving = pin!(unconstrained(leaving));
     let mut timer = pin!(sleep_until(began + idle));
     let mut tunnel = JoinedSides {
-        to_server: Direction::new(),
-        to_client: Direction::new(),
+        to_server: TunnelDirection::new(),
+        to_client: TunnelDirection::new(),
         at_client: Lookout::default(),
         at_server: Lookout::default(),
         last: began,
@@ -94,8 +94,8 @@ enum End {
 
 /// A tunnel between two sides.
 struct JoinedSides<'a> {
-    to_server: Direction,
-    to_client: Direction,
+    to_server: TunnelDirection,
+    to_client: TunnelDirection,
     at_client: Lookout,
     at_server: Lookout,
     /// The time at which bytes have passed last.

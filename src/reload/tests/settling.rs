@@ -1,6 +1,6 @@
 //! Files that lose restrictions: for a moment, while they are written, or for good.
 
-use super::{Watched, folder, replace, text};
+use super::{Watched, file_text, folder, replace};
 use crate::reload::*;
 use std::fs;
 use std::io::Write as _;
@@ -8,8 +8,11 @@ use std::io::Write as _;
 const DEFAULTS: &str = "[defaults]\nlimits = [\"d\"]\n";
 
 /// A file with a limit for every request at its end, and one without.
-fn halves(rate: &str) -> (String, String) {
-    let first = format!("{}[limits.d]\nby = \"ip\"\nrate = \"3/h\"\n", text(rate));
+fn file_versions(rate: &str) -> (String, String) {
+    let first = format!(
+        "{}[limits.d]\nby = \"ip\"\nrate = \"3/h\"\n",
+        file_text(rate)
+    );
     let whole = format!("{first}{DEFAULTS}");
     (first, whole)
 }
@@ -17,9 +20,9 @@ fn halves(rate: &str) -> (String, String) {
 #[tokio::test]
 async fn a_file_that_is_written_in_two_steps_never_loses_its_second_half() {
     let (_folder, file) = folder();
-    fs::write(&file, halves("1/s").1).unwrap();
+    fs::write(&file, file_versions("1/s").1).unwrap();
     let mut watched = Watched::start(&file);
-    let (first, _) = halves("2/s");
+    let (first, _) = file_versions("2/s");
     fs::write(&file, first).unwrap();
     // The writer takes its time.
     sleep(Duration::from_millis(400)).await;
@@ -34,16 +37,16 @@ async fn a_file_that_is_written_in_two_steps_never_loses_its_second_half() {
 #[tokio::test]
 async fn what_is_taken_away_for_good_is_gone_half_a_second_later() {
     let (_folder, file) = folder();
-    fs::write(&file, halves("1/s").1).unwrap();
+    fs::write(&file, file_versions("1/s").1).unwrap();
     let mut watched = Watched::start(&file);
     let begun = clock::now();
-    replace(&file, &halves("2/s").0);
+    replace(&file, &file_versions("2/s").0);
     watched.becomes("2/s").await;
     assert!(begun.elapsed() >= SETTLE + SETTLE_LESS);
     // This is the thread of all other control work, which continues while long lists are compared.
     assert_eq!(config::diff::COMPARED.get(), 0);
     // This change removes no restriction.
-    replace(&file, &halves("3/s").1);
+    replace(&file, &file_versions("3/s").1);
     watched.becomes("3/s").await;
 }
 
@@ -55,9 +58,9 @@ async fn a_signal_takes_at_once_what_does_not_settle() {
     fs::write(&secret, "0").unwrap();
     let store = "[store]\nurl = \"redis://h\"\npassword = { file = \"password\" }\n";
     let with_store = |text: &str| format!("{store}{text}");
-    fs::write(&file, with_store(&halves("1/s").1)).unwrap();
+    fs::write(&file, with_store(&file_versions("1/s").1)).unwrap();
     let mut watched = Watched::start(&file);
-    replace(&file, &with_store(&halves("2/s").0));
+    replace(&file, &with_store(&file_versions("2/s").0));
     let writing = tokio::spawn(async move {
         for n in 1.. {
             fs::write(&secret, n.to_string()).unwrap();
@@ -76,10 +79,11 @@ async fn a_signal_takes_at_once_what_does_not_settle() {
 async fn what_never_settles_is_taken_over_after_a_while() {
     let (folder, file) = folder();
     let team = folder.path().join("team.toml");
-    let with_team = |rate: &str| format!("include = \"team.toml\"\n{}", text(rate));
+    let with_team = |rate: &str| format!("include = \"team.toml\"\n{}", file_text(rate));
     fs::write(&file, with_team("1/s")).unwrap();
-    let own = "[upstreams.t]\nservers = \"b:1\"\n[routes.t]\npath = \"/t\"\nupstream = \"t\"\n";
-    fs::write(&team, own).unwrap();
+    let team_text =
+        "[upstreams.t]\nservers = \"b:1\"\n[routes.t]\npath = \"/t\"\nupstream = \"t\"\n";
+    fs::write(&team, team_text).unwrap();
     let mut watched = Watched::start(&file);
     let begun = clock::now();
     let writing = tokio::spawn(async move {
@@ -109,7 +113,7 @@ fn what_is_taken_away_is_told_by_its_key() {
         upstream = \"u\"\nlimits = [\"a\"]\nforward_identity = { x-user = \"{group}\" }\n\
         [routes.s]\nupstream = \"u\"\ngroups = [\"g\"]\n[defaults]\nlimits = [\"b\"]\n";
     let before = outline(old);
-    for (from, to, told) in [
+    for (from, to, expected) in [
         ("", "", None),
         ("\"1/s\"", "\"7/s\"", None),
         ("burst = 5", "burst = 9", None),
@@ -160,7 +164,7 @@ fn what_is_taken_away_is_told_by_its_key() {
     ] {
         let new = old.replacen(from, to, 1);
         let taken_away = config::diff::taken_away(&before, &outline(&new));
-        assert_eq!(taken_away.as_deref(), told, "{new}");
+        assert_eq!(taken_away.as_deref(), expected, "{new}");
     }
 }
 
@@ -178,7 +182,7 @@ fn a_member_that_its_file_loses_is_told() {
         config::load(&file).unwrap().outline
     };
     let (two, one) = (outline("first-key\nsecond-key\n"), outline("second-key\n"));
-    let told = config::diff::taken_away(&two, &one);
-    assert_eq!(told.as_deref(), Some("a member of group `g`"));
+    let found = config::diff::taken_away(&two, &one);
+    assert_eq!(found.as_deref(), Some("a member of group `g`"));
     assert_eq!(config::diff::taken_away(&one, &two), None);
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 /// The cursor's value as a value of serde_json.
-fn read(value: Value<'_>) -> Result<serde_json::Value, Fault> {
+fn read_value(value: Value<'_>) -> Result<serde_json::Value, Fault> {
     Ok(match value {
         Value::Null => serde_json::Value::Null,
         Value::Bool(is) => is.into(),
@@ -22,12 +22,12 @@ fn read(value: Value<'_>) -> Result<serde_json::Value, Fault> {
             let mut object = serde_json::Map::new();
             for member in members(raw) {
                 let (name, value) = member?;
-                object.insert(name.read()?.into_owned(), read(value)?);
+                object.insert(name.read()?.into_owned(), read_value(value)?);
             }
             object.into()
         }
         Value::List(raw) => {
-            let list = entries(raw).map(|entry| read(entry?));
+            let list = entries(raw).map(|entry| read_value(entry?));
             list.collect::<Result<Vec<_>, _>>()?.into()
         }
     })
@@ -42,17 +42,17 @@ fn compare(bytes: &[u8]) {
     let shown = String::from_utf8_lossy(bytes);
     let skipped = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
     let is_object = bytes.trim_ascii_start().starts_with(b"{");
-    let text = line::text(bytes).unwrap_or_default();
+    let text = line::line_text(bytes).unwrap_or_default();
     let walked = walk(&text).is_ok();
     match serde_json::from_slice::<serde_json::Value>(bytes) {
         Ok(value) if is_object => {
-            assert_eq!(read(Value::Object(&text)), Ok(value), "{shown}");
+            assert_eq!(read_value(Value::Object(&text)), Ok(value), "{shown}");
         }
         // serde_json skips some values that it does not read: half a pair of surrogates, bytes that are not UTF-8, a
         // number beyond a double.
         Err(_) if is_object && walked => {
             assert!(skipped, "{shown}");
-            assert!(read(Value::Object(&text)).is_err(), "{shown}");
+            assert!(read_value(Value::Object(&text)).is_err(), "{shown}");
         }
         _ => assert!(!walked, "{shown}"),
     }
@@ -102,8 +102,8 @@ proptest! {
         } else {
             value.to_string()
         };
-        let again = serde_json::from_str(&text).unwrap();
-        prop_assert_eq!(read(Value::Object(&text)), Ok(again));
+        let expected = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(read_value(Value::Object(&text)), Ok(expected));
     }
 
     #[test]
@@ -201,8 +201,8 @@ fn escapes_are_read() {
         }
     };
     assert_eq!(text(r#"\u00e9\ud83d\ude00\n\""#).unwrap(), "é😀\n\"");
-    for half in [r"\ud83d!", r"\ud83d\u0041", r"\ude00", r"\ud83d\ud83d"] {
-        assert_eq!(text(half), Err(Fault::NotText), "{half}");
+    for surrogate in [r"\ud83d!", r"\ud83d\u0041", r"\ude00", r"\ud83d\ud83d"] {
+        assert_eq!(text(surrogate), Err(Fault::NotText), "{surrogate}");
     }
     assert_eq!(text(r"\x"), Err(Fault::NotJson));
     assert_eq!(text(r"\u12"), Err(Fault::NotJson));

@@ -32,20 +32,20 @@ macro_rules! readers {
 
 /// All members that describe a part of a request. An absent value, `null`, is not read.
 static MEMBERS: &[MemberReader] = readers! { request, value:
-    "ts" => request.ts = Some(instant::of(value)?);
+    "ts" => request.ts = Some(instant::instant_of(value)?);
     "client" => {
         let Value::Text(text) = value else {
             return Err(Fault::BadClient);
         };
         let text = text.read()?;
         if text != UNIX {
-            request.client = Some(address::read(&text)?);
+            request.client = Some(address::parse_address(&text)?);
         }
     };
-    "method" => request.put_method(&text(value, "method")?)?;
-    "host" => request.host = text(value, "host")?;
-    "path" => request.put_target(text(value, "path")?);
-    "user_agent" => request.user_agent = Some(text(value, "user_agent")?);
+    "method" => request.put_method(&text_member(value, "method")?)?;
+    "host" => request.host = text_member(value, "host")?;
+    "path" => request.put_target(text_member(value, "path")?);
+    "user_agent" => request.user_agent = Some(text_member(value, "user_agent")?);
     "headers" => request.headers = object(value, "headers")?;
     // The keys are parsed once for all limits; each limit looks up its own.
     "keys" => request.keys = json::members(object(value, "keys")?).collect::<Result<_, _>>()?;
@@ -75,7 +75,7 @@ pub(super) fn find(name: &str) -> Option<&'static MemberReader> {
     MEMBERS.iter().find(|member| member.name == name)
 }
 
-fn text<'a>(value: Value<'a>, name: &'static str) -> Result<Cow<'a, str>, Fault> {
+fn text_member<'a>(value: Value<'a>, name: &'static str) -> Result<Cow<'a, str>, Fault> {
     match value {
         Value::Text(text) => text.read(),
         _ => Err(Fault::BadMember(name)),

@@ -48,7 +48,7 @@ impl Identity for LoggedRequest<'_> {
         self.was_doubted().then_some(TokenDoubt::Unbelieved)
     }
 
-    fn is_told(&self, group: &str) -> bool {
+    fn tells_group(&self, group: &str) -> bool {
         self.is_logged_in(group)
     }
 }

@@ -25,13 +25,13 @@ impl PolicySide {
         let decided = self.admission.decided.iter().filter(|_| self.asked);
         let counted = decided
             .flat_map(|decided| &decided.shadows)
-            .filter_map(move |aside| {
-                let (limit, key) = self.keys().nth(aside.index)?;
+            .filter_map(move |shadow| {
+                let (limit, key) = self.keys().nth(shadow.index)?;
                 Some(ShadowAnswer {
                     limit,
                     key: Some(key),
-                    outcome: aside.verdict?.outcome,
-                    verdict: aside.verdict,
+                    outcome: shadow.verdict?.outcome,
+                    verdict: shadow.verdict,
                 })
             });
         let keyless = self.plan.keyless().iter().filter_map(move |at| {

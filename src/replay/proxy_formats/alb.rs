@@ -10,7 +10,7 @@ const KINDS: [&str; 6] = ["http", "https", "h2", "grpcs", "ws", "wss"];
 
 /// `https 2026-11-20T17:48:50.123456Z app/lb/50dc6c495c0c9188 203.0.113.9:2817 10.0.0.1:80 0.086 0.048 0.037 200 200 0 57
 /// "GET https://www.example.com:443/ HTTP/1.1" "curl/7.46.0" ..`
-pub(super) fn read<'a>(
+pub(super) fn read_alb<'a>(
     request: &mut LoggedRequest<'a>,
     line: &'a str,
 ) -> Option<Result<(), Fault>> {
@@ -18,12 +18,12 @@ pub(super) fn read<'a>(
     let (time, rest) = rest.split_once(' ')?;
     let is_one = KINDS.contains(&kind) && time.as_bytes().get(10) == Some(&b'T');
     is_one.then(|| {
-        let end = instant::read(time).ok_or(Fault::BadTime)?;
-        take(request, kind, end, rest)
+        let end = instant::read_instant(time).ok_or(Fault::BadTime)?;
+        take_fields(request, kind, end, rest)
     })
 }
 
-fn take<'a>(
+fn take_fields<'a>(
     request: &mut LoggedRequest<'a>,
     kind: &str,
     end: Timestamp,
@@ -45,7 +45,7 @@ fn take<'a>(
     let began = match kind {
         "ws" | "wss" => rest
             .split_ascii_whitespace()
-            .find_map(|word| instant::read(word).filter(|_| word.contains('T'))),
+            .find_map(|word| instant::read_instant(word).filter(|_| word.contains('T'))),
         _ => None,
     };
     let began = began

@@ -7,7 +7,7 @@ use crate::replay::{Fault, instant};
 
 /// `[TIME] "METHOD PATH PROTOCOL" CODE FLAGS RECEIVED SENT DURATION SERVICE_TIME "X-FORWARDED-FOR" "USER-AGENT"
 /// "X-REQUEST-ID" "AUTHORITY" "UPSTREAM"`. Istio has more words after the flags, and the peer after the upstream.
-pub(super) fn read<'a>(
+pub(super) fn read_envoy<'a>(
     request: &mut LoggedRequest<'a>,
     line: &'a str,
 ) -> Option<Result<(), Fault>> {
@@ -15,10 +15,14 @@ pub(super) fn read<'a>(
     if time.as_bytes().get(10) != Some(&b'T') || !rest.starts_with(" \"") {
         return None;
     }
-    Some(take(request, time, rest))
+    Some(take_fields(request, time, rest))
 }
 
-fn take<'a>(request: &mut LoggedRequest<'a>, time: &str, line: &'a str) -> Result<(), Fault> {
+fn take_fields<'a>(
+    request: &mut LoggedRequest<'a>,
+    time: &str,
+    line: &'a str,
+) -> Result<(), Fault> {
     let mut rest = line;
     let asked = quoted(&mut rest).ok_or(Fault::Unknown)?;
     take_request_line(request, asked.into())?;
@@ -31,7 +35,7 @@ fn take<'a>(request: &mut LoggedRequest<'a>, time: &str, line: &'a str) -> Resul
     }
     let took = numbers.split_ascii_whitespace().rev().nth(1);
     let took = took.and_then(|ms| ms.parse::<u32>().ok());
-    request.ts = Some(instant::read(time).ok_or(Fault::BadTime)?);
+    request.ts = Some(instant::read_instant(time).ok_or(Fault::BadTime)?);
     request.put_status(words.split_ascii_whitespace().next());
     request.duration = took.map_or(0, |ms| u64::from(ms) * 1_000);
     request.format = LogFormat::Envoy;

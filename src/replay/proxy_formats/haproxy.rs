@@ -7,7 +7,7 @@ use crate::replay::{Fault, instant};
 
 /// `203.0.113.9:33317 [06/Feb/2009:12:14:14.655] http-in static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0
 /// {1wt.eu} {} "GET /index.html HTTP/1.1"`
-pub(super) fn read<'a>(
+pub(super) fn read_haproxy<'a>(
     request: &mut LoggedRequest<'a>,
     line: &'a str,
 ) -> Option<Result<(), Fault>> {

@@ -49,7 +49,7 @@ fn bracketed(line: &str) -> Option<&str> {
 fn timed(line: &str) -> Option<&str> {
     let (time, rest) = line.split_once(' ')?;
     let is_time = time.as_bytes().get(4) == Some(&b'-') && time.contains('T');
-    (is_time && instant::read(time).is_some()).then_some(rest)
+    (is_time && instant::read_instant(time).is_some()).then_some(rest)
 }
 
 /// `<190>Nov 20 17:48:50 host nginx: `

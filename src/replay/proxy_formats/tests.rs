@@ -3,7 +3,7 @@
 use super::*;
 use crate::replay::line::LineReader;
 
-fn read(line: &str) -> Result<LoggedRequest<'_>, Fault> {
+fn read_line(line: &str) -> Result<LoggedRequest<'_>, Fault> {
     let mut request = LoggedRequest::default();
     let read = LineReader::new(None).read(&mut request, line);
     read.map(|()| request)
@@ -19,18 +19,24 @@ fn how_long_it_took_and_how_it_ended_is_read() {
         include_str!("../../../tests/simulate/traces/haproxy.log"),
         include_str!("../../../tests/simulate/traces/alb.log"),
     ];
-    let told = lines.map(|text| {
-        let requests = text.lines().filter_map(|line| read(line).ok());
+    let read_lines = lines.map(|text| {
+        let requests = text.lines().filter_map(|line| read_line(line).ok());
         requests
             .map(|one| (one.status, one.duration))
             .collect::<Vec<_>>()
     });
-    assert_eq!(told[0], [(200, 24_102), (502, 250_000), (500, 10)]);
-    assert_eq!(told[1], [(200, 24_102), (404, 100), (200, 100)]);
-    assert_eq!(told[2], [(200, 250_000), (404, 0), (200, 1_000)]);
-    assert_eq!(told[3], [(204, 226_000), (503, 5_000), (200, 18_000)]);
-    assert_eq!(told[4], [(200, 109_000), (503, 5_000_000), (200, 109_000)]);
-    assert_eq!(told[5], [(200, 1_000), (502, 145_000), (101, 600_000_000)]);
+    assert_eq!(read_lines[0], [(200, 24_102), (502, 250_000), (500, 10)]);
+    assert_eq!(read_lines[1], [(200, 24_102), (404, 100), (200, 100)]);
+    assert_eq!(read_lines[2], [(200, 250_000), (404, 0), (200, 1_000)]);
+    assert_eq!(read_lines[3], [(204, 226_000), (503, 5_000), (200, 18_000)]);
+    assert_eq!(
+        read_lines[4],
+        [(200, 109_000), (503, 5_000_000), (200, 109_000)]
+    );
+    assert_eq!(
+        read_lines[5],
+        [(200, 1_000), (502, 145_000), (101, 600_000_000)]
+    );
 }
 
 #[test]
@@ -50,6 +56,6 @@ fn what_is_nearly_a_line_is_none() {
         "{\"ts\":1,\"request\":{\"uri\":\"/\",\"remote_ip\":\"nobody\"}}",
         "{\"RequestPath\":\"/\",\"ClientHost\":\"1.2.3.4\",\"StartUTC\":\"yesterday\"}",
     ] {
-        assert!(read(line).is_err(), "{line}");
+        assert!(read_line(line).is_err(), "{line}");
     }
 }

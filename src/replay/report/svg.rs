@@ -2,7 +2,7 @@
 //! Refused requests are drawn below the rest, to a scale of their own.
 
 use super::{Report, grouped, percent, stamp, time};
-use crate::replay::timeline::{Interval, OutcomeKind};
+use crate::replay::timeline::{OutcomeKind, TimelineInterval};
 use std::fmt::Write as _;
 
 /// The most columns of a picture.
@@ -43,7 +43,7 @@ const PANELS: [Panel; 2] = [
 
 impl Panel {
     /// The height of a column below outcome number `end` of the panel.
-    fn below(&self, interval: &Interval, end: usize) -> u64 {
+    fn below(&self, interval: &TimelineInterval, end: usize) -> u64 {
         self.kinds[..end]
             .iter()
             .map(|kind| interval.of(*kind))
@@ -106,7 +106,13 @@ fn chart(out: &mut String, report: &Report, side: usize, title: &str, top: u64) 
 }
 
 /// One panel, to a scale that it has in the pictures of both files.
-fn panel(out: &mut String, report: &Report, intervals: &[Interval], panel: &Panel, top: u64) {
+fn panel(
+    out: &mut String,
+    report: &Report,
+    intervals: &[TimelineInterval],
+    panel: &Panel,
+    top: u64,
+) {
     let all = (0..report.tallies.len()).flat_map(|side| report.timeline.of(side, MOST).0);
     let tallest = all.map(|interval| panel.below(&interval, panel.kinds.len()));
     let most = tallest.max().unwrap_or(0);

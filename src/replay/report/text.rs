@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// The whole report. `sets` are the options that changed the file, and `took` is the duration of the replay.
 #[must_use]
-pub fn text(report: &Report, sets: &[String], took: Duration, marks: Marks) -> String {
+pub fn report_text(report: &Report, sets: &[String], took: Duration, marks: Marks) -> String {
     let mut out = String::new();
     head(&mut out, report, took);
     if report.requests == 0 {

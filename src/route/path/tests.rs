@@ -337,10 +337,10 @@ proptest! {
     #[test]
     fn both_forms_are_final(raw in spelling()) {
         if let Ok(path) = normalize(&raw) {
-            let again = normalize(path.to_forward()).unwrap();
-            prop_assert!(again.is_as_sent());
-            prop_assert_eq!(again.to_forward(), path.to_forward());
-            prop_assert_eq!(again.to_match(), path.to_match());
+            let twice = normalize(path.to_forward()).unwrap();
+            prop_assert!(twice.is_as_sent());
+            prop_assert_eq!(twice.to_forward(), path.to_forward());
+            prop_assert_eq!(twice.to_match(), path.to_match());
             let matched = normalize(path.to_match()).unwrap();
             prop_assert_eq!(matched.to_match(), path.to_match());
             prop_assert_eq!(matched.to_forward(), path.to_match());

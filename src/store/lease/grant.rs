@@ -14,7 +14,7 @@ const AGAIN: u64 = 1_000_000;
 
 /// A permit that a request has found, or has taken.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::store) struct Grant {
+pub(in crate::store) struct LeaseGrant {
     /// The position of its check in the request.
     pub(in crate::store) index: usize,
     /// The answer that the permit gives.
@@ -24,7 +24,7 @@ pub(in crate::store) struct Grant {
 }
 
 /// The permits of one request.
-pub(in crate::store) type Grants = SmallVec<[Grant; 1]>;
+pub(in crate::store) type Grants = SmallVec<[LeaseGrant; 1]>;
 
 impl Leases {
     /// The permits that are available for `checks` now. The request does not take them yet.
@@ -40,7 +40,7 @@ impl Leases {
             self.with(check, |held| {
                 held.renew(check, &self.invalidation, now);
                 if held.has(now) && held.took <= BRISK {
-                    found.push(Grant {
+                    found.push(LeaseGrant {
                         index,
                         answer: held.admission(now, Decider::Lease),
                         sent: held.last.map_or(now, |last| last.sent),
@@ -71,7 +71,7 @@ impl Leases {
                 held.renew(check, &self.invalidation, now);
                 held.has(now).then(|| {
                     held.permits -= 1;
-                    Grant {
+                    LeaseGrant {
                         answer: held.admission(now, Decider::Lease),
                         sent: held.last.map_or(now, |last| last.sent),
                         ..*grant

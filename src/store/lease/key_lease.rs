@@ -65,7 +65,7 @@ pub(in crate::store) struct LeaseCall {
     /// The instant at which the call was sent.
     pub(super) sent: Timestamp,
     /// The instant at which the answer arrived. Waits count from then on, so that none is too short.
-    told: Timestamp,
+    answered_at: Timestamp,
     pub(super) at: Timestamp,
     pub(super) measured: Measurement,
     /// Units that the call charged.
@@ -261,12 +261,12 @@ impl KeyLease {
             // The store's answer states how long a window stays full. The refusal cache remembers the answer as well,
             // except while a refund may be pending.
             return match last.measured.wait {
-                Wait::Micros(full) => full.saturating_sub(now.since(last.told)),
+                Wait::Micros(full) => full.saturating_sub(now.since(last.answered_at)),
                 Wait::Never => 0,
             };
         };
         let state = BucketState::at_level(last.at, last.measured.span, bucket.interval);
-        let at = last.at.plus(now.since(last.told));
+        let at = last.at.plus(now.since(last.answered_at));
         let (measured, _) = self.limit.check(Some(&State::Bucket(state)), at, Cost::ONE);
         match measured.wait {
             Wait::Micros(wait) => wait,
@@ -339,8 +339,8 @@ impl KeyLease {
             self.lose(rest);
         }
         // The window's own refusal, which comes next, states how long the window stays full.
-        let is_told = !terms.give_back() || last.charged == 0;
-        if last.charged < asked && terms.trickles() && is_told {
+        let is_reported = !terms.give_back() || last.charged == 0;
+        if last.charged < asked && terms.trickles() && is_reported {
             self.paused = last.sent.plus(terms.pause);
         }
         self.last = Some(last);
@@ -354,7 +354,7 @@ impl LeaseCall {
         terms: &LeaseTerms,
         order: LeaseOrder,
         answers: &Answers,
-        told: Timestamp,
+        answered_at: Timestamp,
     ) -> Option<Self> {
         let measured = *answers.first()?.measured()?;
         let charged = match measured.wait {
@@ -364,7 +364,7 @@ impl LeaseCall {
         let verdict = terms.asks.rule.verdict(measured, answers.at, charged, true);
         Some(Self {
             sent: order.sent,
-            told,
+            answered_at,
             at: answers.at,
             measured,
             charged: charged.units(),

@@ -180,8 +180,8 @@ fn a_key_below_its_limit_is_never_refused() {
 /// The admitted requests for a demand of this number of tenths of the rate, and the calls for them.
 fn used(rule: &(Rate, Rule), leasing: LeaseSetting, tenths: u64) -> (usize, u64) {
     let mut world = World::new(3, &[limit("hot", rule.clone(), leasing)], tenths);
-    let apart = rule.0.period.get() / u64::from(rule.0.count.get());
-    world.run(3 * SECOND / 2, 3 * apart * 10 / tenths);
+    let spacing = rule.0.period.get() / u64::from(rule.0.count.get());
+    world.run(3 * SECOND / 2, 3 * spacing * 10 / tenths);
     (world.admitted.len(), world.calls)
 }
 
@@ -284,8 +284,8 @@ fn each_limit_of_a_request_holds_where_one_is_leased() {
 #[test]
 fn bursts_use_a_bucket_up_that_fills_slowly() {
     let all = limit("all", token_bucket(1000, HOUR, 1000), LeaseSetting::Auto);
-    let own = limit("own", fixed_window(100_000, HOUR), LeaseSetting::Off);
-    for limits in [vec![Arc::clone(&all)], vec![all, own]] {
+    let alone = limit("own", fixed_window(100_000, HOUR), LeaseSetting::Off);
+    for limits in [vec![Arc::clone(&all)], vec![all, alone]] {
         let mut world = World::new(2, &limits, 1);
         while world.refused == 0 {
             // Longer than the life of permits.

@@ -32,7 +32,7 @@ pub(super) struct Capacity {
     /// Counters of current limits, and of limits that were current when their counters were added.
     held: HashMap<LimitId, LimitCapacity, foldhash::fast::RandomState>,
     /// Counters of limits that were current only before the previous file.
-    strangers: LimitCapacity,
+    unlisted: LimitCapacity,
 }
 
 /// The number of a limit's counters with keys of their own.
@@ -53,7 +53,7 @@ impl Capacity {
             common: most,
             beyond: AtomicUsize::default(),
             held: HashMap::default(),
-            strangers: LimitCapacity::default(),
+            unlisted: LimitCapacity::default(),
         }
     }
 
@@ -66,7 +66,7 @@ impl Capacity {
         count: impl FnOnce() -> HashMap<LimitId, usize>,
     ) -> Self {
         let part = (whole / KEPT).checked_div(limits.len()).unwrap_or(0);
-        let before = match self.strangers.keys.load(Ordering::Relaxed) {
+        let before = match self.unlisted.keys.load(Ordering::Relaxed) {
             0 => self.counts(),
             // Only the counters themselves name their limits.
             _ => count(),
@@ -113,8 +113,8 @@ impl Capacity {
         if self.is_out_of_room(held) {
             return false;
         }
-        let is_own = held.keys.fetch_add(1, Ordering::Relaxed) < held.part;
-        let is_room = is_own || self.beyond.fetch_add(1, Ordering::Relaxed) < self.common;
+        let is_reserved = held.keys.fetch_add(1, Ordering::Relaxed) < held.part;
+        let is_room = is_reserved || self.beyond.fetch_add(1, Ordering::Relaxed) < self.common;
         let fits = self.keys.fetch_add(1, Ordering::Relaxed) < self.most && is_room;
         // Another worker took the place first.
         if !fits {
@@ -152,7 +152,7 @@ impl Capacity {
     }
 
     fn held(&self, limit: LimitId) -> &LimitCapacity {
-        self.held.get(&limit).unwrap_or(&self.strangers)
+        self.held.get(&limit).unwrap_or(&self.unlisted)
     }
 }
 

@@ -50,8 +50,8 @@ impl Entry {
     }
 
     /// Does the counter belong to a limit that does not decide?
-    pub(super) fn is_aside(&self) -> bool {
-        self.life.is_aside()
+    pub(super) fn is_shadow(&self) -> bool {
+        self.life.is_shadow()
     }
 
     /// Stores a change.
@@ -66,7 +66,7 @@ impl Entry {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EntryKind {
     /// The limit only counts, without deciding.
-    pub(super) aside: bool,
+    pub(super) is_shadow: bool,
     /// The limit uses the wall clock, and so does the counter's end.
     pub(super) dated: bool,
 }
@@ -98,22 +98,22 @@ impl Present {
 struct Expiry(u64);
 
 impl Expiry {
-    const ASIDE: u64 = 1 << 63;
+    const SHADOW: u64 = 1 << 63;
     const DATED: u64 = 1 << 62;
 
     fn of(ends: Timestamp, kind: EntryKind) -> Self {
         let micros = ends.micros().min(Self::DATED - 1);
-        let aside = if kind.aside { Self::ASIDE } else { 0 };
+        let shadow = if kind.is_shadow { Self::SHADOW } else { 0 };
         let dated = if kind.dated { Self::DATED } else { 0 };
-        Self(micros | aside | dated)
+        Self(micros | shadow | dated)
     }
 
     fn ends(self) -> Timestamp {
         Timestamp::from_micros(self.0 & (Self::DATED - 1))
     }
 
-    fn is_aside(self) -> bool {
-        self.0 & Self::ASIDE != 0
+    fn is_shadow(self) -> bool {
+        self.0 & Self::SHADOW != 0
     }
 
     fn is_dated(self) -> bool {

@@ -86,11 +86,11 @@ impl PackedState {
             *self = small;
             return;
         }
-        self.put_apart(update);
+        self.put_large(update);
     }
 
     /// Like [`Self::put`], if the next state is not small. A boxed state is changed in place.
-    fn put_apart(&mut self, update: Update) {
+    fn put_large(&mut self, update: Update) {
         let Self::Other(held) = self else {
             *self = Self::of(update.after(None));
             return;

@@ -1,6 +1,6 @@
 //! Charges that are given back, and repeats that were not free after all.
 
-use super::{MemoryStore, OVERFLOW, record_key, shelf};
+use super::{MemoryStore, OVERFLOW, record_key, table_at};
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Refund, Ticket};
 use crate::store::check::{Check, Intent};
@@ -67,7 +67,7 @@ impl MemoryStore {
         let remembered = record.and_then(|at| at.find(&guards)?.record());
         let now = self.instant(limit);
         if let (Some(at), Some(before)) = (&record, ticket.without_repeat(remembered, now)) {
-            shelf(&mut guards, at.shard).put(at, before.change());
+            table_at(&mut guards, at.shard).put(at, before.change());
             return true;
         }
         if !ticket.is_unrepeated(remembered) {
@@ -78,13 +78,13 @@ impl MemoryStore {
             .refund(place.find(&guards).as_deref(), now, ticket);
         match refund {
             Refund::Nothing => return false,
-            Refund::Left(change) => shelf(&mut guards, place.shard).put(&place, change),
+            Refund::Left(change) => table_at(&mut guards, place.shard).put(&place, change),
             Refund::Gone => {
-                shelf(&mut guards, place.shard).remove(&place);
+                table_at(&mut guards, place.shard).remove(&place);
             }
         }
         if let Some(record) = record {
-            shelf(&mut guards, record.shard).remove(&record);
+            table_at(&mut guards, record.shard).remove(&record);
         }
         true
     }

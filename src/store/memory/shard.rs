@@ -35,7 +35,7 @@ pub(super) struct CounterTable {
     /// The instant of the last search for ended counters, if it found none.
     barren: Option<Timestamp>,
     /// May the shard hold counters of limits that do not decide?
-    has_aside: bool,
+    has_shadows: bool,
 }
 
 impl CounterTable {
@@ -47,7 +47,7 @@ impl CounterTable {
             room,
             hasher,
             barren: None,
-            has_aside: false,
+            has_shadows: false,
         }
     }
 
@@ -55,7 +55,7 @@ impl CounterTable {
     pub(super) fn move_to(&mut self, room: Arc<Capacity>) {
         self.room = room;
         // Limits that decided before may only count from now on.
-        self.has_aside = true;
+        self.has_shadows = true;
     }
 
     /// Adds to `counts` how many counters each limit has by keys of their own.
@@ -107,21 +107,21 @@ impl CounterTable {
             }
             self.barren = Some(now);
         }
-        !place.kind.aside && self.has_aside && self.clear_aside(place.limit)
+        !place.kind.is_shadow && self.has_shadows && self.clear_shadows(place.limit)
     }
 
     /// Evicts counters of limits that do not decide.
-    fn clear_aside(&mut self, limit: LimitId) -> bool {
+    fn clear_shadows(&mut self, limit: LimitId) -> bool {
         let (room, limits, mut taken) = (&self.room, &mut self.limits, false);
         self.entries.retain(|entry| {
-            let stays = taken || !entry.is_aside();
+            let stays = taken || !entry.is_shadow();
             if !stays {
                 room.left(limits.leave(entry.limit()), entry.key.is(OVERFLOW));
                 taken = room.take(limit);
             }
             stays
         });
-        self.has_aside = taken;
+        self.has_shadows = taken;
         taken
     }
 
@@ -156,7 +156,7 @@ impl CounterTable {
         let (hasher, limits) = (&self.hasher, &self.limits);
         self.entries
             .insert_unique(place.hash, entry, |entry| rehash(hasher, limits, entry));
-        self.has_aside |= place.kind.aside;
+        self.has_shadows |= place.kind.is_shadow;
         if is_shared {
             self.room.share();
         }

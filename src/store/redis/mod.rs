@@ -33,7 +33,7 @@ mod watch;
 mod wire;
 
 pub use link::outage::missing_right;
-pub use queue::stats::{Counter, Stats};
+pub use queue::stats::{Stats, StatsCounter};
 pub use shared_keys::SharedKeys;
 pub use watch::eviction::warn_of_eviction;
 pub use watch::heartbeat::Presence;
@@ -334,8 +334,8 @@ impl RedisStore {
     /// May a counter of this limit be full of charges that are given back at once, since another slot refuses their
     /// request?
     pub(super) fn may_pass(&self, limit: &Limit) -> bool {
-        let is_apart = limit.with.is_none() || limit.is_asked_with_history();
-        self.router.lone().is_none() && is_apart
+        let is_separate = limit.with.is_none() || limit.is_asked_with_history();
+        self.router.lone().is_none() && is_separate
     }
 
     /// Counters of this store's work so far. Other threads may keep and read them.

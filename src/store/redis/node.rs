@@ -180,7 +180,7 @@ impl Node {
     /// from now on.
     pub(super) fn come_up(&self, change: u64) {
         self.lacks_rights.set(false);
-        self.connections.signals.told(change);
+        self.connections.signals.set_announced(change);
         // A new node of a cluster has taken over slots that another served.
         if self.health.is_down() || self.address.is_some() {
             self.shares_last.set(Some(self.context.shares.keep()));

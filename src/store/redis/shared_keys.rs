@@ -4,7 +4,7 @@
 use super::cluster;
 use super::cluster::redirect::{self, Redirection};
 use super::cluster::slot_map::SlotRange;
-use super::link::connection::Connection;
+use super::link::connection::RedisConnection;
 use super::link::login;
 use super::link::pool::Manager;
 use super::wire::slot::{self, Slot};
@@ -61,7 +61,7 @@ struct KeyRoutes {
 /// The connections, by node; a single Redis has no node.
 #[derive(Default)]
 struct Lines {
-    open: HashMap<Option<Address>, Connection>,
+    open: HashMap<Option<Address>, RedisConnection>,
     /// The nodes of a cluster, as last known.
     ranges: Vec<SlotRange>,
 }
@@ -222,7 +222,9 @@ impl KeyRoutes {
                 Err(error) => error,
             };
             let redirection = match (&error, &node) {
-                (StoreError::Refused(reason), Some(from)) => redirect::read(reason, from),
+                (StoreError::Refused(reason), Some(from)) => {
+                    redirect::read_redirection(reason, from)
+                }
                 _ => None,
             };
             match redirection {
@@ -287,7 +289,7 @@ impl KeyRoutes {
     }
 
     /// A connection to a node, made if there is no live one.
-    async fn line(&self, node: Option<&Address>) -> Result<Connection, StoreError> {
+    async fn line(&self, node: Option<&Address>) -> Result<RedisConnection, StoreError> {
         let mut lines = self.lines.lock().await;
         let node = node.cloned();
         if let Some(line) = lines.open.get(&node)
@@ -311,7 +313,7 @@ impl KeyRoutes {
 }
 
 /// Sends a command to the node that a slot is being moved to.
-async fn ask_there(line: &mut Connection, command: &Cmd) -> Result<Value, StoreError> {
+async fn ask_there(line: &mut RedisConnection, command: &Cmd) -> Result<Value, StoreError> {
     let mut both = Pipeline::with_capacity(2);
     both.add_command(cmd("ASKING"));
     both.add_command(command.clone());

@@ -63,12 +63,12 @@ impl RefusalCache {
         let Some(refusal) = found.filter(|refusal| refusal.has_just_ended(check, now)) else {
             return Flight::Solo;
         };
-        if let Some(answered) = &refusal.again {
+        if let Some(answered) = &refusal.in_flight {
             let answered = Rc::clone(answered);
             return Flight::Follower(FlightFollower { answered, patience });
         }
         let answered = Rc::<Notify>::default();
-        refusal.again = Some(Rc::clone(&answered));
+        refusal.in_flight = Some(Rc::clone(&answered));
         Flight::Leader(FlightLeader {
             cache: Rc::clone(self),
             hash,
@@ -85,7 +85,7 @@ impl FlightLeader {
         &self,
         check: &Check<'_>,
         answers: &Answers,
-        told: Timestamp,
+        answered_at: Timestamp,
         may_pass: bool,
     ) {
         let Check { limit, cost, .. } = *check;
@@ -107,10 +107,10 @@ impl FlightLeader {
             at: answer.at,
             measured: *measured,
             asked: self.since,
-            told,
+            answered_at,
             until: self.since,
-            beside: Box::default(),
-            again: None,
+            siblings: Box::default(),
+            in_flight: None,
         };
         let Some(measured) = refusal.measured_at(refusal.at, cost) else {
             return;
@@ -126,7 +126,7 @@ impl FlightLeader {
 impl Refusal {
     /// Has the refusal ended no longer ago than it lasted? A client that retries so soon is probably refused again.
     fn has_just_ended(&self, check: &Check<'_>, now: Timestamp) -> bool {
-        let lasted = self.until.since(self.told);
+        let lasted = self.until.since(self.answered_at);
         self.until <= now && now < self.until.plus(lasted) && self.is_about(check)
     }
 }
@@ -135,8 +135,8 @@ impl Drop for FlightLeader {
     fn drop(&mut self) {
         let mut refusals = self.cache.refusals.borrow_mut();
         let is_mine = |refusal: &Refusal| {
-            let again = refusal.again.as_ref();
-            again.is_some_and(|again| Rc::ptr_eq(again, &self.answered))
+            let in_flight = refusal.in_flight.as_ref();
+            in_flight.is_some_and(|in_flight| Rc::ptr_eq(in_flight, &self.answered))
         };
         // The request was admitted, or there was no answer: the next requests call at once.
         if let Ok(place) = refusals.find_entry(self.hash, is_mine) {

@@ -146,7 +146,7 @@ fn what_others_may_have_taken_since_is_not_told_from_memory() {
         .into_iter()
         .map(|limit| Arc::new(limit.edited(|policy| policy.price = Some(price()))))
         .collect();
-    let (mut told, mut never, mut asked) = (0, 0, 0);
+    let (mut hits, mut never, mut asked) = (0, 0, 0);
     for seed in 0..120 {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut worlds = [World::new(), World::new()];
@@ -158,7 +158,7 @@ fn what_others_may_have_taken_since_is_not_told_from_memory() {
                 _ => 0,
             };
             let here = random.usize(..2);
-            let ask = [check(limit, b"one", random.u32(1..=9))];
+            let ask = [check_of(limit, b"one", random.u32(1..=9))];
             for world in &mut worlds {
                 world.passed += pause;
             }
@@ -175,7 +175,7 @@ fn what_others_may_have_taken_since_is_not_told_from_memory() {
                     .remember(&ask, &answers, world.call(), |_| false);
                 continue;
             };
-            told += 1;
+            hits += 1;
             let truth = worlds[0].store.at(at).decide(&ask);
             assert!(!admitted(&truth), "{}", limit.name);
             let [known, real] = [&recalled, &truth].map(|decided| decided.decision.verdicts[0]);
@@ -187,7 +187,7 @@ fn what_others_may_have_taken_since_is_not_told_from_memory() {
             }
         }
     }
-    assert!(told > asked / 20 && never > 20, "{told}, {never}, {asked}");
+    assert!(hits > asked / 20 && never > 20, "{hits}, {never}, {asked}");
 }
 
 /// For a list of rates, a cached refusal shows the same values as a call, for all rates: if any rate refuses, the
@@ -206,7 +206,7 @@ fn a_remembered_refusal_knows_all_rates_of_its_list() {
             }))
         })
         .collect();
-    let (mut told, mut left) = (0, 0);
+    let (mut hits, mut left) = (0, 0);
     for seed in 0..60 {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut world = World::new();
@@ -214,7 +214,7 @@ fn a_remembered_refusal_knows_all_rates_of_its_list() {
         let some = random.choose_multiple(&listed, 3);
         let checks: Vec<_> = some
             .iter()
-            .map(|limit| check(limit, b"one", cost))
+            .map(|limit| check_of(limit, b"one", cost))
             .collect();
         for _ in 0..100 {
             world.passed += random.u64(..SECOND / 3);
@@ -222,7 +222,7 @@ fn a_remembered_refusal_knows_all_rates_of_its_list() {
                 world.decide(&checks);
                 continue;
             };
-            told += 1;
+            hits += 1;
             let truth = world.store.at(world.at()).decide(&checks);
             agree(&checks, &recalled, &truth);
             assert!(recalled.is_whole(), "{checks:?}");
@@ -235,7 +235,7 @@ fn a_remembered_refusal_knows_all_rates_of_its_list() {
             );
         }
     }
-    assert!(told > 100 && left > 50, "{told}, {left}");
+    assert!(hits > 100 && left > 50, "{hits}, {left}");
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn a_cost_that_is_always_the_same_asks_once() {
     let dear = limit("dear", bucket).edited(|policy| policy.cost = Cost::new(2));
     let dear = Arc::new(dear);
     let mut world = World::new();
-    let ask = [check(&dear, b"one", 2)];
+    let ask = [check_of(&dear, b"one", 2)];
     while admitted(&world.decide(&ask).0) {}
     for _ in 0..100 {
         let (decided, was_asked) = world.decide(&ask);
@@ -251,7 +251,7 @@ fn a_cost_that_is_always_the_same_asks_once() {
     }
 }
 
-fn check<'a>(limit: &'a Arc<Limit>, key: &'a [u8], cost: u32) -> Check<'a> {
+fn check_of<'a>(limit: &'a Arc<Limit>, key: &'a [u8], cost: u32) -> Check<'a> {
     Check {
         limit,
         key,
@@ -286,16 +286,16 @@ fn histories_with_memory_admit_what_always_asking_admits() {
                 _ => 0,
             };
             world.passed += pause / pace;
-            let (deciding, aside) = limits.split_at(limits.len() - 2);
+            let (deciding, shadows) = limits.split_at(limits.len() - 2);
             let (some, others) = (random.usize(1..=most), random.usize(..most));
             let mut chosen = random.choose_multiple(deciding, some);
-            chosen.extend(random.choose_multiple(aside, others));
+            chosen.extend(random.choose_multiple(shadows, others));
             let key: &[u8] = random.choice([b"one".as_slice(), b"two"]).unwrap();
             let checks: Vec<_> = chosen
                 .into_iter()
                 .map(|limit| {
                     let least = u32::from(random.u8(..20) > 0);
-                    check(limit, key, random.u32(least..=dearest))
+                    check_of(limit, key, random.u32(least..=dearest))
                 })
                 .collect();
             let truth = *always.at(world.at()).decide(&checks);
@@ -356,7 +356,7 @@ fn agree(checks: &[Check<'_>], decided: &StoreDecision, truth: &StoreDecision) {
 
 /// Gives back one unit.
 fn give_back(world: &World, always: &MemoryStore, (limit, key): (&Arc<Limit>, &[u8])) {
-    let (peek, at) = ([check(limit, key, 0)], world.at());
+    let (peek, at) = ([check_of(limit, key, 0)], world.at());
     for store in [always, &world.store] {
         let answers = store.at(at).measure(&peek, Intent::Charge, Decider::Memory);
         let measured = *answers[0].measured().unwrap();
@@ -370,7 +370,7 @@ fn give_back(world: &World, always: &MemoryStore, (limit, key): (&Arc<Limit>, &[
 fn a_refusal_is_remembered_to_the_microsecond_and_then_no_more() {
     let limit = Arc::new(limit("tokens", bucket));
     let mut world = World::new();
-    let ask = [check(&limit, b"one", 1)];
+    let ask = [check_of(&limit, b"one", 1)];
     for _ in 0..5 {
         assert!(admitted(&world.decide(&ask).0));
     }
@@ -397,23 +397,23 @@ fn what_is_not_the_same_asks() {
     let limit = || Arc::new(limit("tokens", bucket));
     let (old, new) = (limit(), limit());
     let mut world = World::new();
-    let full = [check(&old, b"one", 5)];
+    let full = [check_of(&old, b"one", 5)];
     world.decide(&full);
     world.decide(&full);
     assert!(world.recall(&full).is_some());
     // Three calls differ: another key, another limit of this name after a reload, an id that may have been charged.
-    assert!(world.recall(&[check(&old, b"two", 5)]).is_none());
-    assert!(world.recall(&[check(&new, b"one", 5)]).is_none());
+    assert!(world.recall(&[check_of(&old, b"two", 5)]).is_none());
+    assert!(world.recall(&[check_of(&new, b"one", 5)]).is_none());
     assert!(
         world.recall(&full).is_none(),
         "the new numbers are in force"
     );
     world.decide(&full);
     // A higher cost causes no more calls. A lower cost does, and after it all costs do.
-    assert!(world.recall(&[check(&old, b"one", 6)]).is_some());
-    assert!(world.recall(&[check(&old, b"one", 0)]).is_none());
+    assert!(world.recall(&[check_of(&old, b"one", 6)]).is_some());
+    assert!(world.recall(&[check_of(&old, b"one", 0)]).is_none());
     assert!(world.recall(&full).is_some());
-    assert!(world.recall(&[check(&old, b"one", 4)]).is_none());
+    assert!(world.recall(&[check_of(&old, b"one", 4)]).is_none());
     assert!(world.recall(&full).is_none());
 }
 
@@ -434,22 +434,26 @@ fn slots_and_repeats_always_ask() {
     let mut world = World::new();
     let repeat = Check {
         id: Some(RepeatId::of("POST", "/", 5, b"id")),
-        ..check(&once, b"one", 5)
+        ..check_of(&once, b"one", 5)
     };
-    for check in [repeat, check(&once, b"one", 5), check(&flight, b"one", 1)] {
+    for check in [
+        repeat,
+        check_of(&once, b"one", 5),
+        check_of(&flight, b"one", 1),
+    ] {
         world.decide(&[check]);
         world.decide(&[check]);
     }
-    assert!(world.recall(&[check(&once, b"one", 5)]).is_some());
+    assert!(world.recall(&[check_of(&once, b"one", 5)]).is_some());
     assert!(world.recall(&[repeat]).is_none());
-    assert!(world.recall(&[check(&flight, b"one", 1)]).is_none());
+    assert!(world.recall(&[check_of(&flight, b"one", 1)]).is_none());
 }
 
 #[test]
 fn what_comes_back_is_news_to_those_who_asked_before_it_was_there() {
     let limit = Arc::new(limit("tokens", bucket));
     let mut world = World::new();
-    let full = [check(&limit, b"one", 5)];
+    let full = [check_of(&limit, b"one", 5)];
     world.decide(&full);
     world.decide(&full);
     let later = world.at().plus(50);
@@ -469,14 +473,14 @@ fn no_refusal_is_believed_for_longer_than_a_minute_nor_more_of_them_than_there_i
     let limit = limit("tokens", bucket).edited(|policy| policy.cost = Cost::new(99));
     let limit = Arc::new(limit);
     let mut world = World::new();
-    let never = [check(&limit, b"one", 99)];
+    let never = [check_of(&limit, b"one", 99)];
     assert!(world.decide(&never).1);
     world.passed = 59 * SECOND;
     assert!(world.recall(&never).is_some());
     world.passed = 60 * SECOND;
     assert!(world.recall(&never).is_none());
     for key in 0..3 * ROOM {
-        world.decide(&[check(&limit, &key.to_be_bytes(), 99)]);
+        world.decide(&[check_of(&limit, &key.to_be_bytes(), 99)]);
         assert!(world.known.refusals.borrow().len() <= ROOM);
     }
     assert!(world.known.refusals.borrow().len() > ROOM / 2);
@@ -484,7 +488,7 @@ fn no_refusal_is_believed_for_longer_than_a_minute_nor_more_of_them_than_there_i
         .known
         .refusals
         .borrow_mut()
-        .retain(|refusal| refusal.told > world.at());
+        .retain(|refusal| refusal.answered_at > world.at());
     world.known.sweep(world.at());
     assert!(world.known.refusals.borrow().capacity() < 100);
 }
@@ -493,7 +497,7 @@ fn no_refusal_is_believed_for_longer_than_a_minute_nor_more_of_them_than_there_i
 async fn who_asks_anew_and_goes_away_leaves_nobody_waiting() {
     let limits = limits();
     let mut world = World::new();
-    let one = [check(&limits[0], b"one", 1)];
+    let one = [check_of(&limits[0], b"one", 1)];
     while admitted(&world.decide(&one).0) {}
     // The refusal has just ended.
     world.passed += SECOND / 2;
@@ -504,7 +508,7 @@ async fn who_asks_anew_and_goes_away_leaves_nobody_waiting() {
     let Flight::Follower(others) = world.known.flight(&one[0], || world.at(), patience) else {
         panic!("somebody else asks");
     };
-    let two = [check(&limits[0], b"two", 1)];
+    let two = [check_of(&limits[0], b"two", 1)];
     let another = world.known.flight(&two[0], || world.at(), patience);
     assert!(matches!(another, Flight::Solo));
     let begun = std::time::Instant::now();

@@ -10,14 +10,14 @@ impl SharedStore {
     /// The refusal of a request with these limits, if it is known without a call: from counters of this process, or
     /// from cached refusals. No charge is made.
     pub(in crate::store) fn early_refusal(&self, checks: &[Check<'_>]) -> Option<StoreDecision> {
-        let (own, shared): (Checks<'_>, Checks<'_>) =
-            checks.iter().copied().partition(|check| check.is_own());
+        let (local, shared): (Checks<'_>, Checks<'_>) =
+            checks.iter().copied().partition(|check| check.is_local());
         let remembered = self.remembered(&shared);
-        if own.is_empty() && remembered.is_none() {
+        if local.is_empty() && remembered.is_none() {
             return None;
         }
-        let own = self.local.measure(&own, Intent::Peek, Decider::Memory);
-        let answers = mixed_scope::join(checks, &own, remembered.as_deref());
+        let local = self.local.measure(&local, Intent::Peek, Decider::Memory);
+        let answers = mixed_scope::join(checks, &local, remembered.as_deref());
         let decided = StoreDecision::of(checks, answers);
         matches!(decided.decision.ruling, Ruling::Refuse { .. }).then_some(decided)
     }

@@ -9,7 +9,7 @@ mod poisoned_key;
 use super::SharedStore;
 use crate::limit::{Limit, OnDown};
 use crate::store::answers::{Answers, UnknownCause};
-use crate::store::check::{Check, Checks, Intent, apart};
+use crate::store::check::{Check, Checks, Intent, replace_limits};
 use crate::store::decider::Decider;
 use crate::store::error::StoreError;
 use crate::telemetry::metrics;
@@ -76,7 +76,7 @@ impl SharedStore {
         let is_admitted = local.as_ref().is_ok_and(|local| local.admit(&unknown));
         if intent == Intent::Charge && !is_admitted {
             // The charges are cancelled on the same variants of the limits as were checked.
-            let charged = apart(checks, Limit::with_history_if_asked);
+            let charged = replace_limits(checks, Limit::with_history_if_asked);
             self.redis.cancel(&answers.reservations(&charged));
         }
         answers.replace(&local?);

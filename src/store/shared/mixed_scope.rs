@@ -12,7 +12,7 @@ use super::charges::Provision;
 use crate::limit::Limit;
 use crate::limit::verdict::Ruling;
 use crate::store::answers::{Answers, UnknownCause};
-use crate::store::check::{Check, Checks, Intent, apart};
+use crate::store::check::{Check, Checks, Intent, replace_limits};
 use crate::store::decider::Decider;
 use crate::store::decision::StoreDecision;
 use crate::store::error::StoreError;
@@ -24,20 +24,20 @@ impl SharedStore {
         &self,
         checks: &[Check<'_>],
     ) -> Result<(Option<StoreDecision>, Decider), StoreError> {
-        let (own, shared): (Checks<'_>, Checks<'_>) =
-            checks.iter().copied().partition(|check| check.is_own());
+        let (local, shared): (Checks<'_>, Checks<'_>) =
+            checks.iter().copied().partition(|check| check.is_local());
         if shared.is_empty() {
-            return Ok((Some(self.decide_own(checks)), Decider::Memory));
+            return Ok((Some(self.decide_local(checks)), Decider::Memory));
         }
         if let Some(refusal) = self.remembered(&shared) {
-            return Ok(self.decide_remembered(checks, &own, &refusal));
+            return Ok(self.decide_remembered(checks, &local, &refusal));
         }
         // Other requests may be charged between this charge and its cancellation.
-        let with_history = apart(&own, Limit::with_history);
+        let with_history = replace_limits(&local, Limit::with_history);
         let answers = self
             .local
             .measure(&with_history, Intent::Charge, Decider::Memory);
-        let intent = if answers.admit(&own) {
+        let intent = if answers.admit(&local) {
             Intent::Charge
         } else {
             Intent::Peek
@@ -53,7 +53,7 @@ impl SharedStore {
             // The refusal was unknown when the own limits were charged.
             Ok(refusal) if refusal.by == Decider::Remembered => {
                 drop(provision);
-                return Ok(self.decide_remembered(checks, &own, &refusal));
+                return Ok(self.decide_remembered(checks, &local, &refusal));
             }
             Ok(answers) => answers,
             // The own limits refuse, for any answers of the shared limits.
@@ -71,13 +71,13 @@ impl SharedStore {
     }
 
     /// The decision of a request with own limits only.
-    fn decide_own(&self, checks: &[Check<'_>]) -> StoreDecision {
+    fn decide_local(&self, checks: &[Check<'_>]) -> StoreDecision {
         let mut limits = checks.iter().map(|check| check.limit);
         if !limits.any(|limit| limit.is_asked_with_history()) {
             return *self.local.decide(checks);
         }
         // A check without the history would make the counter lose its history.
-        let with_history = apart(checks, Limit::with_history_if_asked);
+        let with_history = replace_limits(checks, Limit::with_history_if_asked);
         *self.local.decide(&with_history)
     }
 
@@ -86,11 +86,11 @@ impl SharedStore {
     fn decide_remembered(
         &self,
         checks: &[Check<'_>],
-        own: &[Check<'_>],
+        local: &[Check<'_>],
         refusal: &Answers,
     ) -> (Option<StoreDecision>, Decider) {
-        let own = self.local.measure(own, Intent::Peek, Decider::Memory);
-        let answers = join(checks, &own, Some(refusal));
+        let local = self.local.measure(local, Intent::Peek, Decider::Memory);
+        let answers = join(checks, &local, Some(refusal));
         (
             Some(StoreDecision::of(checks, answers)),
             Decider::Remembered,
@@ -99,9 +99,9 @@ impl SharedStore {
 }
 
 /// The answers of all of `checks`: of this gateway's `own` limits, and of the shared limits, which may be unknown.
-pub(super) fn join(checks: &[Check<'_>], own: &Answers, shared: Option<&Answers>) -> Answers {
+pub(super) fn join(checks: &[Check<'_>], local: &Answers, shared: Option<&Answers>) -> Answers {
     let mut all = Answers::unknown(checks, Decider::Remembered, UnknownCause::Unasked);
-    all.at = own.at;
+    all.at = local.at;
     if let Some(shared) = shared {
         if !matches!(shared.by, Decider::Open | Decider::Closed) {
             all.at = shared.at;
@@ -109,6 +109,6 @@ pub(super) fn join(checks: &[Check<'_>], own: &Answers, shared: Option<&Answers>
         all.by = shared.by;
         all.replace(shared);
     }
-    all.replace(own);
+    all.replace(local);
     all
 }

@@ -19,7 +19,7 @@ type Positions = SmallVec<[usize; INLINE_LIMITS]>;
 
 impl SharedStore {
     /// Answers for several limits, some of which may have leases.
-    pub(super) async fn ask_beside_leases(
+    pub(super) async fn ask_with_leases(
         &self,
         checks: &[Check<'_>],
     ) -> Result<Box<Answers>, StoreError> {

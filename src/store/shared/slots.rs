@@ -57,7 +57,7 @@ impl SharedStore {
         checks: &[Check<'_>],
     ) -> Result<(Option<StoreDecision>, Decider), StoreError> {
         let has_share = |check: &Check<'_>| {
-            !check.is_own()
+            !check.is_local()
                 && check.limit.mode.decides()
                 && check.limit.rule.holds().is_some()
                 && self.on_down(check.limit) == OnDown::Local
@@ -92,9 +92,9 @@ impl SharedStore {
             // If Redis has become unavailable again, the request already has a slot here.
             let is_redis =
                 |slot: &Reservation| decided.decider(&slot.limit) == Some(Decider::Redis);
-            let beside = provision.answers.reservations(&slots);
-            if beside.iter().all(is_redis) {
-                decided.beside = beside;
+            let charges = provision.answers.reservations(&slots);
+            if charges.iter().all(is_redis) {
+                decided.slots = charges;
                 provision.stays = true;
             }
         }
@@ -106,7 +106,7 @@ impl SharedStore {
         &self,
         checks: &[Check<'_>],
     ) -> Result<(Option<StoreDecision>, Decider), StoreError> {
-        if checks.iter().any(Check::is_own) {
+        if checks.iter().any(Check::is_local) {
             return self.decide_mixed(checks).await;
         }
         let answers = self.answer(checks, Intent::Charge).await?;

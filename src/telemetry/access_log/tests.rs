@@ -162,10 +162,10 @@ fn a_lone_line_comes_out_at_once() {
         .enable_time()
         .build_local(tokio::runtime::LocalOptions::default())
         .unwrap();
-    let (told, line) = std::sync::mpsc::channel();
+    let (sender, line) = std::sync::mpsc::channel();
     let _reading = std::thread::spawn(move || {
         for line in BufReader::new(reader).lines() {
-            let _ = told.send((line.unwrap(), Instant::now()));
+            let _ = sender.send((line.unwrap(), Instant::now()));
         }
     });
     // A busy machine may be late sometimes, so that the fastest of several runs counts.
@@ -182,9 +182,9 @@ fn a_lone_line_comes_out_at_once() {
         began
     });
     let took = began.into_iter().map(|began| {
-        let (text, came) = line.recv_timeout(MOMENT).unwrap();
+        let (text, arrived) = line.recv_timeout(MOMENT).unwrap();
         assert!(text.starts_with(r#"{"ts":""#));
-        came.duration_since(began)
+        arrived.duration_since(began)
     });
     assert!(took.min().unwrap() < Duration::from_millis(50));
 }

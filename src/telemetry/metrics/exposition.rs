@@ -2,14 +2,14 @@
 //! formats are written from this list.
 
 use super::family::{
-    Descriptor, HistogramSample, Sample, SampleValue, Scrape, by_label, kept, met, rows, sample,
-    single, total,
+    FamilyDescriptor, HistogramSample, Sample, SampleValue, Scrape, by_label, kept, met, rows,
+    sample, single, total,
 };
 use super::instrument::{Counter, HistogramReading, RoundTripBuckets, WaitBuckets};
 use super::label::{
-    CLASSES, CallOutcome, ClientUnnamed, Combination, CostReport, DecidedBy, Decision, EndedBy,
-    Eviction, Failure, Flow, Handshake, KeyFetch, Label, Labels, Lookup, Mode, Operation,
-    OrderResult, Permits, Redirect, RefusedHead, Rejection, Resolution, pairs, words,
+    CLASSES, CallOutcome, ClientUnnamed, Combination, CostReport, DecidedBy, DecisionLabel,
+    EndedBy, Eviction, Failure, Flow, Handshake, KeyFetch, Label, Labels, Lookup, ModeLabel,
+    Operation, OrderResult, Permits, Redirect, RefusedHead, Rejection, Resolution, pairs, words,
 };
 use super::store::CALL_SIZE_ENDS;
 use super::worker_cells::{
@@ -28,7 +28,7 @@ impl Collector for Metrics {
             metrics: self,
             workers: self.workers.lock().clone(),
             stores: self.stores.lock().clone(),
-            process: process::read(),
+            process: process::read_process(),
         };
         let mut metrics = METRICS.iter();
         metrics.try_for_each(|metric| metric.encode(&mut encoder, &scrape))
@@ -48,7 +48,7 @@ const NONE: Option<&Unit> = None;
 /// A descriptor for each row: kind, unit, name and help; after the arrow, the samples.
 macro_rules! descriptors {
     ($($kind:ident $unit:ident $name:literal $help:literal => $samples:expr;)+) => {
-        &[$(Descriptor {
+        &[$(FamilyDescriptor {
             name: $name,
             help: $help,
             kind: MetricType::$kind,
@@ -59,7 +59,7 @@ macro_rules! descriptors {
 }
 
 /// Every metric, in the order of the text.
-static METRICS: &[Descriptor] = descriptors! {
+static METRICS: &[FamilyDescriptor] = descriptors! {
     Counter NONE "tollgate_http_requests" "Requests answered, by the route that matched and by the source of the answer."
         => |all| all.sums(|worker| &worker.routes, counts_of_requests);
     Histogram SECONDS "tollgate_http_request_duration" "Time from a request's head to the end of its answer, held time included."
@@ -229,7 +229,8 @@ fn times_of_answers(upstream: Labels, cells: &UpstreamCells) -> Vec<(Labels, Tim
 }
 
 fn decisions(key: DecisionKey, cells: &DecisionCells) -> Vec<(DecisionRow, u64)> {
-    let counts = pairs().filter(|(decision, _): &(Decision, DecidedBy)| decision.is_of(key.mode));
+    let counts =
+        pairs().filter(|(decision, _): &(DecisionLabel, DecidedBy)| decision.is_of(key.mode));
     let rows = counts.filter_map(|(decision, by)| {
         let count = cells.0[decision as usize][by as usize].get();
         // The ordinary deciders start at 0 so that their first increase is visible; the others appear at their first
@@ -249,7 +250,7 @@ impl From<DecisionRow> for Labels {
     fn from(DecisionRow(key, decision, by): DecisionRow) -> Self {
         let labels = key.labels.and("decision", decision).and("decided_by", by);
         match key.mode {
-            Mode::Enforce => labels,
+            ModeLabel::Enforce => labels,
             mode => labels.and("mode", mode.word()),
         }
     }

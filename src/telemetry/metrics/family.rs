@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// The description of a metric, and the function that sums its samples.
 #[derive(Debug)]
-pub(super) struct Descriptor {
+pub(super) struct FamilyDescriptor {
     /// The name without the unit and `_total`, which the encoder adds.
     pub(super) name: &'static str,
     pub(super) help: &'static str,
@@ -68,7 +68,7 @@ pub(super) struct HistogramSample {
     pub(super) buckets: Vec<(f64, u64)>,
 }
 
-impl Descriptor {
+impl FamilyDescriptor {
     /// Writes the family with the values of `scrape`.
     pub(super) fn encode(
         &self,

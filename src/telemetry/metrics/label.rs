@@ -88,7 +88,7 @@ labels! {
     }
 
     /// The verdict of a limit.
-    pub enum Decision {
+    pub enum DecisionLabel {
         /// The request was admitted.
         Allow = "allow",
         /// The request was admitted after a wait.
@@ -168,7 +168,7 @@ labels! {
     }
 
     /// The mode of a limit. The values are in the order of their words, like the samples of one limit.
-    pub enum Mode {
+    pub enum ModeLabel {
         /// The limit counts by other numbers than the deciding limit.
         Candidate = "candidate",
         /// The limit decides.
@@ -376,11 +376,11 @@ labels! {
     }
 }
 
-impl Decision {
+impl DecisionLabel {
     /// Can a limit in this mode have this decision?
-    pub(super) fn is_of(self, mode: Mode) -> bool {
+    pub(super) fn is_of(self, mode: ModeLabel) -> bool {
         let of_others = [Self::WouldAllow, Self::WouldDelay, Self::WouldRefuse];
-        (mode == Mode::Enforce) != (of_others.contains(&self) || self == Self::Uncounted)
+        (mode == ModeLabel::Enforce) != (of_others.contains(&self) || self == Self::Uncounted)
     }
 }
 

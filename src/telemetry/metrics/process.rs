@@ -14,7 +14,7 @@ pub(super) struct Process {
 }
 
 /// Reads the figures; `None` where the system has none.
-pub(super) fn read() -> Option<Process> {
+pub(super) fn read_process() -> Option<Process> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let system = std::fs::read_to_string("/proc/stat").ok()?;
@@ -86,7 +86,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn this_process_has_figures() {
-        let process = read().unwrap();
+        let process = read_process().unwrap();
         assert!(process.resident_bytes > 0);
         assert!(process.open_files > 0);
         assert!(process.started > 1_600_000_000.0);

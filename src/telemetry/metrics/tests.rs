@@ -67,9 +67,9 @@ fn busy() -> (Arc<Metrics>, Vec<WorkerMetrics>) {
         worker
             .route(NO_ROUTE)
             .request(&Method::PUT, 404, AnswerSource::Gateway, Duration::ZERO);
-        let limit = worker.limit(Mode::Enforce, "per-key", "orders");
-        limit.decided(Decision::Allow, DecidedBy::Store);
-        limit.decided(Decision::Refuse, DecidedBy::Remembered);
+        let limit = worker.limit(ModeLabel::Enforce, "per-key", "orders");
+        limit.decided(DecisionLabel::Allow, DecidedBy::Store);
+        limit.decided(DecisionLabel::Refuse, DecidedBy::Remembered);
         drop(limit.hold(std::time::Instant::now()));
         let upstream = worker.upstream("orders");
         upstream.opened();
@@ -97,7 +97,7 @@ fn busy() -> (Arc<Metrics>, Vec<WorkerMetrics>) {
 fn numbers_are_the_sums_over_the_workers() {
     let (metrics, workers) = busy();
     let held = workers[1]
-        .limit(Mode::Enforce, "per-key", "orders")
+        .limit(ModeLabel::Enforce, "per-key", "orders")
         .hold(std::time::Instant::now());
     let flying = workers[0].in_flight();
     let seen = scrape(&metrics);

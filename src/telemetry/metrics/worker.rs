@@ -2,8 +2,8 @@
 
 use super::instrument::Counter;
 use super::label::{
-    AnswerSource, ClientUnnamed, Combination, CostReport, DecidedBy, Decision, EndedBy, Failure,
-    Flow, Handshake, Labels, Mode, RefusedHead, RetryResult, class_position,
+    AnswerSource, ClientUnnamed, Combination, CostReport, DecidedBy, DecisionLabel, EndedBy,
+    Failure, Flow, Handshake, Labels, ModeLabel, RefusedHead, RetryResult, class_position,
 };
 use super::worker_cells::{
     CallCells, CombinationTimes, CostSilence, DecisionCells, DecisionKey, GRPC_STATUSES,
@@ -42,7 +42,7 @@ impl WorkerMetrics {
 
     /// The handle of a limit in a mode on a route.
     #[must_use]
-    pub fn limit(&self, mode: Mode, limit: &str, route: &str) -> LimitMetrics {
+    pub fn limit(&self, mode: ModeLabel, limit: &str, route: &str) -> LimitMetrics {
         let limit = Labels::of("limit", limit);
         let labels = limit.clone().and("route", route.to_owned());
         LimitMetrics(Rc::new(LimitHandle {
@@ -80,9 +80,9 @@ impl WorkerMetrics {
 
     /// Notes that a request is in flight until the guard is dropped.
     #[must_use]
-    pub fn in_flight(&self) -> InFlight {
+    pub fn in_flight(&self) -> InFlightGauge {
         self.0.totals.in_flight.add(1);
-        InFlight(Rc::clone(&self.0))
+        InFlightGauge(Rc::clone(&self.0))
     }
 
     /// Notes the bytes of received request bodies and of sent response bodies.
@@ -152,9 +152,9 @@ impl Drop for Connected {
 
 /// A request in flight, which ends when the guard is dropped.
 #[derive(Debug)]
-pub struct InFlight(Handle<WorkerCells>);
+pub struct InFlightGauge(Handle<WorkerCells>);
 
-impl Drop for InFlight {
+impl Drop for InFlightGauge {
     fn drop(&mut self) {
         self.0.totals.in_flight.add(-1);
     }
@@ -224,7 +224,7 @@ struct LimitHandle {
 
 impl LimitMetrics {
     /// Notes a decision of the limit.
-    pub fn decided(&self, decision: Decision, by: DecidedBy) {
+    pub fn decided(&self, decision: DecisionLabel, by: DecidedBy) {
         self.0.decisions.0[decision as usize][by as usize].add(1);
     }
 

@@ -4,8 +4,8 @@ use super::instrument::{
     Histogram, HistogramReading, OverheadBuckets, WaitBuckets, WorkerCounter, WorkerGauge,
 };
 use super::label::{
-    CLASSES, ClientUnnamed, Combination, CostReport, DecidedBy, Decision, EndedBy, Failure, Flow,
-    Handshake, Label, Labels, Mode, RefusedHead,
+    CLASSES, ClientUnnamed, Combination, CostReport, DecidedBy, DecisionLabel, EndedBy, Failure,
+    Flow, Handshake, Label, Labels, ModeLabel, RefusedHead,
 };
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -158,14 +158,14 @@ pub(super) struct HeldCount(pub(super) WorkerGauge);
 pub(super) struct DecisionKey {
     /// The labels of limit and route.
     pub(super) labels: Labels,
-    pub(super) mode: Mode,
+    pub(super) mode: ModeLabel,
 }
 
 /// Decisions of one limit on one route.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct DecisionCells(
-    pub(super) [[WorkerCounter; DecidedBy::ALL.len()]; Decision::ALL.len()],
+    pub(super) [[WorkerCounter; DecidedBy::ALL.len()]; DecisionLabel::ALL.len()],
 );
 
 /// One upstream.

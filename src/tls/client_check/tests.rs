@@ -97,14 +97,14 @@ fn a_list_that_a_newer_one_replaces_is_not_told_of() {
 #[test]
 fn a_list_by_another_key_than_its_authoritys_is_told_of() {
     let (authority, other) = (Authority::new(), Authority::new());
-    let [own, foreign] = [&authority, &other].map(|one| one.list(2030, 2040, 1, &[]));
+    let [matching, foreign] = [&authority, &other].map(|one| one.list(2030, 2040, 1, &[]));
     let files = |check: &ClientCheck| {
         let lists = check.missigned().iter();
         lists.map(|list| list.file).collect::<Vec<_>>()
     };
-    assert_eq!(files(&authority.check(vec![own.clone()])), [0; 0]);
+    assert_eq!(files(&authority.check(vec![matching.clone()])), [0; 0]);
     assert_eq!(
-        files(&authority.check(vec![own.clone(), foreign.clone()])),
+        files(&authority.check(vec![matching.clone(), foreign.clone()])),
         [1]
     );
     let check = authority.check(vec![foreign.clone()]);
@@ -114,7 +114,7 @@ fn a_list_by_another_key_than_its_authoritys_is_told_of() {
     let both = ClientCheck::new(&ClientParts {
         ca_pem: vec![authority.pem(), other.pem()],
         verify: ClientVerify::Required,
-        crl_pem: vec![own, foreign],
+        crl_pem: vec![matching, foreign],
     });
     assert_eq!(files(&both.unwrap()), [0; 0]);
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 type Pair = (Vec<u8>, Vec<u8>);
 
 /// A certificate of this name that is self-signed and marked as an authority.
-fn own(name: &str, edit: impl FnOnce(&mut CertificateParams)) -> Pair {
+fn self_signed(name: &str, edit: impl FnOnce(&mut CertificateParams)) -> Pair {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -58,7 +58,7 @@ fn shake(server: &ServerIdentity, client: &ClientTls, name: &str) -> Result<(), 
     Ok(())
 }
 
-fn believing(ca: &[u8], identity: Option<&Pair>) -> ClientTls {
+fn trusting(ca: &[u8], identity: Option<&Pair>) -> ClientTls {
     ClientTls::new(PemFiles {
         ca: Some(ca),
         identity: identity.map(|(cert, key)| (&cert[..], &key[..])),
@@ -69,14 +69,14 @@ fn believing(ca: &[u8], identity: Option<&Pair>) -> ClientTls {
 
 #[test]
 fn a_server_that_signs_itself_is_believed_where_it_is_named() {
-    let pair = own("own.test", |_| {});
+    let pair = self_signed("own.test", |_| {});
     let server = identity(&pair, None);
-    let client = believing(&pair.0, None);
+    let client = trusting(&pair.0, None);
     assert_eq!(shake(&server, &client, "own.test"), Ok(()));
     let other = shake(&server, &client, "other.test").unwrap_err();
     assert!(other.contains("not valid for name"), "{other}");
     // Another certificate of the same name and kind is not trusted.
-    let twin = own("own.test", |_| {});
+    let twin = self_signed("own.test", |_| {});
     assert!(shake(&identity(&twin, None), &client, "own.test").is_err());
     // A certificate that was signed by an authority is still trusted because of that authority.
     let parts = crate::tls::tests::parts("api", &["api.test"]);
@@ -84,7 +84,7 @@ fn a_server_that_signs_itself_is_believed_where_it_is_named() {
     assert_eq!(
         shake(
             &identity(&(chain.clone(), key), None),
-            &believing(&chain, None),
+            &trusting(&chain, None),
             "api.test"
         ),
         Ok(())
@@ -107,12 +107,8 @@ fn a_named_certificate_has_its_time_and_its_purpose() {
             "InvalidPurpose",
         ),
     ] {
-        let pair = own("own.test", edit);
-        let refused = shake(
-            &identity(&pair, None),
-            &believing(&pair.0, None),
-            "own.test",
-        );
+        let pair = self_signed("own.test", edit);
+        let refused = shake(&identity(&pair, None), &trusting(&pair.0, None), "own.test");
         let refused = refused.unwrap_err();
         assert!(refused.contains(why), "{refused}");
     }
@@ -121,18 +117,21 @@ fn a_named_certificate_has_its_time_and_its_purpose() {
 #[test]
 fn a_client_that_signs_itself_is_believed_where_it_is_named() {
     let authority = Authority::new();
-    let server = own("own.test", |_| {});
-    let (one, other) = (own("one.test", |_| {}), own("other.test", |_| {}));
+    let server = self_signed("own.test", |_| {});
+    let (one, other) = (
+        self_signed("one.test", |_| {}),
+        self_signed("other.test", |_| {}),
+    );
     let asking = ClientParts {
         ca_pem: vec![authority.pem(), one.0.clone()],
         verify: ClientVerify::Required,
         crl_pem: Vec::new(),
     };
     let identity = identity(&server, Some(asking));
-    let shown = |pair: &Pair| shake(&identity, &believing(&server.0, Some(pair)), "own.test");
+    let shown = |pair: &Pair| shake(&identity, &trusting(&server.0, Some(pair)), "own.test");
     assert_eq!(shown(&one), Ok(()));
     assert!(shown(&other).is_err());
-    let server_alone = own("one.test", |params| {
+    let server_alone = self_signed("one.test", |params| {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     });
     let asking = ClientParts {
@@ -144,7 +143,7 @@ fn a_client_that_signs_itself_is_believed_where_it_is_named() {
     assert!(
         shake(
             &strict,
-            &believing(&server.0, Some(&server_alone)),
+            &trusting(&server.0, Some(&server_alone)),
             "own.test"
         )
         .is_err()

@@ -115,11 +115,13 @@ fn a_host_of_an_identity_that_asks_clients_is_served_on_its_own_connections() {
 fn a_demand_covers_every_host_below_its_wildcard_unless_a_nearer_name_has_it() {
     let ca = Authority::new();
     let open = identity("open", &["open.test"], |parts| parts.is_default = true);
-    let far = asking("far", &["*.test"], &ca, ClientVerify::Required);
-    let near = asking("near", &["*.a.par.test"], &ca, ClientVerify::Required);
+    let wide = asking("far", &["*.test"], &ca, ClientVerify::Required);
+    let narrow = asking("near", &["*.a.par.test"], &ca, ClientVerify::Required);
     let asks = asking("asks", &["*.par.test"], &ca, ClientVerify::Optional);
     let exact = plain("exact", &["x.y.test", "*.z.test"]);
-    let all = [&open, &far, &near, &asks, &exact].map(Arc::clone).to_vec();
+    let all = [&open, &wide, &narrow, &asks, &exact]
+        .map(Arc::clone)
+        .to_vec();
     let offer = Offer::new(all).unwrap();
     for (host, name) in [
         ("open.test", "open"),

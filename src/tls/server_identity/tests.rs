@@ -164,11 +164,11 @@ fn the_key_is_never_shown() {
 
 #[test]
 fn a_certificate_of_version_1_needs_its_own_key_too() {
-    let mut own = parts("own", &["own.test"]);
-    own.cert_pem = include_bytes!("../identity/version1.pem").to_vec();
-    assert_eq!(mistakes(own.clone()), [IdentityMistake::KeyMismatch]);
-    own.key_pem = include_bytes!("../identity/version1.key.pem").to_vec();
-    let identity = ServerIdentity::new(own).unwrap();
+    let mut version1 = parts("own", &["own.test"]);
+    version1.cert_pem = include_bytes!("../identity/version1.pem").to_vec();
+    assert_eq!(mistakes(version1.clone()), [IdentityMistake::KeyMismatch]);
+    version1.key_pem = include_bytes!("../identity/version1.key.pem").to_vec();
+    let identity = ServerIdentity::new(version1).unwrap();
     assert!(identity.hosts().is_empty());
 }
 

@@ -10,11 +10,11 @@ use crate::upstream::failure::reachability::Reachability;
 use crate::upstream::state::connection_bound::{ConnectionBound, ConnectionPermit};
 use crate::upstream::transport::connection::{Connection, is_repeatable, room_of};
 use crate::upstream::transport::http1::ReadBuffers;
-use crate::upstream::transport::http2::connection::{Http2Connection, OpenStream, Origin};
+use crate::upstream::transport::http2::connection::{H2Origin, Http2Connection, OpenStream};
 use crate::upstream::transport::http2::send_window::ENOUGH;
 use crate::upstream::transport::http2::stream_pool::StreamPool;
 use crate::upstream::{
-    ConnectError, Destination, OfferedProtocols, OutgoingBody, Protocol, Purpose,
+    ConnectError, Destination, OfferedProtocols, OutgoingBody, Purpose, ServerProtocol,
 };
 use http::{HeaderValue, Request};
 use std::cell::RefCell;
@@ -64,7 +64,7 @@ pub struct Pool<B: OutgoingBody> {
 }
 
 /// An opened connection, by the protocol that the server has chosen.
-enum Opened<B: OutgoingBody> {
+enum OpenedConnection<B: OutgoingBody> {
     Http1(Box<Connection<B>>),
     Http2(Rc<Http2Connection>),
 }
@@ -111,7 +111,7 @@ impl<B: OutgoingBody> Pools<B> {
                 reachability: Reachability::of(destination),
                 bound: bound.clone(),
                 idle: RefCell::new(Vec::new()),
-                http2: (destination.protocol != Protocol::Http1).then(Box::default),
+                http2: (destination.protocol != ServerProtocol::Http1).then(Box::default),
                 share: self.0.share.clone(),
                 buffers: Rc::clone(&self.0.buffers),
             });
@@ -294,7 +294,7 @@ impl<B: OutgoingBody> Pool<B> {
                 (until, openings) = (clock::now() + deadline, http2.openings());
             }
             if http2.is_http1.get() {
-                match self.offered_again(http2, deadline).await? {
+                match self.reoffered(http2, deadline).await? {
                     Some(connection) => return Ok(connection),
                     None => continue,
                 }
@@ -319,8 +319,8 @@ impl<B: OutgoingBody> Pool<B> {
                     },
                 };
                 match self.open_http2(http2, permit, deadline).await {
-                    Ok(Opened::Http1(connection)) => return Ok(*connection),
-                    Ok(Opened::Http2(connection)) => match opening.opened(connection) {
+                    Ok(OpenedConnection::Http1(connection)) => return Ok(*connection),
+                    Ok(OpenedConnection::Http2(connection)) => match opening.opened(connection) {
                         Some(stream) => return Ok(self.on_stream(stream, now)),
                         None => continue,
                     },
@@ -353,15 +353,15 @@ impl<B: OutgoingBody> Pool<B> {
 
     /// A new connection to a server that has chosen HTTP/1.1 so far. HTTP/2 is offered again each time, since an
     /// upgraded server may support it now. `None` if others have taken all streams of such a connection.
-    async fn offered_again(
+    async fn reoffered(
         &self,
         http2: &StreamPool,
         deadline: Duration,
     ) -> Result<Option<Connection<B>>, ConnectError> {
         let permit = self.permit_if_bound(deadline).await?;
         Ok(match self.open_http2(http2, permit, deadline).await? {
-            Opened::Http1(connection) => Some(*connection),
-            Opened::Http2(connection) => http2
+            OpenedConnection::Http1(connection) => Some(*connection),
+            OpenedConnection::Http2(connection) => http2
                 .add(connection)
                 .map(|stream| self.on_stream(stream, clock::now())),
         })
@@ -373,7 +373,7 @@ impl<B: OutgoingBody> Pool<B> {
         http2: &StreamPool,
         permit: Option<ConnectionPermit>,
         deadline: Duration,
-    ) -> Result<Opened<B>, ConnectError> {
+    ) -> Result<OpenedConnection<B>, ConnectError> {
         if let Some(until) = http2.calm_until() {
             sleep_until(until).await;
         }
@@ -383,10 +383,10 @@ impl<B: OutgoingBody> Pool<B> {
         http2.is_http1.set(!opened.is_http2);
         if !opened.is_http2 {
             let connection = self.http1(opened.stream, socket);
-            return Ok(Opened::Http1(Box::new(connection)));
+            return Ok(OpenedConnection::Http1(Box::new(connection)));
         }
         let url = &self.destination.url;
-        let origin = Origin {
+        let origin = H2Origin {
             authority: url.authority().parse().ok(),
             is_encrypted: url.is_encrypted(),
         };
@@ -398,7 +398,7 @@ impl<B: OutgoingBody> Pool<B> {
             Rc::clone(&http2.changed),
         );
         match timeout_at(until, beginning).await {
-            Ok(Ok(connection)) => Ok(Opened::Http2(connection)),
+            Ok(Ok(connection)) => Ok(OpenedConnection::Http2(connection)),
             Ok(Err(why)) => Err(why.of(&self.destination)),
             Err(_) => Err(self.late(deadline)),
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// The protocol of requests to servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Protocol {
+pub enum ServerProtocol {
     /// The protocol that the TLS handshake selects; HTTP/1.1 without TLS, except for `h2c:`.
     #[default]
     Auto,
@@ -31,7 +31,7 @@ pub struct Destination {
     /// The encryption, if there is any.
     pub tls: Option<ServerTls>,
     /// The protocol.
-    pub protocol: Protocol,
+    pub protocol: ServerProtocol,
     /// The age from which a connection takes no further request, if configured.
     pub max_age: Option<Duration>,
 }
@@ -42,11 +42,11 @@ impl Destination {
     pub fn of(upstream: &Upstream, member: &Member) -> Self {
         let url = member.server.url.clone();
         let protocol = match (&url, upstream.protocol) {
-            (ServerUrl::H2c { .. }, _) => Protocol::Http2,
+            (ServerUrl::H2c { .. }, _) => ServerProtocol::Http2,
             (ServerUrl::Https { .. }, protocol) => protocol,
-            (ServerUrl::Demo, _) => Protocol::Http1,
-            (_, Protocol::Http2) => Protocol::Http2,
-            _ => Protocol::Http1,
+            (ServerUrl::Demo, _) => ServerProtocol::Http1,
+            (_, ServerProtocol::Http2) => ServerProtocol::Http2,
+            _ => ServerProtocol::Http1,
         };
         Self {
             tls: upstream.tls.clone().filter(|_| url.is_encrypted()),

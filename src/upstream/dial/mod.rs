@@ -19,7 +19,7 @@ pub(super) mod other_protocol;
 pub(super) mod stream;
 
 use super::server::server_tls::OfferedProtocols;
-use super::{ConnectError, Destination, Protocol, ServerTls, ServerUrl};
+use super::{ConnectError, Destination, ServerProtocol, ServerTls, ServerUrl};
 use crate::tls::{self, Advice};
 use socket2::SockRef;
 use std::io;
@@ -60,9 +60,9 @@ pub(super) struct OpenedStream {
 /// The protocols that a connection to `destination` may use.
 pub(super) fn offered(destination: &Destination) -> OfferedProtocols {
     match destination.protocol {
-        Protocol::Auto => OfferedProtocols::Both,
-        Protocol::Http1 => OfferedProtocols::Http1,
-        Protocol::Http2 => OfferedProtocols::Http2,
+        ServerProtocol::Auto => OfferedProtocols::Both,
+        ServerProtocol::Http1 => OfferedProtocols::Http1,
+        ServerProtocol::Http2 => OfferedProtocols::Http2,
     }
 }
 
@@ -193,7 +193,7 @@ async fn encrypt(
 fn without_protocol(destination: &Destination, offer: OfferedProtocols) -> ConnectError {
     let server = destination.to_string().into();
     let why = match offer {
-        OfferedProtocols::Http1 if destination.protocol != Protocol::Http1 => {
+        OfferedProtocols::Http1 if destination.protocol != ServerProtocol::Http1 => {
             let why = "the server does not accept HTTP/1.1 in the handshake, and WebSockets need HTTP/1.1: give their route an upstream whose servers speak it";
             return ConnectError::Protocol {
                 server,

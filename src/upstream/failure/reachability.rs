@@ -154,7 +154,7 @@ mod tests {
             socket_fence: None,
             address: None,
             tls: None,
-            protocol: crate::upstream::Protocol::Http1,
+            protocol: crate::upstream::ServerProtocol::Http1,
             max_age: None,
         };
         let one = Reachability::of(&server);

@@ -70,11 +70,11 @@ async fn question(
     };
     let opened = dial::open(&destination, offer, rule.timeout).await;
     let opened = opened.map_err(|error| error.in_full())?;
-    let own = member.server.url.authority();
+    let authority = member.server.url.authority();
     match &rule.ask {
         ProbeQuestion::Connect => Ok(()),
         ProbeQuestion::Http { path, host, status } => {
-            let host = host.as_deref().unwrap_or(&own);
+            let host = host.as_deref().unwrap_or(&authority);
             let good = GoodAnswer { status, until };
             if opened.is_http2 {
                 get_http2(opened.stream, path, host, &good).await
@@ -82,7 +82,7 @@ async fn question(
                 get_http1(opened.stream, path, host, &good).await
             }
         }
-        ProbeQuestion::Grpc { service } => check(opened.stream, service, &own).await,
+        ProbeQuestion::Grpc { service } => check_grpc(opened.stream, service, &authority).await,
     }
 }
 
@@ -243,7 +243,7 @@ fn request(method: Method, path: &str, host: &str, scheme: &str) -> Result<Reque
 }
 
 /// Queries the gRPC health service about `service`.
-async fn check(stream: ServerStream, service: &str, host: &str) -> Result<(), String> {
+async fn check_grpc(stream: ServerStream, service: &str, host: &str) -> Result<(), String> {
     let scheme = scheme(&stream);
     let mut request = request(Method::POST, CHECK, host, scheme)?;
     let fields = request.headers_mut();
@@ -331,7 +331,7 @@ fn broken(error: h2::Error, heard: &HeardWords) -> String {
 
 /// The failure of a probe over HTTP/2, on the only stream of its connection.
 fn failed(error: h2::Error, part: AnswerPart, heard: &HeardWords) -> AnswerError {
-    let fault = StreamFault::new(error, part).told_by(heard, Some(1));
+    let fault = StreamFault::new(error, part).explained_by(heard, Some(1));
     AnswerError::Http2(Box::new(fault))
 }
 

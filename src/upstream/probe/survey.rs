@@ -6,7 +6,7 @@ use crate::tls::CertificateFacts;
 use crate::upstream::dial::other_protocol::OtherProtocol;
 use crate::upstream::dial::stream::ServerStream;
 use crate::upstream::dial::{self, OpenedStream};
-use crate::upstream::state::resolution::Lookup;
+use crate::upstream::state::resolution::AddressLookup;
 use crate::upstream::state::server_state::ServerState;
 use crate::upstream::state::upstream_state::Member;
 use crate::upstream::{
@@ -35,12 +35,12 @@ pub struct Finding {
     /// The server's name.
     pub server: String,
     /// The server's protocol, or the reason why there is no connection.
-    pub outcome: Result<Reached, String>,
+    pub outcome: Result<ReachedServer, String>,
 }
 
 /// A server that accepts connections.
 #[derive(Debug)]
-pub struct Reached {
+pub struct ReachedServer {
     /// The time of the connection, the handshake included.
     pub took: Duration,
     /// The protocols in use: `TLS 1.3, HTTP/2`.
@@ -62,7 +62,7 @@ enum FirstAnswer {
 }
 
 /// Surveys all addresses of a server.
-pub async fn look(upstream: &Upstream, server: &Server, lookup: &Lookup) -> Vec<Finding> {
+pub async fn look(upstream: &Upstream, server: &Server, lookup: &AddressLookup) -> Vec<Finding> {
     let within = upstream.connect_timeout;
     let addresses = match addresses(server, lookup, within).await {
         Ok(addresses) => addresses,
@@ -97,7 +97,7 @@ pub async fn look(upstream: &Upstream, server: &Server, lookup: &Lookup) -> Vec<
 
 async fn addresses(
     server: &Server,
-    lookup: &Lookup,
+    lookup: &AddressLookup,
     within: Duration,
 ) -> Result<Vec<Option<SocketAddr>>, String> {
     let Some(name) = server.url.name() else {
@@ -115,7 +115,7 @@ async fn addresses(
     }
 }
 
-async fn reach(destination: &Destination, within: Duration) -> Result<Reached, ConnectError> {
+async fn reach(destination: &Destination, within: Duration) -> Result<ReachedServer, ConnectError> {
     let begun = clock::now();
     let offer = dial::offered(destination);
     let mut opened = dial::open(destination, offer, within).await?;
@@ -137,7 +137,7 @@ async fn reach(destination: &Destination, within: Duration) -> Result<Reached, C
         (None, FirstAnswer::Ended) => "ends the connection without an answer",
         (None, FirstAnswer::Unknown) => "does not tell what it speaks",
     };
-    Ok(Reached {
+    Ok(ReachedServer {
         took,
         speaks: format!("{encryption}{speaks}"),
         not_after,
@@ -171,8 +171,8 @@ fn encryption(opened: &OpenedStream) -> (String, Option<i64>) {
         Some(rustls::ProtocolVersion::TLSv1_2) => "TLS 1.2, ",
         _ => "TLS 1.3, ",
     };
-    let own = connection.peer_certificates().and_then(|all| all.first());
-    let facts = own.and_then(CertificateFacts::read);
+    let leaf = connection.peer_certificates().and_then(|all| all.first());
+    let facts = leaf.and_then(CertificateFacts::read);
     (version.to_owned(), facts.map(|facts| facts.not_after))
 }
 

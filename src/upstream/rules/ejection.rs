@@ -81,8 +81,8 @@ impl EjectionState {
     #[cold]
     fn forgive(&self, began: u64) {
         let mut row = self.row();
-        let is_news = began > row.last && began >= self.counts_from.load(Ordering::Relaxed);
-        if is_news && !self.is_ejected() {
+        let is_recent = began > row.last && began >= self.counts_from.load(Ordering::Relaxed);
+        if is_recent && !self.is_ejected() {
             self.begin_anew(&mut row);
             self.ejections.store(0, Ordering::Relaxed);
         }

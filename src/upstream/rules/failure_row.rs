@@ -80,16 +80,16 @@ impl FailureRow {
             _ => Authors::Several,
         };
         let lasts = now.saturating_sub(self.first) >= LATELY;
-        let own = by.map_or(0, |by| self.clients.get(&by).copied().unwrap_or(0));
+        let of_client = by.map_or(0, |by| self.clients.get(&by).copied().unwrap_or(0));
         let most = after.div_ceil(2);
-        if let Some(by) = by.filter(|_| !lasts && own >= most)
+        if let Some(by) = by.filter(|_| !lasts && of_client >= most)
             && are_others(by)
         {
             self.left_out = self.left_out.saturating_add(1);
             return None;
         }
-        if let Some(by) = by.filter(|_| own > 0 || self.clients.len() < MOST_CLIENTS) {
-            self.clients.insert(by, own + 1);
+        if let Some(by) = by.filter(|_| of_client > 0 || self.clients.len() < MOST_CLIENTS) {
+            self.clients.insert(by, of_client + 1);
         }
         let before = self.counted;
         if lasts {
@@ -179,15 +179,15 @@ mod tests {
 
     #[test]
     fn a_row_says_whether_one_client_is_behind_it() {
-        let told = |causes: [Option<Client>; 3]| {
+        let verdict = |causes: [Option<Client>; 3]| {
             let mut row = FailureRow::default();
             let mut due = causes
                 .into_iter()
                 .filter_map(|by| row.add(3, by, |_| false, 1));
             due.next().map(|row| row.is_of_one)
         };
-        assert_eq!(told([client(1); 3]), Some(true));
-        assert_eq!(told([client(1), client(1), client(2)]), Some(false));
-        assert_eq!(told([client(1), client(1), None]), Some(false));
+        assert_eq!(verdict([client(1); 3]), Some(true));
+        assert_eq!(verdict([client(1), client(1), client(2)]), Some(false));
+        assert_eq!(verdict([client(1), client(1), None]), Some(false));
     }
 }

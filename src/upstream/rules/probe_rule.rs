@@ -107,7 +107,7 @@ impl ProbeCount {
     }
 
     /// Counts good probes from zero, since the server has been ejected.
-    pub fn begin_again(&mut self) {
+    pub fn restart(&mut self) {
         self.good = 0;
     }
 }

@@ -7,10 +7,10 @@ use std::sync::{Arc, OnceLock};
 
 /// The encryption of connections to the servers of an upstream. Clones share one value.
 #[derive(Debug, Clone)]
-pub struct ServerTls(Arc<Inner>);
+pub struct ServerTls(Arc<ServerTlsState>);
 
 #[derive(Debug)]
-struct Inner {
+struct ServerTlsState {
     client: ClientTls,
     /// One configuration for each offer, created when first needed.
     configs: [OnceLock<Result<Arc<ClientConfig>, Arc<str>>>; 3],
@@ -31,7 +31,7 @@ impl ServerTls {
     /// Encryption with these authorities and this certificate.
     #[must_use]
     pub fn new(client: ClientTls) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(ServerTlsState {
             client,
             configs: Default::default(),
         }))

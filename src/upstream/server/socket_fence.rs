@@ -141,8 +141,8 @@ mod tests {
         }
         let _theirs = UnixListener::bind(root.join("team/run/app.sock")).unwrap();
         let _operators = UnixListener::bind(root.join("run/app.sock")).unwrap();
-        let own = root.join("team");
-        let fence = SocketFence::new("team", move |place| place.starts_with(&own));
+        let team_folder = root.join("team");
+        let fence = SocketFence::new("team", move |place| place.starts_with(&team_folder));
         let path = root.join("team/run/app.sock");
         fence.connect(&path).await.unwrap();
         let outside = fence.connect(&root.join("run/app.sock")).await;

@@ -29,14 +29,14 @@ const SOON: Duration = Duration::from_secs(1);
 pub type Answer = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
 /// The function that resolves a name.
-pub type Lookup = Arc<dyn Fn(Arc<str>) -> Answer + Send + Sync>;
+pub type AddressLookup = Arc<dyn Fn(Arc<str>) -> Answer + Send + Sync>;
 
 /// The form in which a name is logged: a part of it may come from the environment, and is then secret.
 pub type ShownName = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 /// Uses the system's resolver, like every other program on it: `/etc/hosts` counts, and all other configuration.
 #[must_use]
-pub fn by_system() -> Lookup {
+pub fn by_system() -> AddressLookup {
     Arc::new(|name| {
         Box::pin(async move {
             // The lookup blocks its thread.
@@ -65,7 +65,7 @@ fn is_routed(address: &IpAddr) -> bool {
 
 /// The tasks that keep the addresses of all names.
 pub struct Resolutions {
-    lookup: Lookup,
+    lookup: AddressLookup,
     shown: ShownName,
     metrics: Arc<Metrics>,
     running: HashMap<FollowedName, AbortHandle>,
@@ -89,7 +89,7 @@ impl std::fmt::Debug for Resolutions {
 impl Resolutions {
     /// An empty set; `lookup` resolves names.
     #[must_use]
-    pub fn new(lookup: Lookup, metrics: Arc<Metrics>) -> Self {
+    pub fn new(lookup: AddressLookup, metrics: Arc<Metrics>) -> Self {
         Self {
             lookup,
             shown: Arc::new(str::to_owned),
@@ -113,10 +113,10 @@ impl Resolutions {
         let mut found = Addresses::new();
         while let Some(answer) = asked.join_next().await {
             let Ok((name, answer)) = answer else { continue };
-            let outcome = Outcome::of(answer);
+            let outcome = ResolutionOutcome::of(answer);
             self.metrics.resolved(outcome.kind());
             match outcome {
-                Outcome::Found(addresses) => drop(found.insert(name, addresses)),
+                ResolutionOutcome::Found(addresses) => drop(found.insert(name, addresses)),
                 bad => tracing::warn!(
                     "{} has no address yet ({}); requests to it are answered with 503 until it has",
                     (self.shown)(&name),
@@ -164,7 +164,7 @@ struct Following {
     /// The name in the log.
     shown: String,
     state: Arc<UpstreamState>,
-    lookup: Lookup,
+    lookup: AddressLookup,
     metrics: Arc<Metrics>,
     /// The last lookup failed, which has been logged.
     is_failing: bool,
@@ -181,8 +181,8 @@ impl Following {
             };
             sleep(pause).await;
             let mut answer = (self.lookup)(Arc::clone(&name));
-            let outcome = Outcome::of(timeout(LATE.min(every), &mut answer).await.ok());
-            let is_late = matches!(outcome, Outcome::Late);
+            let outcome = ResolutionOutcome::of(timeout(LATE.min(every), &mut answer).await.ok());
+            let is_late = matches!(outcome, ResolutionOutcome::Late);
             self.note(outcome);
             if is_late {
                 // One lookup at a time: it occupies a thread until it is answered.
@@ -191,11 +191,11 @@ impl Following {
         }
     }
 
-    fn note(&mut self, outcome: Outcome) {
+    fn note(&mut self, outcome: ResolutionOutcome) {
         let FollowedName { upstream, name, .. } = &self.followed;
         let shown = &self.shown;
         self.metrics.resolved(outcome.kind());
-        let Outcome::Found(addresses) = outcome else {
+        let ResolutionOutcome::Found(addresses) = outcome else {
             if !self.is_failing {
                 self.is_failing = true;
                 let why = outcome.why();
@@ -225,14 +225,14 @@ impl Following {
 
 /// The result of a lookup.
 #[derive(Debug)]
-enum Outcome {
+enum ResolutionOutcome {
     Found(Vec<IpAddr>),
     Empty,
     Failed(io::Error),
     Late,
 }
 
-impl Outcome {
+impl ResolutionOutcome {
     fn of(answer: Option<io::Result<Vec<IpAddr>>>) -> Self {
         match answer {
             None => Self::Late,

@@ -93,7 +93,7 @@ impl ServerHealth {
     pub fn ejected(&self) {
         self.ejections.fetch_add(1, Ordering::Relaxed);
         let mut probes = self.probes.lock().unwrap_or_else(PoisonError::into_inner);
-        probes.begin_again();
+        probes.restart();
     }
 
     /// Returns the ejections since the last call, to be counted.

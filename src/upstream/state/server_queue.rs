@@ -19,7 +19,7 @@ pub struct ServerQueue<T> {
 }
 
 #[derive(Debug)]
-struct Waiter<T> {
+struct ServerWaiter<T> {
     ticket: u64,
     /// The client that has the place, if clients are counted.
     of: Option<Client>,
@@ -28,7 +28,7 @@ struct Waiter<T> {
 
 #[derive(Debug)]
 struct Line<T> {
-    waiters: VecDeque<Waiter<T>>,
+    waiters: VecDeque<ServerWaiter<T>>,
     /// The places of each client.
     clients: HashMap<Client, usize>,
 }
@@ -43,27 +43,27 @@ impl<T> Default for Line<T> {
 }
 
 impl<T> Line<T> {
-    fn push(&mut self, waiter: Waiter<T>) {
+    fn push(&mut self, waiter: ServerWaiter<T>) {
         if let Some(client) = waiter.of {
             *self.clients.entry(client).or_default() += 1;
         }
         self.waiters.push_back(waiter);
     }
 
-    fn pop(&mut self) -> Option<Waiter<T>> {
+    fn pop(&mut self) -> Option<ServerWaiter<T>> {
         let first = self.waiters.pop_front()?;
         self.left(&first);
         Some(first)
     }
 
-    fn remove(&mut self, ticket: u64) -> Option<Waiter<T>> {
+    fn remove(&mut self, ticket: u64) -> Option<ServerWaiter<T>> {
         let at = self.waiters.iter().position(|one| one.ticket == ticket)?;
         let waiter = self.waiters.remove(at)?;
         self.left(&waiter);
         Some(waiter)
     }
 
-    fn left(&mut self, waiter: &Waiter<T>) {
+    fn left(&mut self, waiter: &ServerWaiter<T>) {
         if let Some(client) = waiter.of
             && let Some(places) = self.clients.get_mut(&client)
         {
@@ -128,8 +128,8 @@ impl<T> ServerQueue<T> {
         if line.waiters.len() >= most.max(1) && most > 0 {
             return Joined::Full;
         }
-        let own = of.and_then(|client| line.clients.get(&client));
-        if most > 0 && own.is_some_and(|own| *own >= share(most)) {
+        let of_client = of.and_then(|client| line.clients.get(&client));
+        if most > 0 && of_client.is_some_and(|of_client| *of_client >= share(most)) {
             return Joined::FullOfClient;
         }
         self.waiting.fetch_add(1, Ordering::SeqCst);
@@ -144,7 +144,7 @@ impl<T> ServerQueue<T> {
         }
         let (hand, taken) = oneshot::channel();
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        line.push(Waiter { ticket, of, hand });
+        line.push(ServerWaiter { ticket, of, hand });
         Joined::Waits(Place {
             queue: Arc::clone(self),
             ticket,
@@ -220,7 +220,7 @@ mod tests {
         queue: Arc<ServerQueue<Thing>>,
     }
 
-    fn take(shop: &Arc<Shop>) -> Option<Thing> {
+    fn take_thing(shop: &Arc<Shop>) -> Option<Thing> {
         let more = |out| (out < shop.most).then_some(out + 1);
         let taken = shop
             .out
@@ -231,7 +231,7 @@ mod tests {
     impl Drop for Thing {
         fn drop(&mut self) {
             self.0.out.fetch_sub(1, Ordering::SeqCst);
-            self.0.queue.serve(|| take(&self.0));
+            self.0.queue.serve(|| take_thing(&self.0));
         }
     }
 
@@ -243,7 +243,7 @@ mod tests {
     }
 
     fn place(shop: &Arc<Shop>) -> Place<Thing> {
-        match shop.queue.join(10, None, || take(shop)) {
+        match shop.queue.join(10, None, || take_thing(shop)) {
             Joined::Waits(place) => place,
             other => panic!("{other:?}"),
         }
@@ -252,7 +252,7 @@ mod tests {
     #[tokio::test]
     async fn who_came_first_is_served_first_and_who_left_is_passed_over() {
         let shop = shop(1);
-        let taken = take(&shop).unwrap();
+        let taken = take_thing(&shop).unwrap();
         let (mut first, second, mut third) = (place(&shop), place(&shop), place(&shop));
         drop(second);
         assert_eq!(shop.queue.len(), 2);
@@ -267,10 +267,10 @@ mod tests {
     #[test]
     fn what_a_leaver_was_given_goes_to_the_next() {
         let shop = shop(1);
-        let taken = take(&shop).unwrap();
+        let taken = take_thing(&shop).unwrap();
         let (first, mut second) = (place(&shop), place(&shop));
         drop(taken);
-        assert!(shop.queue.len() == 1 && take(&shop).is_none());
+        assert!(shop.queue.len() == 1 && take_thing(&shop).is_none());
         drop(first);
         assert!(second.taken.try_recv().is_ok());
         assert!(shop.queue.is_empty());
@@ -280,17 +280,17 @@ mod tests {
     fn the_line_has_an_end_and_may_have_no_place_at_all() {
         let shop = shop(1);
         assert!(matches!(
-            shop.queue.join(0, None, || take(&shop)),
+            shop.queue.join(0, None, || take_thing(&shop)),
             Joined::Free(_)
         ));
-        let _taken = take(&shop).unwrap();
+        let _taken = take_thing(&shop).unwrap();
         assert!(matches!(
-            shop.queue.join(0, None, || take(&shop)),
+            shop.queue.join(0, None, || take_thing(&shop)),
             Joined::Full
         ));
         let _place = place(&shop);
         assert!(matches!(
-            shop.queue.join(1, None, || take(&shop)),
+            shop.queue.join(1, None, || take_thing(&shop)),
             Joined::Full
         ));
     }
@@ -298,10 +298,10 @@ mod tests {
     #[test]
     fn one_client_has_half_of_the_line_and_gets_it_back() {
         let shop = shop(1);
-        let taken = take(&shop).unwrap();
+        let taken = take_thing(&shop).unwrap();
         let join = |last: u8| {
             let client = Client::of(std::net::IpAddr::from([192, 0, 2, last]));
-            shop.queue.join(5, Some(client), || take(&shop))
+            shop.queue.join(5, Some(client), || take_thing(&shop))
         };
         let mut places: Vec<_> = (0..3).map(|_| join(1)).collect();
         assert!(places.iter().all(|one| matches!(one, Joined::Waits(_))));
@@ -333,14 +333,15 @@ mod tests {
                         .unwrap();
                     runtime.block_on(async {
                         for _ in 0..2_000 {
-                            let thing = match shop.queue.is_empty().then(|| take(&shop)).flatten() {
-                                Some(thing) => thing,
-                                None => match shop.queue.join(10, None, || take(&shop)) {
-                                    Joined::Free(thing) => thing,
-                                    Joined::Waits(mut place) => place.turn().await.unwrap(),
-                                    other => panic!("four are not ten: {other:?}"),
-                                },
-                            };
+                            let thing =
+                                match shop.queue.is_empty().then(|| take_thing(&shop)).flatten() {
+                                    Some(thing) => thing,
+                                    None => match shop.queue.join(10, None, || take_thing(&shop)) {
+                                        Joined::Free(thing) => thing,
+                                        Joined::Waits(mut place) => place.turn().await.unwrap(),
+                                        other => panic!("four are not ten: {other:?}"),
+                                    },
+                                };
                             most.fetch_max(shop.out.load(Ordering::SeqCst), Ordering::SeqCst);
                             tokio::task::yield_now().await;
                             drop(thing);

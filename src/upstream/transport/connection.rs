@@ -163,7 +163,7 @@ impl<B: OutgoingBody> Connection<B> {
     ///
     /// # Errors
     /// Like [`Self::send`].
-    pub fn send_again(
+    pub fn resend(
         &mut self,
         request: UnsentRequest<B>,
     ) -> impl Future<Output = Result<Response<()>, AnswerError>> + use<'_, B> {
@@ -171,7 +171,7 @@ impl<B: OutgoingBody> Connection<B> {
         let request_is_begun = request.is_begun;
         let is_sent = match (&mut self.carrier, request.request) {
             (Carrier::Http1(http1, _), Unsent::Written(request)) => {
-                http1.begin_again(request);
+                http1.restart(request);
                 true
             }
             (Carrier::Http1(http1, _), Unsent::Whole(request)) => {

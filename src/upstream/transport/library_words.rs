@@ -113,15 +113,15 @@ impl HeardWords {
     /// The fault by the last report about stream `id`, or about all streams.
     pub(in crate::upstream) fn about(&self, id: Option<u32>) -> Option<Cow<'static, str>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = format!("StreamId({})", id?);
+        let stream_id = format!("StreamId({})", id?);
         let is_about =
-            |words: &&String| words.contains(&own) || words.starts_with("connection error");
+            |words: &&String| words.contains(&stream_id) || words.starts_with("connection error");
         let words = kept.iter().rev().find(is_about)?;
         let words = words.split_once("-- ").map_or(&**words, |(_, said)| said);
         if let Some(meaning) = meaning(words) {
             return Some(Cow::Borrowed(meaning));
         }
-        let words = words.replace(&format!("stream={own}"), "");
+        let words = words.replace(&format!("stream={stream_id}"), "");
         Some(Cow::Owned(words.trim_end_matches([' ', ';']).to_owned()))
     }
 }
@@ -146,8 +146,8 @@ mod tests {
         assert_eq!(about(1).as_deref(), Some(FORBIDDEN_FIELD));
         assert_eq!(about(5), None);
         say("connection error PROTOCOL_ERROR -- expected CONTINUATION, got Data;");
-        let apart = "the frames of a head (HEADERS, CONTINUATION) do not follow each other";
-        assert_eq!(about(5).as_deref(), Some(apart));
+        let expected = "the frames of a head (HEADERS, CONTINUATION) do not follow each other";
+        assert_eq!(about(5).as_deref(), Some(expected));
         say("connection error PROTOCOL_ERROR -- something else; stream=StreamId(5);");
         assert_eq!(about(5).as_deref(), Some("something else"));
         (0..MOST + 1).for_each(|_| say("x"));

@@ -78,7 +78,7 @@ impl OwedTime {
     }
 
     /// Notes that the request is sent once more: the delay of one server does not count for the next.
-    pub(super) fn sets_out_again(&self) {
+    pub(super) fn start_over(&self) {
         self.has_waited.set(false);
     }
 
@@ -195,7 +195,7 @@ mod tests {
         let owed = OwedTime::from(clock::now());
         let second = Duration::from_secs(1);
         owed.note(100, UploadWait::Room);
-        owed.sets_out_again();
+        owed.start_over();
         owed.note(100, UploadWait::Answer);
         assert_eq!(owed.grace(second), Duration::ZERO);
     }

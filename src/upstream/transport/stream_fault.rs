@@ -98,7 +98,7 @@ impl StreamFault {
     }
 
     /// The same, with the malformed item that `heard` has for stream `id`.
-    pub(in crate::upstream) fn told_by(mut self, heard: &HeardWords, id: Option<u32>) -> Self {
+    pub(in crate::upstream) fn explained_by(mut self, heard: &HeardWords, id: Option<u32>) -> Self {
         if self.is_malformed() {
             let by_code = || self.error.reason().and_then(library_words::of_code);
             self.said = heard.about(id).or_else(|| by_code().map(Cow::Borrowed));

@@ -27,16 +27,16 @@ struct TunnelStream {
     /// Counts the socket while it is open.
     socket: OpenSocket,
     /// The server's bytes, until its answer is known.
-    beginning: Option<Arc<Beginning>>,
+    beginning: Option<Arc<TunnelBeginning>>,
     /// The interim answers before the answer.
     interim: InterimWatch,
 }
 
 /// The bytes of a server's answer, until its meaning is known. They show why the answer is invalid.
 #[derive(Debug)]
-struct Beginning(Mutex<Option<Vec<u8>>>);
+struct TunnelBeginning(Mutex<Option<Vec<u8>>>);
 
-impl Beginning {
+impl TunnelBeginning {
     fn new() -> Self {
         Self(Mutex::new(Some(Vec::new())))
     }
@@ -75,7 +75,7 @@ pub async fn open<B: OutgoingBody>(
     connection: Connection<B>,
     request: Request<B>,
 ) -> Result<Response<Incoming>, UnopenedTunnel> {
-    let beginning = Arc::new(Beginning::new());
+    let beginning = Arc::new(TunnelBeginning::new());
     let opened = send(connection, request, Arc::clone(&beginning)).await;
     let bytes = beginning.take();
     opened.map_err(|failed| UnopenedTunnel {
@@ -102,7 +102,7 @@ impl From<hyper::Error> for SendFailure {
 async fn send<B: OutgoingBody>(
     connection: Connection<B>,
     mut request: Request<B>,
-    beginning: Arc<Beginning>,
+    beginning: Arc<TunnelBeginning>,
 ) -> Result<Response<Incoming>, SendFailure> {
     let Some((stream, socket)) = connection.into_stream() else {
         return Err(SendFailure::Known(AnswerError::GivenUp));

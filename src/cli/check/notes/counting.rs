@@ -12,7 +12,7 @@ const DAY: u64 = 86_400_000_000;
 const LONG_FOR_ONE: u64 = 3_600_000_000;
 
 /// All these notes.
-pub(super) fn all(compiled: &Compiled) -> Vec<String> {
+pub(super) fn list_notes(compiled: &Compiled) -> Vec<String> {
     let mut notes = queues_never_full(compiled);
     notes.extend(forgotten(compiled));
     notes.extend(few_a_day(compiled));
@@ -40,8 +40,8 @@ fn queues_never_full(compiled: &Compiled) -> Vec<String> {
         let rule = limit.rule.queue()?;
         let (queue, most) = (rule.queue, rule.most_waiting());
         let whole = rule.bucket.interval.times(u64::from(queue)).ceil();
-        let is_told = !compiled.ignores(Code::QueueNeverFull, limit);
-        (is_told && most < u64::from(queue)).then(|| {
+        let is_reported = !compiled.ignores(Code::QueueNeverFull, limit);
+        (is_reported && most < u64::from(queue)).then(|| {
             format!(
                 "queue-never-full: limit {name} has a queue of {queue}, and `max_wait` lets at most {most} wait: `queue = {most}` means the same; for all of them write `max_wait = \"{}\"`",
                 describe::rounded_up(whole)

@@ -14,10 +14,10 @@ use std::sync::Arc;
 const MOST_LOOKS: usize = 2_000_000;
 
 /// A note for each such route, and one if not all were examined.
-pub(super) fn all(compiled: &Compiled) -> Vec<String> {
+pub(super) fn list_notes(compiled: &Compiled) -> Vec<String> {
     let snapshot = &compiled.snapshot;
     let groups = snapshot.route_groups.iter();
-    let groups = groups.filter(|group| group.goes_by_token());
+    let groups = groups.filter(|group| group.uses_token());
     let groups: HashSet<&str> = groups.map(|group| &*group.name).collect();
     let routes = &compiled.outline.routes;
     let by_token = routes
@@ -34,7 +34,7 @@ pub(super) fn all(compiled: &Compiled) -> Vec<String> {
     let looked_at: Vec<&&Rule> = by_token.iter().take_while(is_looked_at).collect();
     let notes = looked_at.iter().filter_map(|rule| {
         let mut methods = methods(rule).into_iter();
-        methods.find_map(|method| note(rule, method, &groups, snapshot))
+        methods.find_map(|method| note_of(rule, method, &groups, snapshot))
     });
     let mut notes: Vec<String> = notes.collect();
     if looked_at.len() < by_token.len() {
@@ -49,13 +49,13 @@ pub(super) fn all(compiled: &Compiled) -> Vec<String> {
 
 fn asks_for_token(rule: &Rule, by_token: &HashSet<&str>) -> bool {
     rule.conditions.iter().any(|one| match one {
-        Condition::Groups(groups) => goes_by_token(groups, by_token),
+        Condition::Groups(groups) => uses_token(groups, by_token),
         _ => false,
     })
 }
 
 /// Does one of the groups depend on a token?
-fn goes_by_token(names: &[Arc<str>], by_token: &HashSet<&str>) -> bool {
+fn uses_token(names: &[Arc<str>], by_token: &HashSet<&str>) -> bool {
     names.iter().any(|name| by_token.contains(&**name))
 }
 
@@ -70,14 +70,14 @@ fn methods(rule: &Rule) -> Vec<Method> {
 }
 
 /// The note on requests of this method to the route of `rule`, if their tokens are verified regardless of limits.
-fn note(
+fn note_of(
     rule: &Rule,
     method: Method,
     by_token: &HashSet<&str>,
     snapshot: &Snapshot,
 ) -> Option<String> {
-    let probe = ProbeRequest::of_nobody(rule, method);
-    let may_be_member = |groups: &[Arc<str>]| goes_by_token(groups, by_token);
+    let probe = ProbeRequest::anonymous(rule, method);
+    let may_be_member = |groups: &[Arc<str>]| uses_token(groups, by_token);
     let search = OpenSearch::new(&probe, &may_be_member);
     let path = example_path(rule);
     let found = snapshot

@@ -21,7 +21,7 @@ struct SharedBound {
 
 /// Notes on servers all of whose places one client may use, and the list of the bounds if there are such servers, or if
 /// the file bounds a client's connections.
-pub(super) fn all(compiled: &Compiled) -> Vec<String> {
+pub(super) fn list_notes(compiled: &Compiled) -> Vec<String> {
     let parts = places(compiled);
     let outlines = compiled.outline.upstreams.iter();
     let open = outlines.filter_map(|one| parts.get(&*one.upstream.name)?.note(one));
@@ -48,7 +48,7 @@ pub(in crate::cli::check) fn as_json(compiled: &Compiled) -> Value {
 }
 
 /// The places at the servers of an upstream, and the number that one client may use.
-struct Places<'a> {
+struct PlaceShares<'a> {
     all: u64,
     /// The limits that leave some places to others, each once.
     bounding: Vec<&'a Limit>,
@@ -68,16 +68,16 @@ struct OpenRoute<'a> {
 }
 
 /// For each upstream whose servers have a bound, the places there that one client may use.
-fn places(compiled: &Compiled) -> HashMap<&str, Places<'_>> {
+fn places(compiled: &Compiled) -> HashMap<&str, PlaceShares<'_>> {
     let outlines = compiled.outline.upstreams.iter();
     let bounded = outlines.filter_map(|one| Some((&*one.upstream.name, most_at_once(one)?)));
-    let none_yet = |all| Places {
+    let none_yet = |all| PlaceShares {
         all,
         bounding: Vec::new(),
         open: None,
         shares: Vec::new(),
     };
-    let mut found: HashMap<&str, Places<'_>> =
+    let mut found: HashMap<&str, PlaceShares<'_>> =
         bounded.map(|(name, all)| (name, none_yet(all))).collect();
     let snapshot = &compiled.snapshot;
     for service in &snapshot.services {
@@ -92,7 +92,7 @@ fn places(compiled: &Compiled) -> HashMap<&str, Places<'_>> {
     found
 }
 
-impl<'a> Places<'a> {
+impl<'a> PlaceShares<'a> {
     /// Adds a route to these servers.
     fn add(&mut self, route: &'a str, limits: &'a [Arc<Limit>]) {
         self.shares.push(RouteShare::of(route, limits));
@@ -222,8 +222,8 @@ fn most_of_all(shares: &[RouteShare<'_>]) -> u64 {
     let mut alone: Vec<u64> = shares.iter().map(|share| share.alone).collect();
     let mut all = 0_u64;
     for (_, (limit, routes)) in limited {
-        let apart = routes.iter().map(|at| alone[*at]);
-        if most_of(limit) < apart.fold(0, u64::saturating_add) {
+        let per_route = routes.iter().map(|at| alone[*at]);
+        if most_of(limit) < per_route.fold(0, u64::saturating_add) {
             all = all.saturating_add(most_of(limit));
             for at in routes {
                 alone[at] = 0;
@@ -284,22 +284,22 @@ fn most_of(limit: &Limit) -> u64 {
     tiers.fold(limit.quota, u64::max)
 }
 
-fn bounds(compiled: &Compiled, parts: &HashMap<&str, Places<'_>>) -> Vec<SharedBound> {
+fn bounds(compiled: &Compiled, parts: &HashMap<&str, PlaceShares<'_>>) -> Vec<SharedBound> {
     let listen = &compiled.boot.listen;
     let connections = ConnectionBounds {
         most: listen.max_connections,
         per_client: listen.max_connections_per_client,
     };
-    let own = connections.of_client(connections.most);
-    let own = match connections.per_client {
-        Some(_) => own.to_string(),
-        None => format!("{own}, while more than half are taken"),
+    let places = connections.of_client(connections.most);
+    let places = match connections.per_client {
+        Some(_) => places.to_string(),
+        None => format!("{places}, while more than half are taken"),
     };
     let holds = compiled.snapshot.holds;
     let mut all = vec![
         SharedBound {
             all: format!("{} connections", connections.most),
-            share: own,
+            share: places,
         },
         SharedBound {
             all: format!("{} held requests", holds.total),

@@ -7,10 +7,10 @@ use crate::listen::listener::ProxyPeers;
 use ipnet::{IpNet, Ipv6Net};
 
 /// A note for each network.
-pub(super) fn all(compiled: &Compiled) -> Vec<String> {
+pub(super) fn list_notes(compiled: &Compiled) -> Vec<String> {
     let outline = &compiled.outline;
-    let own = outline.nat64.iter().map(Ipv6Net::addr);
-    let nat64 = Nat64::of(own);
+    let networks = outline.nat64.iter().map(Ipv6Net::addr);
+    let nat64 = Nat64::of(networks);
     let mut notes: Vec<String> = Vec::new();
     let mut look = |place: &str, networks: &[IpNet]| {
         for network in networks {

@@ -5,7 +5,7 @@ use super::store::{SecretSource, secret};
 use crate::acme::ChallengeKind;
 use crate::config::document::{
     Items, ValueShape, any, as_written, custom, empty_list, filled_word_list, flag, inner_table,
-    table, text, text_as, words,
+    table, text_as, text_form, words,
 };
 use crate::config::value::{directory, mail_address};
 
@@ -21,7 +21,7 @@ table! {
     agree: bool = flag(), Value("false"), "true";
 
     /// An address that the authority may write to, when a certificate is about to end or has to be replaced.
-    contact: String = text(mail_address), Words("none"), "\"ops@example.com\"";
+    contact: String = text_form(mail_address), Words("none"), "\"ops@example.com\"";
 
     /// The folder of the account, the certificates, their keys, and the failures. A missing folder is created, for its
     /// owner alone. If several processes use one folder, one orders, and all answer the authority and serve the
@@ -43,13 +43,13 @@ table! {
 
     /// The directory of the authority: a URL, `"production"` or `"staging"`. The two words mean the directories of
     /// Let's Encrypt; no browser trusts certificates of the second, and many may be ordered.
-    directory: String = text(directory), Value("\"production\""), "\"https://ca.internal/acme/directory\"";
+    directory: String = text_form(directory), Value("\"production\""), "\"https://ca.internal/acme/directory\"";
 
     /// File with the authorities that the directory's own server must show, in place of the system's.
     ca: String = text_as(ValueShape::File, any), Words("the system's authorities"), "\"internal-ca.pem\"";
 
     /// The kind of certificate, by the authority's name for it.
-    profile: String = text(any), Words("the authority's choice"), "\"shortlived\"";
+    profile: String = text_form(any), Words("the authority's choice"), "\"shortlived\"";
 
     /// An account that the authority has given out, to which the gateway's own is bound.
     eab: ExternalAccountTable = inner_table(as_written), Words("none"), "{ id = \"kid-1\", key = { file = \"/run/secrets/eab\" } }";
@@ -60,7 +60,7 @@ table! {
     ExternalAccountTable = ACME_EAB, "acme.eab", "the external account";
 
     /// The id of its key.
-    id: String = text(any), Required, "\"kid-1\"";
+    id: String = text_form(any), Required, "\"kid-1\"";
 
     /// Its key, in the characters of base64url, best kept in a file or in the environment.
     key: SecretSource = custom(ValueShape::Secret, secret), Required, "{ file = \"/run/secrets/eab\" }";

@@ -33,7 +33,7 @@ table! {
     file: Items<String> = texts_as(ValueShape::Files, any), Words("none, beside `members`"), "\"gold-keys.txt\"";
 }
 
-pub(in crate::config::document) fn read(mut fields: Fields<'_>) -> GroupTable {
+pub(in crate::config::document) fn read_group(mut fields: Fields<'_>) -> GroupTable {
     let group = GroupTable::read(&mut fields);
     if group.members.is_absent() && group.file.is_absent() {
         let message = format!("`{}` does not say who its members are", fields.title());

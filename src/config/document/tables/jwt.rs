@@ -1,8 +1,8 @@
 //! `[jwt]`. The table names files of keys; [`crate::config::settings::jwt`] reads the keys.
 
 use crate::config::document::{
-    Fields, Items, List, Section as _, Setting, ValueShape, Zero, any, custom, flag, table, text,
-    text_as, texts, texts_as, time, whole, word_list, words,
+    Fields, Items, List, Section as _, Setting, ValueShape, Zero, any, custom, flag, table,
+    text_as, text_form, texts, texts_as, time, whole, word_list, words,
 };
 use crate::config::input::At;
 use crate::config::presentation::{show, show_list, show_time};
@@ -58,7 +58,7 @@ table! {
     require_exp: bool = flag(), Value("true"), "false", Tokens(|tokens| show(tokens.require_exp));
 
     /// The field with the token. In `Authorization` the token follows `Bearer`; in other fields `Bearer` may be absent.
-    header: HeaderName = text(field), Value("\"authorization\""), "\"x-token\"", Tokens(|tokens| show(&tokens.header));
+    header: HeaderName = text_form(field), Value("\"authorization\""), "\"x-token\"", Tokens(|tokens| show(&tokens.header));
 }
 
 table! {
@@ -69,7 +69,7 @@ table! {
     file: String = text_as(ValueShape::File, any), Required, "\"2026.pem\"";
 
     /// The id by which tokens name the file's keys.
-    kid: String = text(any), Words("none"), "\"2026\"";
+    kid: String = text_form(any), Words("none"), "\"2026\"";
 }
 
 words! {

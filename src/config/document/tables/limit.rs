@@ -12,8 +12,8 @@ pub(in crate::config) use tier::Tier;
 use super::server::error_body;
 use crate::config::document::{
     Emptiness, Fields, Form, Items, Section as _, Setting, ValueShape, Words as _, Zero, any,
-    count, custom, filled_texts, flag, inner_table, number, table, text, text_as, texts, texts_as,
-    time, time_within, whole, word, words,
+    count, custom, filled_texts, flag, inner_table, number, table, text_as, text_form, texts,
+    texts_as, time, time_within, whole, word, words,
 };
 use crate::config::input::At;
 use crate::config::presentation::{describe, show};
@@ -93,7 +93,7 @@ table! {
     /// start at whole multiples of their length by the clock (UTC); days with a `timezone`, and months, start at
     /// midnight or on the first. The rest of one window and the whole of the next may be admitted together: up to twice
     /// N at once. `sliding-log` and a `strict` sliding window never exceed N.
-    anchor: Anchor = word(), Value("\"first\""), "\"clock\"", Limit(|limit| anchor(limit.first()));
+    anchor: AnchorWord = word(), Value("\"first\""), "\"clock\"", Limit(|limit| anchor(limit.first()));
 
     /// The delay of the starts of windows by the clock: `"8h"` for days that start at eight. The offset is less than
     /// the window.
@@ -102,7 +102,7 @@ table! {
 
     /// The time zone of days and months, for windows by the clock over `d` and `month`. Changes of daylight saving make
     /// such a day longer or shorter.
-    timezone: TimeZone = text(zone), Value("\"UTC\""), "\"Europe/Berlin\"",
+    timezone: TimeZone = text_form(zone), Value("\"UTC\""), "\"Europe/Berlin\"",
         Limit(|limit| clock(limit.first()).and_then(|(_, zone)| show(zone)));
 
     /// The number of parts that a sliding window is seen in. Each part is a whole number of milliseconds. The part that
@@ -208,11 +208,11 @@ table! {
 
     /// A tag that keeps the limit's counters in one slot of a Redis Cluster, with those of all limits of the same tag.
     /// A decision about limits of one tag is one call, charged all or none. Another tag starts the counters afresh.
-    with: String = text(tag), Words("its own keys, spread over the cluster"), "\"shop\"",
+    with: String = text_form(tag), Words("its own keys, spread over the cluster"), "\"shop\"",
         Limit(|limit| show(limit.first().with.as_deref().unwrap_or("its own keys")));
 
     /// The name that clients see in `RateLimit` and in refusals. Logs and metrics keep the limit's own name.
-    public_name: String = text(public_name), Words("the limit's name"), "\"requests\"",
+    public_name: String = text_form(public_name), Words("the limit's name"), "\"requests\"",
         Limit(|limit| show(limit.first().public_name()));
 
     /// The status of the limit's refusals. gRPC clients get `RESOURCE_EXHAUSTED` with every status.
@@ -300,7 +300,7 @@ table! {
     Dedupe = LIMIT_DEDUPE, "limits", "a dedupe", takes Some("`{ header = \"idempotency-key\", ttl = \"10min\", repeats = 3 }`");
 
     /// The field with the id of a request.
-    header: HeaderName = text(field), Required, "\"idempotency-key\"";
+    header: HeaderName = text_form(field), Required, "\"idempotency-key\"";
 
     /// How long an id is remembered, counted from its charge.
     ttl: Duration = time_within("1ms"..="7d", "each id costs memory for that long"), Value("\"10min\""), "\"1h\"";
@@ -322,7 +322,7 @@ pub(in crate::config) enum RefundCause {
 
 /// The start of a fixed window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::config) enum Anchor {
+pub(in crate::config) enum AnchorWord {
     First,
     Clock,
 }
@@ -346,7 +346,7 @@ pub(in crate::config) enum Over {
 }
 
 words! { RefundCause: Errors "5xx", Cancels "cancel" }
-words! { Anchor: First "first", Clock "clock" }
+words! { AnchorWord: First "first", Clock "clock" }
 words! {
     Algorithm: TokenBucket "token-bucket", LeakyBucket "leaky-bucket", FixedWindow "fixed-window",
     SlidingWindow "sliding-window", SlidingLog "sliding-log", Concurrency "concurrency"
@@ -384,7 +384,7 @@ fn refund_cause(text: &str) -> Result<RefundCause, ValueError> {
     })
 }
 
-pub(in crate::config::document) fn read(mut fields: Fields<'_>) -> Limit {
+pub(in crate::config::document) fn read_limit(mut fields: Fields<'_>) -> Limit {
     let limit = Limit::read(&mut fields);
     // Without an algorithm, or with an unknown algorithm, the limit counts as a token bucket that lacks its rate.
     match limit.algorithm() {

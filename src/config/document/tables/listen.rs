@@ -3,7 +3,7 @@
 use crate::client::Nat64;
 use crate::config::document::{
     Emptiness, Fields, Form, Items, List, Section as _, Setting, ValueShape, any, custom,
-    empty_list, table, text, text_as, whole, word, words,
+    empty_list, table, text_as, text_form, whole, word, words,
 };
 use crate::config::input::At;
 use crate::config::report::{Code, Details as _};
@@ -28,7 +28,7 @@ table! {
 
     /// The rights on the file of a Unix socket, as `chmod` takes them. Programs that may write to the file may connect,
     /// and are trusted as peers in `trust` are.
-    mode: u32 = text(file_mode), Value("\"0660\""), "\"0600\"";
+    mode: u32 = text_form(file_mode), Value("\"0660\""), "\"0600\"";
 
     /// The identities that the listener offers: `true` for every `[tls.NAME]`, the name of one, a list of names, or a
     /// certificate and key of its own, `{ cert = "api.pem", key = "api.key" }`. A reload takes other identities over;

@@ -6,7 +6,7 @@ mod static_reply;
 
 use crate::config::document::{
     Emptiness, Fields, Items, List, Section as _, ValueShape, Words as _, Zero, any, custom,
-    empty_list, filled_texts, inner_table, table, text, texts, time, time_or_off, whole, word,
+    empty_list, filled_texts, inner_table, table, text_form, texts, time, time_or_off, whole, word,
     words,
 };
 use crate::config::input::{At, Span};
@@ -45,8 +45,8 @@ table! {
         Route(|route| show(comparison::any(&route.rule.hosts)));
 
     /// Paths of the route's requests: `{name}` is one segment, `{*rest}` is all segments that follow, none included.
-    path: PathPattern = text(route_path), Value("\"/{*rest}\""), "\"/v1/orders/{id}\"",
-        Route(|route| show(route.rule.path.told()));
+    path: PathPattern = text_form(route_path), Value("\"/{*rest}\""), "\"/v1/orders/{id}\"",
+        Route(|route| show(route.rule.path.description()));
 
     /// Whether `/Admin` is another path than `/admin`. Choose `insensitive` if the upstream treats both as one path;
     /// otherwise requests in another case take a more general route, with only that route's limits. Only ASCII letters
@@ -72,7 +72,7 @@ table! {
     /// states it: in the last word of `X-Forwarded-Proto`, in `Forwarded` where the peer writes that field, else by the
     /// `:scheme` of an HTTP/2 request. Every other request is `http`. Over HTTP/1.1 a target of `https` is answered
     /// 400.
-    scheme: Items<Condition> = custom(ValueShape::Choice(Scheme::WORDS), scheme), Words("either"), "\"https\"",
+    scheme: Items<Condition> = custom(ValueShape::Choice(SchemeCondition::WORDS), scheme), Words("either"), "\"https\"",
         Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Https(_))));
 
     /// Groups whose members the route is for; a client has to be in one of them. The next route takes requests of
@@ -90,12 +90,12 @@ table! {
 
     /// The beginning of the route's paths that the upstream does not see: `/api/orders` is forwarded as `/orders`. The
     /// query stays. Limits and the log see the path as it came.
-    strip_prefix: PathPattern = text(prefix), Words("nothing"), "\"/api\"",
+    strip_prefix: PathPattern = text_form(prefix), Words("nothing"), "\"/api\"",
         Route(|route| show_option(route.strip_prefix.as_deref()));
 
     /// The path to forward instead, with the parameters of `path`, each as a whole segment. The query stays. A route
     /// has `rewrite` or `strip_prefix`, not both.
-    rewrite: String = text(new_path), Words("the path that was matched"), "\"/v2/{*rest}\"",
+    rewrite: String = text_form(new_path), Words("the path that was matched"), "\"/v2/{*rest}\"",
         Route(|route| show_option(route.rewrite.as_deref()));
 
     /// Changes to a request's fields, after limits have read them. First `remove` takes lines away, then `set` leaves
@@ -120,19 +120,19 @@ table! {
         Route(|route| header_changes(route.response_headers.as_ref()));
 
     /// Name of the upstream that the route's requests go to.
-    upstream: String = text(any), Unless(&["redirect", "respond"]), "\"orders\"",
+    upstream: String = text_form(any), Unless(&["redirect", "respond"]), "\"orders\"",
         Route(|route| show_option(route.upstream.as_deref()));
 
     /// Leads the route's requests elsewhere, in place of an upstream. `to` is a path, or a whole address from
     /// `https://` on, with the parameters of `path`; the query goes along. `status` is 301, 302, 303, 307 or 308 (the
     /// default). Limits decide before the redirect.
     redirect: Redirect = inner_table(whole), Words("none"), "{ to = \"/new/{*rest}\" }",
-        Route(|route| shown_redirect(route.own.as_ref()));
+        Route(|route| shown_redirect(route.static_reply.as_ref()));
 
     /// Answers the route's requests, in place of an upstream. The default `status` is 200, the default `body` is empty,
     /// and the default `content_type` of a body is `text/plain; charset=utf-8`. Limits decide before the answer.
     respond: Respond = inner_table(respond), Words("none"), "{ status = 410 }",
-        Route(|route| shown_respond(route.own.as_ref()));
+        Route(|route| shown_respond(route.static_reply.as_ref()));
 
     /// Names of the limits of the route's requests, beside those of `[defaults]`. `"!NAME"` drops a limit of
     /// `[defaults]`. A request is charged only if all limits admit it.
@@ -166,7 +166,7 @@ pub(in crate::config) enum PathCase {
 
 /// The scheme of requests at the first proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::config) enum Scheme {
+pub(in crate::config) enum SchemeCondition {
     Http,
     Https,
 }
@@ -180,9 +180,9 @@ pub(in crate::config) enum ClientCert {
 
 words! { ClientCert: Required "required", None "none" }
 words! { PathCase: Sensitive "sensitive", Insensitive "insensitive" }
-words! { Scheme: Http "http", Https "https" }
+words! { SchemeCondition: Http "http", Https "https" }
 
-pub(in crate::config::document) fn read(mut fields: Fields<'_>) -> Route {
+pub(in crate::config::document) fn read_route(mut fields: Fields<'_>) -> Route {
     let mut route = Route::read(&mut fields);
     if route.path_case.get() == Some(&PathCase::Insensitive) {
         route.path = route.path.map(PathPattern::in_any_case);
@@ -261,9 +261,9 @@ const NO_IDENTITY: Emptiness = Emptiness {
 };
 
 fn scheme(key: &'static str, fields: &mut Fields<'_>) -> List<Condition> {
-    let scheme = fields.choice::<Scheme>(key);
+    let scheme = fields.choice::<SchemeCondition>(key);
     scheme.and_then(|scheme, span| {
-        let condition = Condition::Https(scheme == Scheme::Https);
+        let condition = Condition::Https(scheme == SchemeCondition::Https);
         Some(vec![At::new(condition, span.clone())])
     })
 }

@@ -3,8 +3,8 @@
 use super::listen::{ListenEntry, listeners};
 use crate::client::Nat64;
 use crate::config::document::{
-    Items, ValueShape, Words as _, Zero, any, bytes_in_a_second, count, number, table, text,
-    text_as, texts, time, time_within, word, words,
+    Items, ValueShape, Words as _, Zero, any, bytes_in_a_second, count, number, table, text_as,
+    text_form, texts, time, time_within, word, words,
 };
 use crate::config::presentation::{ShownValue, show, show_list, show_time, time_text};
 use crate::config::value::{
@@ -155,7 +155,7 @@ table! {
         Restart(|boot| show(boot.admin.as_ref().map_or("off".to_owned(), |admin| admin.listen.to_string())));
 
     /// The rights on the file of the admin listener's Unix socket, as `chmod` takes them.
-    mode: u32 = text(file_mode), Value("\"0660\""), "\"0600\"",
+    mode: u32 = text_form(file_mode), Value("\"0660\""), "\"0600\"",
         Restart(|boot| show(format!("{:04o}", boot.admin.as_ref().map_or(SOCKET_MODE, |admin| admin.mode))));
 }
 
@@ -182,7 +182,7 @@ table! {
 
     /// The largest share by which a refusal lengthens the wait that it states. Each refusal takes another share up to
     /// it, so that clients that were refused together do not come back together.
-    jitter: u8 = text(percent), Value("\"0%\""), "\"10%\"", Gateway(|file| show(format!("{}%", file.jitter)));
+    jitter: u8 = text_form(percent), Value("\"0%\""), "\"10%\"", Gateway(|file| show(format!("{}%", file.jitter)));
 }
 
 table! {

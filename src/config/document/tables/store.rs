@@ -3,7 +3,7 @@
 
 use crate::config::document::{
     Fields, Setting, ValueShape, Words as _, any, as_written, count, custom, flag, inner_table,
-    table, text, text_as, time_within, word, words,
+    table, text_as, text_form, time_within, word, words,
 };
 use crate::config::presentation::{show, show_time};
 use crate::config::secrets::SecretLocation;
@@ -48,7 +48,7 @@ table! {
     on_down: OnDown = word(), Value("\"local\""), "\"closed\"", Restart(|boot| show(boot.store.on_down.word()));
 
     /// The first part of every key in Redis. Gateways that share counters share the prefix.
-    prefix: String = text(key_prefix), Value("\"tollgate\""), "\"edge\"",
+    prefix: String = text_form(key_prefix), Value("\"tollgate\""), "\"edge\"",
         Restart(|boot| show(&boot.store.prefix));
 
     /// The number of live counters in memory. A quarter is kept in equal parts for the limits. Where a limit has used
@@ -74,7 +74,7 @@ table! {
     key: String = text_as(ValueShape::File, any), Words("none"), "\"gateway.key\"";
 
     /// Name in the server's certificate, where it is not the name in the `url`.
-    server_name: String = text(server_name), Words("the host that is connected to"), "\"redis.internal\"";
+    server_name: String = text_form(server_name), Words("the host that is connected to"), "\"redis.internal\"";
 }
 
 table! {

@@ -3,7 +3,8 @@
 
 use crate::config::document::{
     Emptiness, Fields, Form, Items, Section as _, Setting, ValueShape, any, as_written, custom,
-    empty_list, filled_texts, filled_word_list, flag, table, text, text_as, texts_as, word, words,
+    empty_list, filled_texts, filled_word_list, flag, table, text_as, text_form, texts_as, word,
+    words,
 };
 use crate::config::input::At;
 use crate::config::presentation::{show, show_list};
@@ -26,7 +27,7 @@ table! {
     key: String = text_as(ValueShape::File, pem_path), Words("needed, unless `acme` is written"), "\"api.key\"";
 
     /// The `[acme.NAME]` that the certificate is ordered from, in place of `cert` and `key`.
-    acme: String = text(any), Words("the certificate comes from `cert` and `key`"), "\"public\"";
+    acme: String = text_form(any), Words("the certificate comes from `cert` and `key`"), "\"public\"";
 
     /// Hosts that the identity answers for: exact, or with `*.` for one label in front. With `acme` they must be
     /// written, and be exact.

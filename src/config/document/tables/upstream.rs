@@ -5,8 +5,8 @@ mod server_health;
 
 use crate::config::document::{
     Form, Items, Section as _, Setting, ValueShape, Words as _, Zero, any, as_written, count,
-    custom, empty_list, flag, inner_table, number, table, text, text_as, texts, time, time_within,
-    whole, word, words,
+    custom, empty_list, flag, inner_table, number, table, text_as, text_form, texts, time,
+    time_within, whole, word, words,
 };
 use crate::config::input::At;
 use crate::config::presentation::describe::upstream::{
@@ -18,7 +18,7 @@ use crate::upstream::balance_rule::{NoneLeft, QueueRule};
 use crate::upstream::ejection::EjectionRule;
 use crate::upstream::probe_rule::ProbeRule;
 use crate::upstream::retry_rule::RetryRule;
-use crate::upstream::{Protocol, Server, ServerHost, ServerUrl};
+use crate::upstream::{Server, ServerHost, ServerProtocol, ServerUrl};
 use balance::{balance_form, queue_form};
 use server_health::{eject_form, health_form, retry_form};
 use std::num::NonZeroU32;
@@ -81,12 +81,12 @@ table! {
     /// server's URL (`localhost` over a Unix socket); or the written host, with or without a port. `X-Forwarded-Host`
     /// has the client's host in any case. Where the host is not the client's, `Location` and `Content-Location` of
     /// answers that lead to it, or to the server itself, are written anew with the client's scheme and host.
-    host: Option<ServerHost> = text(server_host), Value("\"client\""), "\"upstream\"",
+    host: Option<ServerHost> = text_form(server_host), Value("\"client\""), "\"upstream\"",
         Upstream(|one| show(host_text(one.upstream.host.as_ref())));
 
     /// The protocol that servers are asked in. `auto`: over `https` what the handshake agrees on (ALPN), else HTTP/1.1,
     /// and HTTP/2 over `h2c`. WebSockets go over HTTP/1.1 in any case.
-    http: Protocol = word(), Value("\"auto\""), "\"1.1\"", Upstream(|one| show(one.upstream.protocol.word()));
+    http: ServerProtocol = word(), Value("\"auto\""), "\"1.1\"", Upstream(|one| show(one.upstream.protocol.word()));
 
     /// The authorities to trust and the certificate to present, where a server is `https`.
     tls: UpstreamTls = inner_table(as_written), Words("with `https`: the system's authorities, and no certificate"), "{ ca = \"internal-ca.pem\" }",
@@ -111,7 +111,7 @@ table! {
     ServerEntry = SERVER, "upstreams", "a server";
 
     /// Where the server listens, as in an entry that is a text.
-    url: ServerUrl = text(server), Required, "\"http://10.1.0.5:3000\"";
+    url: ServerUrl = text_form(server), Required, "\"http://10.1.0.5:3000\"";
 
     /// The server's share of the requests, relative to the others, 0 to 1000. With 0 it gets none.
     weight: u32 = number(0, 1000), Value("1"), "2";
@@ -133,7 +133,7 @@ table! {
     ca: String = text_as(ValueShape::File, pem_path), Words("the system's authorities"), "\"internal-ca.pem\"";
 
     /// Name that the server's certificate must have, which the handshake also asks for (SNI).
-    name: String = text(server_name), Words("the host of the server's URL"), "\"orders.internal\"";
+    name: String = text_form(server_name), Words("the host of the server's URL"), "\"orders.internal\"";
 
     /// File with the certificate to show, and the certificates between it and its authority.
     cert: String = text_as(ValueShape::File, pem_path), Words("none"), "\"gateway.pem\"";
@@ -145,7 +145,7 @@ table! {
     insecure: bool = flag(), Value("false"), "true";
 }
 
-words! { Protocol: Auto "auto", Http1 "1.1", Http2 "2" }
+words! { ServerProtocol: Auto "auto", Http1 "1.1", Http2 "2" }
 
 /// The text of a server, a table of a server, or a list of these. An empty list is a mistake.
 fn servers() -> impl Form<Items<ServerEntry>> {

@@ -71,7 +71,7 @@ fn entries(source: &Source) -> Vec<IncludeEntry> {
     let untold = &mut Findings::default();
     let variables = variables::fill(source, &mut only, untold);
     match only.get(INCLUDE.name) {
-        Some(value) => entry::all(source, value, &variables, untold),
+        Some(value) => entry::all_entries(source, value, &variables, untold),
         None => Vec::new(),
     }
 }
@@ -96,10 +96,10 @@ struct IncludeReader<'g> {
 
 impl IncludeReader<'_> {
     fn pattern(&mut self, entry: &At<String>, grant: &Arc<Grant>) {
-        if let Err(why) = glob::check(&entry.value) {
+        if let Err(why) = glob::check_pattern(&entry.value) {
             return self.wrong(entry, Code::BadPattern, "this is no pattern of files", why);
         }
-        let path = self.source.beside(entry.span.start, &entry.value);
+        let path = self.source.resolve_path(entry.span.start, &entry.value);
         let mut matched = match self.files.matching(&path) {
             Ok(matched) => matched,
             Err(error) => {
@@ -133,7 +133,7 @@ impl IncludeReader<'_> {
     }
 
     fn file(&mut self, entry: &At<String>, grant: &Arc<Grant>) {
-        let path = self.source.beside(entry.span.start, &entry.value);
+        let path = self.source.resolve_path(entry.span.start, &entry.value);
         if path.is_dir() {
             // A file may later replace the folder.
             let _ = self.files.read(&path, MOST_BYTES);
@@ -321,14 +321,14 @@ fn only_in_main(source: &Source, name: &str, span: &Span, found: &mut Findings) 
 }
 
 /// Removes `include` from the tree, and reports its mistakes.
-pub(in crate::config::document) fn read(
+pub(in crate::config::document) fn read_includes(
     source: &Source,
     root: &mut DeTable<'_>,
     variables: &Variables,
     found: &mut Findings,
 ) {
     if let Some(value) = root.remove(INCLUDE.name) {
-        entry::all(source, &value, variables, found);
+        entry::all_entries(source, &value, variables, found);
     }
 }
 

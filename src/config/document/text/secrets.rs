@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 /// that are read at start. Returns the secrets that were read.
 pub(in crate::config::document) fn fetch(
     root: &mut DeTable<'_>,
-    beside: &mut SideFiles<'_>,
+    side_files: &mut SideFiles<'_>,
 ) -> Vec<String> {
     let mut fetched = Vec::new();
     for (_, route) in inner(root, "routes").into_iter().flatten() {
@@ -27,9 +27,9 @@ pub(in crate::config::document) fn fetch(
                 for (name, value) in inner(changes, key).into_iter().flatten() {
                     let name = name.get_ref();
                     if side == "request_headers" {
-                        warn_of_literal(name, value, beside);
+                        warn_of_literal(name, value, side_files);
                     }
-                    fetched.extend(line(name, value, beside));
+                    fetched.extend(line(name, value, side_files));
                 }
             }
         }
@@ -45,7 +45,7 @@ fn inner<'t, 'a>(table: &'t mut DeTable<'a>, name: &str) -> Option<&'t mut DeTab
 }
 
 /// Every reader of the file could use this value to impersonate the client or server that it authenticates.
-fn warn_of_literal(name: &str, value: &Spanned<DeValue<'_>>, beside: &mut SideFiles<'_>) {
+fn warn_of_literal(name: &str, value: &Spanned<DeValue<'_>>, side_files: &mut SideFiles<'_>) {
     let text = value.get_ref().as_str().unwrap_or_default();
     if text.is_empty() || !redaction::is_secret(name) {
         return;
@@ -55,7 +55,7 @@ fn warn_of_literal(name: &str, value: &Spanned<DeValue<'_>>, beside: &mut SideFi
         format!("{{ file = \"/run/secrets/{name}\" }}"),
         "{ env = \"NAME\" }",
     );
-    beside
+    side_files
         .found
         .warning(Code::SecretInFile, message)
         .at(&value.span(), "every reader of the file knows it")
@@ -66,7 +66,7 @@ fn warn_of_literal(name: &str, value: &Spanned<DeValue<'_>>, beside: &mut SideFi
 fn line(
     name: &str,
     value: &mut Spanned<DeValue<'_>>,
-    beside: &mut SideFiles<'_>,
+    side_files: &mut SideFiles<'_>,
 ) -> Option<String> {
     let span = value.span();
     let DeValue::Table(table) = value.get_ref() else {
@@ -79,10 +79,10 @@ fn line(
                 failure: &format!("no `{name}` in {place}"),
                 label: "its value should be there",
             };
-            beside.secret(&place, at)
+            side_files.secret(&place, at)
         }
         Err(wrong) => {
-            beside.found.push(*wrong);
+            side_files.found.push(*wrong);
             None
         }
     };

@@ -84,8 +84,8 @@ fn slip(root: &DeTable<'_>, parts: &[(&str, Span)]) -> Option<Diagnostic> {
     if there.contains_key(*name) {
         return None;
     }
-    let near = nearest(name, there.keys().map(|key| key.get_ref().as_ref()))?;
+    let suggestion = nearest(name, there.keys().map(|key| key.get_ref().as_ref()))?;
     let message = format!("{} is not the name of {}", quoted(name), known.noun);
     let slip = Diagnostic::error(Code::UnknownKey, message).at(span, "");
-    Some(slip.help(format!("did you mean `{near}`?")))
+    Some(slip.help(format!("did you mean `{suggestion}`?")))
 }

@@ -141,8 +141,8 @@ impl Variables {
         let refused = RefCell::new(Vec::new());
         let guarded = |name: &str| match unasked(source, span, name) {
             None => environment(name),
-            Some(told) => {
-                refused.borrow_mut().push(told);
+            Some(refusal) => {
+                refused.borrow_mut().push(refusal);
                 Err(VarError::NotPresent)
             }
         };
@@ -181,7 +181,7 @@ impl Variables {
     /// Drops mistakes that only follow from a variable that could not be filled in, and adds the values of variables to
     /// the other mistakes. A value that looks like a secret is not shown.
     pub(in crate::config) fn tell(&self, source: &Source, secrets: &Secrets, found: &mut Findings) {
-        let own = |diagnostic: &Diagnostic| {
+        let is_local = |diagnostic: &Diagnostic| {
             let code = diagnostic.code;
             matches!(
                 code,
@@ -192,7 +192,7 @@ impl Variables {
         let filled = self.filled.iter().enumerate();
         let filled = Spans::new(filled.map(|(at, filled)| (filled.span.clone(), at)));
         found.retain(|one| {
-            let echo = !own(one) && !about(&failed, one).is_empty();
+            let echo = !is_local(one) && !about(&failed, one).is_empty();
             let from_outside = one.code == Code::SecretInFile
                 && about(&filled, one)
                     .iter()
@@ -213,8 +213,8 @@ impl Variables {
 fn about<T: Copy + Ord>(texts: &Spans<T>, diagnostic: &Diagnostic) -> Vec<T> {
     let met = diagnostic.labels().flat_map(|label| {
         let at = &label.span;
-        let near = texts.near(at);
-        near.filter(|(span, _)| at.start < span.end && span.start < at.end)
+        let touching = texts.touching(at);
+        touching.filter(|(span, _)| at.start < span.end && span.start < at.end)
     });
     let mut met: Vec<T> = met.map(|(_, text)| *text).collect();
     met.sort();
@@ -252,14 +252,14 @@ impl FilledText {
                 quoted(&used.gave)
             };
             let which = if used.is_default { ", its default" } else { "" };
-            let told = format!("{} is {gave}{which}", used.spelled());
+            let statement = format!("{} is {gave}{which}", used.spelled());
             match &mut diagnostic.note {
-                Some(note) if note.contains(&told) => {}
+                Some(note) if note.contains(&statement) => {}
                 Some(note) => {
                     note.push('\n');
-                    note.push_str(&told);
+                    note.push_str(&statement);
                 }
-                none => *none = Some(told),
+                none => *none = Some(statement),
             }
         }
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fence {
     /// The folder of the file; `None` if the main file is in this folder or below it.
-    own: Option<PathBuf>,
+    folder: Option<PathBuf>,
     /// The folders of all files of the configuration: a file below one of these folders belongs to that folder alone.
     taken: Arc<BTreeSet<PathBuf>>,
     /// Files outside its own folder that the file can read.
@@ -38,7 +38,7 @@ impl Fence {
         allowed: Vec<AllowedPaths>,
     ) -> Self {
         Self {
-            own: (!main.starts_with(&folder)).then_some(folder),
+            folder: (!main.starts_with(&folder)).then_some(folder),
             taken,
             allowed,
         }
@@ -67,7 +67,7 @@ impl Fence {
     /// Is `place`, a path without links, within the fence? The name of a link does not count.
     #[must_use]
     pub fn holds_place(&self, place: &Path) -> bool {
-        self.is_own(place) || self.allowed.iter().any(|one| one.describes(place))
+        self.is_in_folder(place) || self.allowed.iter().any(|one| one.describes(place))
     }
 
     /// The target of `path` after all links, if the fence contains the target.
@@ -77,14 +77,14 @@ impl Fence {
             let mut allowed = self.allowed.iter();
             allowed.any(|one| one.leads_to(path, &place))
         };
-        (self.is_own(&place) || is_allowed()).then_some(place)
+        (self.is_in_folder(&place) || is_allowed()).then_some(place)
     }
 
     /// Is `place` in the folder of the file?
-    fn is_own(&self, place: &Path) -> bool {
+    fn is_in_folder(&self, place: &Path) -> bool {
         let mut above = place.ancestors().skip(1);
         let nearest = above.find(|at| self.taken.contains(*at));
-        self.own.is_some() && nearest == self.own.as_deref()
+        self.folder.is_some() && nearest == self.folder.as_deref()
     }
 }
 
@@ -94,7 +94,7 @@ impl AllowedPaths {
     /// # Errors
     /// If the path is not a valid pattern: the reason in words.
     pub fn read(pattern: &Path) -> Result<Self, &'static str> {
-        glob::check(&pattern.to_string_lossy())?;
+        glob::check_pattern(&pattern.to_string_lossy())?;
         let mut root = PathBuf::new();
         let mut steps: Vec<String> = Vec::new();
         let mut components = pattern.components().peekable();
@@ -217,13 +217,13 @@ mod tests {
         (folder, root)
     }
 
-    fn fence(root: &Path, own: &str, allowed: &[&str]) -> Fence {
+    fn fence(root: &Path, folder: &str, allowed: &[&str]) -> Fence {
         let taken = ["etc", "etc/a", "etc/a/b"].map(|name| root.join(name));
         let allowed = allowed
             .iter()
             .map(|text| AllowedPaths::read(&root.join(text)).unwrap());
         Fence::around(
-            root.join(own),
+            root.join(folder),
             &root.join("etc"),
             Arc::new(taken.into()),
             allowed.collect(),
@@ -261,9 +261,9 @@ mod tests {
     #[test]
     fn the_operators_folder_is_no_teams() {
         let (_folder, root) = house();
-        let beside = fence(&root, "etc", &[]);
+        let sibling = fence(&root, "etc", &[]);
         for name in ["etc/redis", "etc/a/own"] {
-            assert!(!beside.holds(&root.join(name)), "{name}");
+            assert!(!sibling.holds(&root.join(name)), "{name}");
         }
         let above = fence(&root, "", &[]);
         assert!(!above.holds(&root.join("run/redis")));

@@ -30,7 +30,7 @@ pub fn is_pattern(text: &str) -> bool {
 ///
 /// # Errors
 /// If `text` is not a pattern: the reason.
-pub fn check(text: &str) -> Result<(), &'static str> {
+pub fn check_pattern(text: &str) -> Result<(), &'static str> {
     for step in text.split('/') {
         if step != "**" && step.contains("**") {
             return Err("write `**` alone between slashes; it matches any number of folders");
@@ -47,7 +47,7 @@ pub fn check(text: &str) -> Result<(), &'static str> {
 /// # Errors
 /// If a folder cannot be read, or the folders contain too many entries.
 pub fn find(pattern: &Path) -> io::Result<Matches> {
-    let mut walk = Walk {
+    let mut walk = GlobWalk {
         matched: Matches::default(),
         entries: 0,
     };
@@ -73,12 +73,12 @@ pub fn find(pattern: &Path) -> io::Result<Matches> {
     Ok(walk.matched)
 }
 
-struct Walk {
+struct GlobWalk {
     matched: Matches,
     entries: usize,
 }
 
-impl Walk {
+impl GlobWalk {
     fn down(&mut self, folder: &Path, steps: &[&str]) -> io::Result<()> {
         let Some((step, rest)) = steps.split_first() else {
             return Ok(());
@@ -209,9 +209,9 @@ mod tests {
             &"a".repeat(4000).replace("aa", "ab")
         ));
         for wrong in ["a**/b", "routes.d/[a", "x/***"] {
-            assert!(check(wrong).is_err(), "{wrong}");
+            assert!(check_pattern(wrong).is_err(), "{wrong}");
         }
-        assert!(check("a/**/[]-]?*.toml").is_ok());
+        assert!(check_pattern("a/**/[]-]?*.toml").is_ok());
     }
 
     #[test]

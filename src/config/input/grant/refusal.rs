@@ -39,7 +39,7 @@ const OWN_FOLDER: &str = "an included file's own folder is the folder that it is
 /// The error about a file outside the fence that the included file names at `span`.
 pub(in crate::config) fn unread(source: &Source, span: &Span, path: &str) -> Option<Diagnostic> {
     let (grant, fence) = (source.grant(span.start)?, source.fence(span.start)?);
-    let whole = source.beside(span.start, path);
+    let whole = source.resolve_path(span.start, path);
     if fence.holds(&whole) {
         return None;
     }

@@ -1,13 +1,13 @@
 //! The numbers of members that groups have gained and lost. The report names no member.
 
-use super::{Change, Collection, Outline, differences, to};
+use super::{Collection, FileChange, Outline, differences, to};
 use crate::config::document::GROUPS;
 use crate::config::document::vocabulary::Compare;
 use crate::key::Group;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-pub(super) fn groups(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
+pub(super) fn groups(old: &Outline, new: &Outline, changes: &mut Vec<FileChange>) {
     let name = |group: &Arc<Group>| group.name.to_string();
     let groups = Collection::new("groups", &old.groups, &new.groups, name);
     groups.compare(changes, |old, new| group(old, new));
@@ -22,7 +22,7 @@ pub(super) fn groups(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
     if before != after {
         let order = to(&before.join(", "), &after.join(", "));
         let what = format!("order {order}; a client in several groups has the tier of the first");
-        changes.push(Change::live("groups", what));
+        changes.push(FileChange::live("groups", what));
     }
 }
 

@@ -1,6 +1,6 @@
 //! The changes of identities, and of the identities that listeners offer.
 
-use super::{Change, Collection, Outline, differences, to};
+use super::{Collection, FileChange, Outline, differences, to};
 use crate::config::document::TLS;
 use crate::config::document::vocabulary::Compare;
 use crate::config::presentation::describe::show_instant;
@@ -8,7 +8,7 @@ use crate::config::presentation::outline::{IdentityOutline, list};
 use crate::listen::listener::Listener;
 use std::collections::HashMap;
 
-pub(super) fn identities(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
+pub(super) fn identities(old: &Outline, new: &Outline, changes: &mut Vec<FileChange>) {
     let name = |one: &IdentityOutline| one.name.to_string();
     let all = Collection::new("tls", &old.identities, &new.identities, name);
     all.compare(changes, identity);
@@ -22,7 +22,10 @@ pub(super) fn identities(old: &Outline, new: &Outline, changes: &mut Vec<Change>
             && old != new
         {
             let what = format!("identities {}", to(&list(old), &list(new)));
-            changes.push(Change::live(format!("listener {}", listener.address), what));
+            changes.push(FileChange::live(
+                format!("listener {}", listener.address),
+                what,
+            ));
         }
     }
 }

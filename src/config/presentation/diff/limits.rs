@@ -1,6 +1,6 @@
 //! The changes of limits, and their effect on counters.
 
-use super::{Change, Collection, Outline, differences};
+use super::{Collection, FileChange, Outline, differences};
 use crate::config::document::LIMITS;
 use crate::config::document::vocabulary::Compare;
 use crate::config::presentation::describe::unknown;
@@ -20,7 +20,7 @@ const GONE: &str = "removed; its counters go on if the limit comes back while th
 const COME: &str =
     "added, counters start afresh, or go on where a limit of this name counted so before";
 
-pub(super) fn limits(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
+pub(super) fn limits(old: &Outline, new: &Outline, changes: &mut Vec<FileChange>) {
     let (old, new) = (by_name(old), by_name(new));
     let limits = Collection {
         gone: GONE,
@@ -35,8 +35,8 @@ fn by_name(outline: &Outline) -> Vec<LimitOutline<'_>> {
     let limits = outline.limits.chunk_by(|a, b| a.name == b.name);
     limits
         .map(|all| {
-            let own = all.iter().take_while(|one| one.mode != Mode::Candidate);
-            let (rates, candidate) = all.split_at(own.count());
+            let deciding = all.iter().take_while(|one| one.mode != Mode::Candidate);
+            let (rates, candidate) = all.split_at(deciding.count());
             LimitOutline {
                 rates,
                 candidate,

@@ -1,10 +1,10 @@
 //! Compares the store's address, and the credentials of connections to the store. Secrets are compared and never shown.
 
-use super::Change;
+use super::FileChange;
 use crate::store::Backend;
 
 /// A new address needs a restart; new credentials for the same address take effect on a reload.
-pub(super) fn compare(running: &Backend, new: &Backend, changes: &mut Vec<Change>) {
+pub(super) fn compare(running: &Backend, new: &Backend, changes: &mut Vec<FileChange>) {
     if let (Backend::Redis(a), Backend::Redis(b)) = (running, new)
         && a.is_same_place(b)
     {
@@ -15,11 +15,11 @@ pub(super) fn compare(running: &Backend, new: &Backend, changes: &mut Vec<Change
         ];
         let presented = presented.into_iter().filter(|(_, differs)| *differs);
         changes.extend(
-            presented.map(|(subject, _)| Change::live(subject, "changed; new connections use it")),
+            presented.map(|(subject, _)| FileChange::live(subject, "changed; new connections use it")),
         );
     } else if running != new {
         let subjects = address(running, new).into_iter();
-        changes.extend(subjects.map(|subject| Change::restart(subject, None)));
+        changes.extend(subjects.map(|subject| FileChange::restart(subject, None)));
     }
 }
 

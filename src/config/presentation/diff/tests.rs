@@ -16,7 +16,7 @@ fn changes(new: &str) -> Vec<String> {
     let new = parse("gateway.toml", new).unwrap().outline;
     diff(&old, &new, &old.boot)
         .iter()
-        .map(Change::to_string)
+        .map(FileChange::to_string)
         .collect()
 }
 
@@ -55,29 +55,29 @@ fn who_is_trusted_is_told() {
         parse("gateway.toml", &text).unwrap().outline
     };
     let (old, new) = (with("\"10.0.0.0/8\""), with("[\"10.0.0.0/8\", \"::1\"]"));
-    let told = diff(&old, &new, &old.boot);
+    let shown = diff(&old, &new, &old.boot);
     assert_eq!(
-        told[0].to_string(),
+        shown[0].to_string(),
         "server.trust: 10.0.0.0/8 to 10.0.0.0/8+::1/128"
     );
     let new = with("\"10.0.0.0/8\"\ntrust_field = \"forwarded\"");
-    let told = diff(&old, &new, &old.boot);
+    let shown = diff(&old, &new, &old.boot);
     assert_eq!(
-        told[0].to_string(),
+        shown[0].to_string(),
         "server.trust_field: either to forwarded"
     );
 }
 
 #[test]
 fn what_servers_may_owe_is_told() {
-    for (line, told) in [
+    for (line, shown) in [
         ("timeout = \"5s\"", "30s by default to 5s"),
         ("timeout = \"30s\"", "30s by default to 30s"),
         ("timeout = false", "30s by default to false"),
     ] {
         assert_eq!(
             changes(&format!("{OLD}{line}\n")),
-            [format!("routes.r: timeout {told}")]
+            [format!("routes.r: timeout {shown}")]
         );
     }
 }
@@ -114,9 +114,9 @@ fn what_routes_make_of_the_path_is_told() {
     );
     let read = |text: &str| parse("gateway.toml", text).unwrap().outline;
     let (old, new) = (read(&a), read(&b));
-    let told = diff(&old, &new, &old.boot);
+    let shown = diff(&old, &new, &old.boot);
     assert_eq!(
-        told[0].to_string(),
+        shown[0].to_string(),
         "routes.r: strip_prefix /a to none, rewrite none to /b/{*rest}"
     );
 }
@@ -158,7 +158,7 @@ fn hosts_members_and_what_is_told_of_clients_are_told() {
         "groups = \"g\"\nforward_identity = { x-who = \"g/{group}\" }\n",
     );
     let changed = diff(&old, &new, &old.boot);
-    let changed: Vec<String> = changed.iter().map(Change::to_string).collect();
+    let changed: Vec<String> = changed.iter().map(FileChange::to_string).collect();
     assert_eq!(
         changed,
         [
@@ -230,8 +230,8 @@ fn another_kind_starts_afresh() {
         ]
     );
     let new = OLD.replacen("rate = \"10/s\"", "rate = \"10/s\"\nwith = \"t\"", 1);
-    let told = changes(&new).concat();
-    assert!(told.starts_with("limits.a: with its own keys to t, counters start afresh"));
+    let shown = changes(&new).concat();
+    assert!(shown.starts_with("limits.a: with its own keys to t, counters start afresh"));
 }
 
 #[test]
@@ -306,9 +306,9 @@ fn an_order_with_another_authority_is_told() {
         with(""),
         with("directory = \"staging\"\nprofile = \"shortlived\"\n"),
     );
-    let told = diff(&old, &new, &old.boot);
+    let shown = diff(&old, &new, &old.boot);
     assert_eq!(
-        told[0].to_string(),
+        shown[0].to_string(),
         "tls.shop: certificate ordered from public (https://acme-v02.api.letsencrypt.org/directory) to ordered from public (https://acme-staging-v02.api.letsencrypt.org/directory, profile shortlived)"
     );
     // No certificate depends on a mail address.

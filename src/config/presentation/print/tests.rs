@@ -59,10 +59,10 @@ fn it_means_the_same() {
     for path in all.filter(is_one) {
         many += 1;
         let (text, compiled) = printed(&path);
-        let again = parse("resolved", &text).unwrap_or_else(|report| {
+        let reparsed = parse("resolved", &text).unwrap_or_else(|report| {
             panic!("{text}{}", report.human(crate::config::render::Colour::Off))
         });
-        let mut changes = diff(&compiled.outline, &again.outline, &compiled.boot);
+        let mut changes = diff(&compiled.outline, &reparsed.outline, &compiled.boot);
         changes.retain(|change| {
             // The printed file does not contain the secrets.
             !["store.password", "store.sentinel"].contains(&&*change.subject)

@@ -15,7 +15,7 @@ pub(super) fn key(name: &str) -> String {
 }
 
 /// A text between double quotes. Variables have been filled in, so every remaining `$` is literal.
-pub(super) fn text(text: &str) -> String {
+pub(super) fn toml_text(text: &str) -> String {
     quoted(text, "$$")
 }
 
@@ -51,7 +51,7 @@ pub(super) fn inline(entries: &[String]) -> String {
 
 pub(super) fn value(value: &DeValue<'_>) -> String {
     match value {
-        DeValue::String(string) => text(string),
+        DeValue::String(string) => toml_text(string),
         DeValue::Integer(number) => match number.radix() {
             16 => format!("0x{}", number.as_str()),
             8 => format!("0o{}", number.as_str()),

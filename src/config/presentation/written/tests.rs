@@ -61,7 +61,7 @@ fn no_key_is_lost_in_silence() {
 }
 
 /// Calls `told` with the table without one of its parts, for each part at every depth.
-fn parts(whole: &Written, told: &mut dyn FnMut(&Written)) {
+fn parts(whole: &Written, visit: &mut dyn FnMut(&Written)) {
     let with = |name: &str, entry: Option<WrittenEntry>| {
         let others = whole.keys.iter().filter(|(other, _)| &***other != name);
         let mut keys: BTreeMap<_, _> = others
@@ -71,11 +71,11 @@ fn parts(whole: &Written, told: &mut dyn FnMut(&Written)) {
         Written { keys }
     };
     for (name, entry) in &whole.keys {
-        told(&with(name, None));
+        visit(&with(name, None));
         match entry {
             WrittenEntry::Table(inner) => {
                 parts(inner, &mut |less| {
-                    told(&with(name, Some(WrittenEntry::Table(less.copy()))))
+                    visit(&with(name, Some(WrittenEntry::Table(less.copy()))))
                 });
             }
             WrittenEntry::Amount(_) => {}
@@ -87,7 +87,7 @@ fn parts(whole: &Written, told: &mut dyn FnMut(&Written)) {
                         has_amount,
                         digests,
                     };
-                    told(&with(name, Some(WrittenEntry::Values(less))));
+                    visit(&with(name, Some(WrittenEntry::Values(less))));
                 }
             }
         }
@@ -121,7 +121,7 @@ impl WrittenEntry {
 
 #[test]
 fn what_is_lost_is_told_by_its_key_and_not_by_its_value() {
-    for (before, after, told) in [
+    for (before, after, expected) in [
         ("a = \"1/s\"", "a = \"9/s\"", None),
         ("a = \"1/s\"", "a = [\"9/s\", \"2/h\"]", None),
         (
@@ -160,6 +160,10 @@ fn what_is_lost_is_told_by_its_key_and_not_by_its_value() {
             Some("the value of `a`"),
         ),
     ] {
-        assert_eq!(lost(before, after).as_deref(), told, "{before} -> {after}");
+        assert_eq!(
+            lost(before, after).as_deref(),
+            expected,
+            "{before} -> {after}"
+        );
     }
 }

@@ -29,7 +29,11 @@ const LEFT_OF_ORDERED: PartOfLife = PartOfLife {
 const DAY: i64 = 24 * 60 * 60;
 
 /// Notes a certificate that has expired, expires soon, or is not valid yet.
-pub(super) fn note(written: &WrittenIdentity<'_>, identity: &ServerIdentity, found: &mut Findings) {
+pub(super) fn note_life(
+    written: &WrittenIdentity<'_>,
+    identity: &ServerIdentity,
+    found: &mut Findings,
+) {
     let now = i64::try_from(clock::wall().micros() / 1_000_000).unwrap_or(i64::MAX);
     let facts = identity.facts();
     if identity.is_pending() {

@@ -5,7 +5,11 @@ use crate::config::report::{Code, Details as _, Findings};
 use crate::tls::ServerIdentity;
 
 /// Notes the first certificate that is out of place.
-pub(super) fn note(written: &WrittenIdentity<'_>, identity: &ServerIdentity, found: &mut Findings) {
+pub(super) fn note_chain(
+    written: &WrittenIdentity<'_>,
+    identity: &ServerIdentity,
+    found: &mut Findings,
+) {
     let (WrittenCertificate::Files { cert, .. }, Some(behind)) =
         (&written.certificate, identity.out_of_place())
     else {

@@ -35,16 +35,16 @@ impl NamedFile {
         files.read_within(self.fence.as_ref(), &self.path, self.most)
     }
 
-    fn again(&self) -> Result<Vec<u8>, String> {
+    fn reread(&self) -> Result<Vec<u8>, String> {
         let read = self.read(&mut Files::default());
         read.map_err(|error| format!("cannot read {}: {error}", self.path.display()))
     }
 }
 
 impl ClientFiles {
-    fn again(&self, before: &ClientParts) -> Result<ClientParts, String> {
+    fn reread(&self, before: &ClientParts) -> Result<ClientParts, String> {
         let read = |files: &[NamedFile]| -> Result<Vec<_>, String> {
-            files.iter().map(NamedFile::again).collect()
+            files.iter().map(NamedFile::reread).collect()
         };
         Ok(ClientParts {
             ca_pem: read(&self.authorities)?,
@@ -55,13 +55,13 @@ impl ClientFiles {
 
     /// The client checks of the current files; `None` if they equal `before`, or if a file is being written.
     fn changed(&self, before: &ClientParts) -> Result<Option<ClientParts>, String> {
-        if self.again(before).as_ref() == Ok(before) {
+        if self.reread(before).as_ref() == Ok(before) {
             return Ok(None);
         }
         std::thread::sleep(SETTLE);
-        let first = self.again(before)?;
+        let first = self.reread(before)?;
         std::thread::sleep(SETTLE);
-        let is_settled = self.again(before)? == first;
+        let is_settled = self.reread(before)? == first;
         Ok(Some(first).filter(|now| is_settled && now != before))
     }
 }

@@ -118,6 +118,6 @@ impl<'a> Covered<'a> {
     fn has_name(&self, host: &str) -> bool {
         let dot = host.find('.').filter(|dot| *dot > 0);
         let wildcard = dot.map(|dot| format!("*{}", &host[dot..]));
-        self.names.contains(host) || wildcard.is_some_and(|own| self.names.contains(&*own))
+        self.names.contains(host) || wildcard.is_some_and(|pattern| self.names.contains(&*pattern))
     }
 }

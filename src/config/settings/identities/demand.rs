@@ -199,9 +199,9 @@ impl<'a> TlsListener<'a> {
     }
 
     /// Adds the identity of a host. A host without an identity is served on connections of all identities.
-    fn add(&self, own: Option<&'a Arc<ServerIdentity>>, host: &str, to: &mut Reach<'a>) {
-        match own {
-            Some(own) => to.add(own, || host.to_owned()),
+    fn add(&self, chosen: Option<&'a Arc<ServerIdentity>>, host: &str, to: &mut Reach<'a>) {
+        match chosen {
+            Some(chosen) => to.add(chosen, || host.to_owned()),
             None => {
                 if let Some(lenient) = self.lenient {
                     to.add(lenient, || host.to_owned());
@@ -279,7 +279,8 @@ fn tell(
     found: &mut Findings,
 ) {
     let written = |name: &str| identities.get(name).copied();
-    let (Some(own), Some(demanding)) = (written(owner.identity.name()), written(demanding.name()))
+    let (Some(chosen), Some(demanding)) =
+        (written(owner.identity.name()), written(demanding.name()))
     else {
         return;
     };
@@ -289,7 +290,7 @@ fn tell(
     );
     let label = format!(
         "{} comes by {}, which does without",
-        owner.host, own.subject
+        owner.host, chosen.subject
     );
     let help = format!(
         "write into `[routes.{}]`\nclient_cert = \"required\"\nor, where clients without a certificate are meant,\nclient_cert = \"none\"",

@@ -23,7 +23,7 @@ pub(super) fn offers(
     found: &mut Findings,
 ) -> Vec<Option<Offer>> {
     let listeners = document.server.listen.entries().iter();
-    let mut told = HashSet::new();
+    let mut reported = HashSet::new();
     let by_name = identities.iter().rev();
     let by_name: NamedIdentities<'_, '_, '_> =
         by_name.map(|both| (both.0.name.as_str(), both)).collect();
@@ -42,7 +42,7 @@ pub(super) fn offers(
             Err(twice) => {
                 let new = twice.into_iter();
                 let new: Vec<_> = new
-                    .filter(|one| told.insert((one.name.clone(), one.identities.clone())))
+                    .filter(|one| reported.insert((one.name.clone(), one.identities.clone())))
                     .collect();
                 for one in new {
                     claimed_twice(&one, &tls.span, &by_name, found);
@@ -79,8 +79,8 @@ fn offered(
         }
         ListenerTls::Own(_) => {
             let address = entry.listens_on();
-            let own = address.and_then(|address| named(&address.value.to_string()));
-            own.into_iter().collect()
+            let addressed = address.and_then(|address| named(&address.value.to_string()));
+            addressed.into_iter().collect()
         }
     }
 }

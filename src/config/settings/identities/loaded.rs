@@ -1,6 +1,6 @@
 //! An identity that was made from its files, or kept from before.
 
-use super::pem_files::{Fault, FaultyPart, PemFiles};
+use super::pem_files::{FaultyPart, IdentityFiles, PemFileFault};
 use super::written::{WrittenCertificate, WrittenIdentity};
 use super::{Identities, LoadedIdentity};
 use crate::config::input::{SideFiles, Source};
@@ -29,24 +29,24 @@ impl Loading<'_> {
     pub(super) fn all(
         self,
         written: &[WrittenIdentity<'_>],
-        beside: &mut SideFiles<'_>,
+        side_files: &mut SideFiles<'_>,
     ) -> Vec<Option<LoadedIdentity>> {
-        let mut read: Vec<PemFiles<'_>> = written
+        let mut read: Vec<IdentityFiles<'_>> = written
             .iter()
-            .map(|one| PemFiles::read(one, beside))
+            .map(|one| IdentityFiles::read(one, side_files))
             .collect();
         self.settle(written, &mut read);
         let all = written.iter().zip(&read);
         all.map(|(written, files)| {
-            let loaded = self.one(written, files, beside.found)?;
-            readable_key(written, beside.source, beside.found);
+            let loaded = self.one(written, files, side_files.found)?;
+            readable_key(written, side_files.source, side_files.found);
             Some(loaded)
         })
         .collect()
     }
 
     /// Reads changed files a second time. The caller's thread must be allowed to block, as a reload's thread is.
-    fn settle(self, written: &[WrittenIdentity<'_>], read: &mut [PemFiles<'_>]) {
+    fn settle(self, written: &[WrittenIdentity<'_>], read: &mut [IdentityFiles<'_>]) {
         let Some(before) = self.before else { return };
         let both = written.iter().zip(read);
         let changed = both.filter(|(written, files)| {
@@ -58,14 +58,14 @@ impl Loading<'_> {
             std::thread::sleep(SETTLE);
         }
         for files in &mut changed {
-            files.compare_again();
+            files.compare_reread();
         }
     }
 
     fn one(
         self,
         written: &WrittenIdentity<'_>,
-        files: &PemFiles<'_>,
+        files: &IdentityFiles<'_>,
         found: &mut Findings,
     ) -> Option<LoadedIdentity> {
         let held = self.before.and_then(|before| before.named(&written.name));
@@ -96,8 +96,8 @@ impl Loading<'_> {
 fn made(
     parts: IdentityParts,
     held: Option<&LoadedIdentity>,
-    files: &PemFiles<'_>,
-) -> Result<LoadedIdentity, Vec<Fault>> {
+    files: &IdentityFiles<'_>,
+) -> Result<LoadedIdentity, Vec<PemFileFault>> {
     let identity = match held.filter(|held| held.parts == parts) {
         Some(held) => Arc::clone(&held.identity),
         None => {
@@ -118,9 +118,9 @@ fn made(
 /// settings. If the files of the client check are broken, everything stays as before; if no client check existed
 /// before, nothing can stay.
 fn parts_to_keep(
-    faults: &[Fault],
+    faults: &[PemFileFault],
     held: &LoadedIdentity,
-    files: &PemFiles<'_>,
+    files: &IdentityFiles<'_>,
 ) -> Option<IdentityParts> {
     let is_of_client = faults.iter().any(|fault| fault.part == FaultyPart::Client);
     if is_of_client {
@@ -139,7 +139,7 @@ fn readable_key(written: &WrittenIdentity<'_>, source: &Source, found: &mut Find
     let WrittenCertificate::Files { key, .. } = &written.certificate else {
         return;
     };
-    let path = source.beside(key.span.start, &key.value);
+    let path = source.resolve_path(key.span.start, &key.value);
     let mode = fs::metadata(path).map_or(0, |file| file.permissions().mode());
     if mode & OTHERS_READ == 0 {
         return;

@@ -15,7 +15,7 @@ const MOST_BYTES: u64 = 4 * 1024 * 1024;
 const MOST_LIST_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The fault of a file.
-pub(super) struct Fault {
+pub(super) struct PemFileFault {
     pub(super) part: FaultyPart,
     pub(super) diagnostic: Diagnostic,
 }
@@ -31,14 +31,14 @@ pub(super) enum FaultyPart {
 
 /// The role of a file in an identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum PemRole {
     Certificate,
     Key,
     Authorities,
     RevocationLists,
 }
 
-impl Role {
+impl PemRole {
     fn noun(self) -> &'static str {
         match self {
             Self::Certificate => "the certificate",
@@ -65,43 +65,43 @@ impl Role {
 
 /// A file of an identity.
 struct PemFile<'a> {
-    role: Role,
+    role: PemRole,
     path: &'a At<String>,
     named: NamedFile,
     read: io::Result<Vec<u8>>,
 }
 
 /// The files of one identity, as they were read.
-pub(super) struct PemFiles<'a> {
+pub(super) struct IdentityFiles<'a> {
     written: &'a WrittenIdentity<'a>,
     files: Vec<PemFile<'a>>,
     /// The issued certificate and its key.
     issued: Vec<u8>,
 }
 
-impl<'a> PemFiles<'a> {
-    pub(super) fn read(written: &'a WrittenIdentity<'a>, beside: &mut SideFiles<'_>) -> Self {
+impl<'a> IdentityFiles<'a> {
+    pub(super) fn read(written: &'a WrittenIdentity<'a>, side_files: &mut SideFiles<'_>) -> Self {
         let (authorities, lists) = match written.client {
             Some(client) => (client.ca.entries(), client.crl.entries()),
             None => Default::default(),
         };
         let pair = match &written.certificate {
             WrittenCertificate::Files { cert, key } => {
-                vec![(Role::Certificate, *cert), (Role::Key, *key)]
+                vec![(PemRole::Certificate, *cert), (PemRole::Key, *key)]
             }
             WrittenCertificate::Ordered { .. } => Vec::new(),
         };
-        let authorities = authorities.iter().map(|path| (Role::Authorities, path));
-        let lists = lists.iter().map(|path| (Role::RevocationLists, path));
+        let authorities = authorities.iter().map(|path| (PemRole::Authorities, path));
+        let lists = lists.iter().map(|path| (PemRole::RevocationLists, path));
         let all = pair.into_iter().chain(authorities).chain(lists);
         let files = all.map(|(role, path)| {
             let named = NamedFile {
-                path: beside.source.beside(path.span.start, &path.value),
-                fence: beside.source.fence(path.span.start),
+                path: side_files.source.resolve_path(path.span.start, &path.value),
+                fence: side_files.source.fence(path.span.start),
                 most: role.most_bytes(),
             };
             PemFile {
-                read: named.read(beside.files),
+                read: named.read(side_files.files),
                 role,
                 path,
                 named,
@@ -115,16 +115,16 @@ impl<'a> PemFiles<'a> {
     }
 
     /// Reads the files again; files that have changed in between are not settled, and count as unreadable.
-    pub(super) fn compare_again(&mut self) {
+    pub(super) fn compare_reread(&mut self) {
         for file in &mut self.files {
             // A reload compares files with the first reading, so that it notices later changes.
-            let again = file.named.read(&mut Files::default());
-            if let (Ok(first), Ok(second)) = (&file.read, &again)
+            let reread = file.named.read(&mut Files::default());
+            if let (Ok(first), Ok(second)) = (&file.read, &reread)
                 && first != second
             {
                 file.read = Err(io::Error::other("it is being written"));
-            } else if again.is_err() {
-                file.read = again;
+            } else if reread.is_err() {
+                file.read = reread;
             }
         }
     }
@@ -145,8 +145,8 @@ impl<'a> PemFiles<'a> {
             files.map(|file| file.named.clone()).collect()
         };
         ClientFiles {
-            authorities: of(Role::Authorities),
-            lists: of(Role::RevocationLists),
+            authorities: of(PemRole::Authorities),
+            lists: of(PemRole::RevocationLists),
         }
     }
 
@@ -164,28 +164,30 @@ impl<'a> PemFiles<'a> {
         let WrittenIdentity { client, .. } = self.written;
         IdentityParts {
             name: self.written.name.clone(),
-            cert_pem: of(Role::Certificate).next().unwrap_or(self.issued.clone()),
-            key_pem: of(Role::Key).next().unwrap_or(self.issued.clone()),
+            cert_pem: of(PemRole::Certificate)
+                .next()
+                .unwrap_or(self.issued.clone()),
+            key_pem: of(PemRole::Key).next().unwrap_or(self.issued.clone()),
             hosts: self.written.named_hosts(),
             is_default: self.written.is_default,
             least_version: self.written.least_version,
             alpn: self.written.alpn.clone(),
             client: client.map(|client| ClientParts {
-                ca_pem: of(Role::Authorities).collect(),
+                ca_pem: of(PemRole::Authorities).collect(),
                 verify: client.verify(),
-                crl_pem: of(Role::RevocationLists).collect(),
+                crl_pem: of(PemRole::RevocationLists).collect(),
             }),
         }
     }
 
-    fn unread(&self, file: &PemFile<'_>) -> Option<Fault> {
+    fn unread(&self, file: &PemFile<'_>) -> Option<PemFileFault> {
         let error = file.read.as_ref().err()?;
         let (path, noun) = (quoted(&file.path.value), file.role.noun());
         let message = format!(
             "cannot read {path}, {noun} of {}: {error}",
             self.written.subject
         );
-        Some(Fault {
+        Some(PemFileFault {
             part: file.role.part(),
             diagnostic: Diagnostic::error(Code::CertificateUnreadable, message)
                 .at(&file.path.span, noun),
@@ -193,7 +195,7 @@ impl<'a> PemFiles<'a> {
     }
 
     /// The faults of all files: unreadable files, and the `mistakes` of the other files.
-    pub(super) fn faults(&self, mistakes: Vec<IdentityMistake>) -> Vec<Fault> {
+    pub(super) fn faults(&self, mistakes: Vec<IdentityMistake>) -> Vec<PemFileFault> {
         let unread = self.files.iter().filter_map(|file| self.unread(file));
         let mistakes = mistakes.into_iter();
         let faulty = mistakes.filter_map(|mistake| self.fault(mistake));
@@ -201,27 +203,27 @@ impl<'a> PemFiles<'a> {
     }
 
     /// The fault of the file that has a mistake; `None` if the file could not be read.
-    fn fault(&self, mistake: IdentityMistake) -> Option<Fault> {
+    fn fault(&self, mistake: IdentityMistake) -> Option<PemFileFault> {
         let (role, at, why) = match mistake {
             IdentityMistake::KeyMismatch => return self.mismatch(),
-            IdentityMistake::Certificate(why) => (Role::Certificate, 0, why),
-            IdentityMistake::Key(why) => (Role::Key, 0, why),
-            IdentityMistake::Authority(at, why) => (Role::Authorities, at, why),
-            IdentityMistake::RevocationList(at, why) => (Role::RevocationLists, at, why),
-            IdentityMistake::Client(why) => (Role::Authorities, 0, why),
+            IdentityMistake::Certificate(why) => (PemRole::Certificate, 0, why),
+            IdentityMistake::Key(why) => (PemRole::Key, 0, why),
+            IdentityMistake::Authority(at, why) => (PemRole::Authorities, at, why),
+            IdentityMistake::RevocationList(at, why) => (PemRole::RevocationLists, at, why),
+            IdentityMistake::Client(why) => (PemRole::Authorities, 0, why),
         };
         let mut files = self.files.iter().filter(|file| file.role == role);
         let path = files.nth(at).filter(|file| file.read.is_ok())?.path;
         let (shown, noun, subject) = (quoted(&path.value), role.noun(), &self.written.subject);
         let message = format!("{shown} is of no use as {noun} of {subject}: {why}");
-        Some(Fault {
+        Some(PemFileFault {
             part: role.part(),
             diagnostic: Diagnostic::error(Code::CertificateUnreadable, message)
                 .at(&path.span, noun),
         })
     }
 
-    fn mismatch(&self) -> Option<Fault> {
+    fn mismatch(&self) -> Option<PemFileFault> {
         let WrittenCertificate::Files { cert, key } = &self.written.certificate else {
             return None;
         };
@@ -230,7 +232,7 @@ impl<'a> PemFiles<'a> {
             quoted(&key.value),
             quoted(&cert.value)
         );
-        Some(Fault {
+        Some(PemFileFault {
             part: FaultyPart::Pair,
             diagnostic: Diagnostic::error(Code::CertificateKeyMismatch, message)
                 .at(&key.span, "the key of another certificate")

@@ -8,7 +8,11 @@ use crate::tls::ServerIdentity;
 
 /// Notes lists that have expired or are signed by a key other than their authority's key, and authorities without a
 /// list if other authorities have one.
-pub(super) fn note(written: &WrittenIdentity<'_>, identity: &ServerIdentity, found: &mut Findings) {
+pub(super) fn note_revocation(
+    written: &WrittenIdentity<'_>,
+    identity: &ServerIdentity,
+    found: &mut Findings,
+) {
     let (Some(table), Some(check)) = (written.client, identity.client()) else {
         return;
     };

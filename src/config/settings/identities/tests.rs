@@ -104,7 +104,7 @@ fn past_a_demand(listen: &str, partners: &str, routes: &str) -> Vec<(Severity, S
 #[test]
 fn a_route_past_a_demand_is_an_error_where_it_has_hosts() {
     use Severity::{Error, Warning};
-    let own = "{ address = \"127.0.0.1:0\", tls = true }";
+    let listener = "{ address = \"127.0.0.1:0\", tls = true }";
     let exact = "\"par.test\"";
     for (partners, routes, said) in [
         // All hosts below the wildcard belong to the identity.
@@ -165,7 +165,7 @@ fn a_route_past_a_demand_is_an_error_where_it_has_hosts() {
             .iter()
             .map(|name| format!("{name}.upstream = \"u\"\n"));
         let routes = format!("[routes]\n{routes}\n{}", tos.collect::<String>());
-        let found = past_a_demand(own, partners, &routes);
+        let found = past_a_demand(listener, partners, &routes);
         let kinds: Vec<Severity> = found.iter().map(|(severity, _)| *severity).collect();
         assert_eq!(kinds, Vec::from_iter(said), "{partners} {routes} {found:?}");
     }
@@ -226,14 +226,14 @@ fn a_broken_pair_leaves_the_one_before_in_force_until_it_is_mended() {
     let folder = Folder::new("");
     let first = folder.start();
     let renewed = pair("renewed.test");
-    let half = &renewed.0[..renewed.0.len() / 2];
+    let partial = &renewed.0[..renewed.0.len() / 2];
     for (certificate, key, why) in [
         (
             renewed.0.as_str(),
             None,
             "is not the key of the certificate",
         ),
-        (half, None, "is of no use as the certificate"),
+        (partial, None, "is of no use as the certificate"),
         ("", None, "is of no use as the certificate"),
         (&renewed.0, Some("nothing"), "is of no use as the key"),
     ] {

@@ -57,24 +57,24 @@ impl WrittenCertificate<'_> {
 }
 
 /// Every identity whose table has no mistake.
-pub(super) fn all<'a>(
+pub(super) fn written_identities<'a>(
     document: &'a Document,
     authorities: &Authorities,
 ) -> Vec<WrittenIdentity<'a>> {
     let tables = document.identities.iter();
     let tables = tables.filter_map(|table| of_table(table, authorities));
     let listeners = document.server.listen.entries().iter();
-    let own = listeners.filter_map(|entry| {
+    let of_listeners = listeners.filter_map(|entry| {
         let address = entry.value.listens_on()?;
         match entry.value.tls.at() {
             Some(At {
-                value: ListenerTls::Own(own),
+                value: ListenerTls::Own(of_listeners),
                 span,
-            }) => of_listener(address.value.to_string(), own, span),
+            }) => of_listener(address.value.to_string(), of_listeners, span),
             _ => None,
         }
     });
-    tables.chain(own).collect()
+    tables.chain(of_listeners).collect()
 }
 
 fn of_table<'a>(table: &'a TlsTable, authorities: &Authorities) -> Option<WrittenIdentity<'a>> {
@@ -117,7 +117,7 @@ fn of_table<'a>(table: &'a TlsTable, authorities: &Authorities) -> Option<Writte
 
 fn of_listener<'a>(
     name: String,
-    own: &'a OwnIdentity,
+    listener_identity: &'a OwnIdentity,
     place: &'a Span,
 ) -> Option<WrittenIdentity<'a>> {
     Some(WrittenIdentity {
@@ -126,8 +126,8 @@ fn of_listener<'a>(
         place,
         is_of_listener: true,
         certificate: WrittenCertificate::Files {
-            cert: own.cert.at()?,
-            key: own.key.at()?,
+            cert: listener_identity.cert.at()?,
+            key: listener_identity.key.at()?,
         },
         hosts: &[],
         is_default: true,

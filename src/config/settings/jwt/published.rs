@@ -32,21 +32,21 @@ pub(super) fn is_url(text: &str) -> bool {
 }
 
 /// Reads the URLs of `jwks`, and `ca`.
-pub(super) fn read(
+pub(super) fn read_published(
     written: &Written,
     rules: &KeyRules,
-    beside: &mut SideFiles<'_>,
+    side_files: &mut SideFiles<'_>,
 ) -> Vec<PublishedKeys> {
     let entries = written.jwks.entries().iter();
     let urls: Vec<&At<String>> = entries.filter(|at| is_url(&at.value)).collect();
     if let (Some(ca), true) = (written.ca.at(), urls.is_empty()) {
-        beside
+        side_files
             .found
             .conflict("`ca` in `[jwt]` is of no use: `jwks` has no URL")
             .at(&ca.span, "for servers that publish keys");
     }
     let label = "the authorities of servers that publish keys";
-    let tls = client_tls::believed(&written.ca, label, beside);
+    let tls = client_tls::trusted_servers(&written.ca, label, side_files);
     let mut published: Vec<PublishedKeys> = Vec::new();
     for url in urls {
         let fault = match fault(&url.value) {
@@ -63,7 +63,7 @@ pub(super) fn read(
                 quoted(&shown_url(&url.value))
             };
             let message = format!("{shown} is no URL to read keys from");
-            beside
+            side_files
                 .found
                 .error(Code::BadJwtKey, message)
                 .at(&url.span, why);

@@ -1,7 +1,7 @@
 //! Keys of a limit that contradict each other, or that have no effect together.
 
 use crate::config::document::{
-    Algorithm, Anchor, CostSource, Limit, Over, RefundCause, Words as _,
+    Algorithm, AnchorWord, CostSource, Limit, Over, RefundCause, Words as _,
 };
 use crate::config::input::{At, Span};
 use crate::config::presentation::time_text;
@@ -11,7 +11,7 @@ use crate::key::{MissingKey, UnknownKey};
 use crate::limit::Scope;
 
 /// Notes keys that make no sense together.
-pub(super) fn note(limit: &Limit, found: &mut Findings) {
+pub(super) fn note_contradictions(limit: &Limit, found: &mut Findings) {
     let mut check = Contradictions { limit, found };
     check.cost();
     check.refunds();
@@ -119,8 +119,8 @@ impl Contradictions<'_> {
             Algorithm::SlidingLog => "a sliding log",
             Algorithm::Concurrency => "a limit on what is in flight",
         };
-        let own = entries.iter().filter_map(|entry| entry.value.burst.span());
-        for burst in limit.burst.span().into_iter().chain(own) {
+        let of_entries = entries.iter().filter_map(|entry| entry.value.burst.span());
+        for burst in limit.burst.span().into_iter().chain(of_entries) {
             self.conflict(&format!("has a burst, but is {counted}"))
                 .at(burst, "the limit admits all of its count at once")
                 .help("leave `burst` out, or count with `algorithm = \"token-bucket\"`");
@@ -157,7 +157,7 @@ impl Contradictions<'_> {
     fn clock(&mut self) {
         let limit = self.limit;
         let by_request = self.limit.algorithm() == Algorithm::FixedWindow
-            && limit.anchor() == Anchor::First
+            && limit.anchor() == AnchorWord::First
             && !limit.anchor.is_bad();
         let keys: [WrittenKey<'_>; 2] = [
             ("offset", limit.offset.span()),

@@ -1,6 +1,6 @@
 //! Compiles the rates of a limit into the rules that count.
 
-use crate::config::document::{Algorithm, Anchor, Limit, RateEntry};
+use crate::config::document::{Algorithm, AnchorWord, Limit, RateEntry};
 use crate::config::input::{At, Span};
 use crate::config::report::{Code, Details as _, Diagnostic, Findings};
 use crate::config::value::{MICROS, quoted, show_quota, show_rate, show_span};
@@ -34,7 +34,7 @@ struct RuleReader<'a> {
 }
 
 /// The rules of all rates. `None` if the numbers of a rate contradict each other, which has been noted.
-pub(super) fn all(limit: &Limit, found: &mut Findings) -> Option<Vec<RatedRule>> {
+pub(super) fn all_rules(limit: &Limit, found: &mut Findings) -> Option<Vec<RatedRule>> {
     let algorithm = limit.algorithm();
     if algorithm == Algorithm::Concurrency {
         return concurrency(limit).map(|rule| vec![rule]);
@@ -73,7 +73,7 @@ impl RuleReader<'_> {
     fn rule(&mut self, algorithm: Algorithm, entry: &At<RateEntry>) -> Option<Rule> {
         let quota = &entry.value.quota;
         let anchor = self.limit.anchor();
-        let by_clock = algorithm == Algorithm::FixedWindow && anchor == Anchor::Clock;
+        let by_clock = algorithm == Algorithm::FixedWindow && anchor == AnchorWord::Clock;
         if quota.value.is_monthly() && !by_clock {
             self.months(algorithm, entry);
             return None;
@@ -242,8 +242,8 @@ impl RuleReader<'_> {
         let is_whole = |parts: u64| parts > 0 && period.is_multiple_of(parts * 1000);
         let written = u64::from(parts.get());
         if !is_whole(written) {
-            let near = (1..=written)
-                .flat_map(|far| [written.checked_sub(far), written.checked_add(far)])
+            let closest = (1..=written)
+                .flat_map(|distance| [written.checked_sub(distance), written.checked_add(distance)])
                 .flatten()
                 .find(|parts| is_whole(*parts) && *parts <= u64::from(sliding_window::MAX_PARTS));
             let name = &self.limit.name.value;
@@ -251,9 +251,11 @@ impl RuleReader<'_> {
             let wrong = self
                 .found
                 .error(Code::OutOfRange, message)
-                .help(match near {
+                .help(match closest {
                     Some(1) => "leave `buckets` out".to_owned(),
-                    Some(near) => format!("the nearest that divides it is `buckets = {near}`"),
+                    Some(closest) => {
+                        format!("the nearest that divides it is `buckets = {closest}`")
+                    }
                     None => "count over whole milliseconds".to_owned(),
                 });
             let shown = show_span(period);

@@ -84,14 +84,15 @@ fn other_list(written: &Limit, tier: &Written, found: &mut Findings) {
         1 => "one rate".to_owned(),
         many => format!("{many} rates"),
     };
-    let own = rates(written.rate.entries().len());
+    let rate_count = rates(written.rate.entries().len());
     let others = rates(tier.rate.entries().len());
     let place = tier.rate.span().unwrap_or(&tier.name.span);
-    let message = format!("limit `{name}` has {own}, and its tier for `{group}` has {others}");
+    let message =
+        format!("limit `{name}` has {rate_count}, and its tier for `{group}` has {others}");
     found
         .conflict(message)
         .at(place, "a tier has as many rates as its limit, one for each")
-        .and_if(written.rate.span(), own)
+        .and_if(written.rate.span(), rate_count)
         .help("write as many, in the same order");
 }
 

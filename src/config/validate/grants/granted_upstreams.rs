@@ -17,7 +17,10 @@ use http::{HeaderName, header};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Checks every route of an included file that leads to another file's upstream against its entry.
-pub(in crate::config::validate) fn check(file: WholeFile<'_>, found: &mut Findings) {
+pub(in crate::config::validate) fn check_granted_upstreams(
+    file: WholeFile<'_>,
+    found: &mut Findings,
+) {
     let WholeFile { document, source } = file;
     for grant in source.grants() {
         nothing_to_lead_to(grant, document, found);
@@ -46,10 +49,10 @@ impl<'a> Bounds<'a> {
     fn of(document: &'a Document, source: &'a Source) -> Self {
         let mut hosts: HashMap<usize, HashSet<&HostPattern>> = HashMap::new();
         for route in &document.routes {
-            let own = hosts
+            let patterns = hosts
                 .entry(source.start(route.name.span.start))
                 .or_default();
-            own.extend(route.host.entries().iter().map(|at| &at.value));
+            patterns.extend(route.host.entries().iter().map(|at| &at.value));
         }
         let limits = document.limits.iter();
         Self {
@@ -117,8 +120,8 @@ fn led<'a>(
     let at = route.upstream.at()?;
     let grant = source.grant(at.span.start)?;
     let upstream = document.upstream_of(route)?;
-    let is_own = source.is_one_place(at.span.start, upstream.name.span.start);
-    (!is_own).then_some((at, upstream, grant))
+    let is_here = source.is_one_place(at.span.start, upstream.name.span.start);
+    (!is_here).then_some((at, upstream, grant))
 }
 
 /// Notes an entry that grants `upstreams` which do not exist.
@@ -163,14 +166,14 @@ fn fields(route: &Route, file: usize, bounds: &Bounds<'_>, found: &mut Findings)
     if let Some(At { value, span }) = route.request_headers.at() {
         for (name, _) in value.set.iter().chain(&value.add) {
             let field = At::new(name, span.clone());
-            told(route, &field, file, bounds, found);
+            check_field(route, &field, file, bounds, found);
             claimed(route, &field, found);
         }
     }
     for At { value: field, span } in route.forward_identity.entries() {
         if !bounds.writers.writes_as_its_upstreams_file(route, field) {
             let field = At::new(&field.name, span.clone());
-            told(route, &field, file, bounds, found);
+            check_field(route, &field, file, bounds, found);
             claimed(route, &field, found);
         }
     }
@@ -226,7 +229,7 @@ fn is_read_as(listed: &str, spelled: &str) -> bool {
     }
 }
 
-fn told(
+fn check_field(
     route: &Route,
     field: &At<&HeaderName>,
     file: usize,

@@ -9,7 +9,7 @@ use crate::config::settings::authorities::has_listener;
 use crate::config::validate::names::{NameIndex, WholeFile};
 
 /// Compares ordered identities with authorities.
-pub(in crate::config::validate) fn check(file: WholeFile<'_>, found: &mut Findings) {
+pub(in crate::config::validate) fn check_authorities(file: WholeFile<'_>, found: &mut Findings) {
     let document = file.document;
     let names = document.authorities.iter().map(|table| &table.name);
     let mut authorities = NameIndex::new("acme", Code::UnknownAuthority, names);

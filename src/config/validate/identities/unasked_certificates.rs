@@ -6,7 +6,7 @@ use crate::config::report::{Code, Details as _, Findings};
 use crate::key::KeyPart;
 
 /// Notes limits, groups and upstreams that need a client certificate which no request ever has.
-pub(in crate::config::validate) fn note(document: &Document, found: &mut Findings) {
+pub(in crate::config::validate) fn note_unasked(document: &Document, found: &mut Findings) {
     let is_asked = document
         .identities
         .iter()
@@ -30,10 +30,10 @@ pub(in crate::config::validate) fn note(document: &Document, found: &mut Finding
         }
     }
     for upstream in &document.upstreams {
-        let told = upstream.forward_client_cert.at();
-        if let Some(told) = told.filter(|at| at.value) {
+        let forwards = upstream.forward_client_cert.at();
+        if let Some(forwards) = forwards.filter(|at| at.value) {
             let user = format!("{upstream} forwards");
-            warn(user, &told.span, "there is none to forward", found);
+            warn(user, &forwards.span, "there is none to forward", found);
         }
     }
 }

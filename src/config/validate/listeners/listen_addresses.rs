@@ -10,7 +10,7 @@ use crate::config::validate::quoted;
 use place::{EarlierListeners, ListeningPlace, Reached, is_same, overlap};
 
 /// Compares all listeners with each other and with upstreams.
-pub(in crate::config::validate) fn check(
+pub(in crate::config::validate) fn check_listen_addresses(
     document: &Document,
     source: &Source,
     found: &mut Findings,
@@ -109,17 +109,17 @@ fn taken_from_admin(taken: &ListeningPlace, admin: &ListeningPlace, found: &mut 
 fn leads_back(upstream: &Upstream, listeners: &Reached<'_>, found: &mut Findings) {
     let servers = upstream.servers.entries().iter();
     for At { value, span } in servers.filter_map(|entry| entry.value.url.at()) {
-        let Some(own) = listeners.by(value) else {
+        let Some(listener) = listeners.by(value) else {
             continue;
         };
-        let shown = quoted(&own.written.to_string());
+        let shown = quoted(&listener.written.to_string());
         let message = format!("{upstream} leads back to this gateway");
         found
             .warning(Code::Conflict, message)
             .at(span, format!("its own listener {shown}"))
             .about(&upstream.name.span)
             .help("name the server that is to answer: a request that comes back is answered 508")
-            .and_if(own.span.as_ref(), "it listens here");
+            .and_if(listener.span.as_ref(), "it listens here");
     }
 }
 
@@ -128,7 +128,7 @@ mod tests {
     use crate::config::parse;
 
     /// The codes and messages about a file with these lines.
-    fn told(server: &str, admin: &str, servers: &str) -> Vec<String> {
+    fn check_addresses(server: &str, admin: &str, servers: &str) -> Vec<String> {
         let text = format!(
             "[server]\nlisten = {server}\n{admin}\n[upstreams.u]\nservers = {servers}\n[routes.r]\nupstream = \"u\"\n"
         );
@@ -188,11 +188,11 @@ mod tests {
                 "duplicate: `listen` has systemd:a twice",
             ),
         ] {
-            let told = told(server, "", "\"a:1\"");
+            let findings = check_addresses(server, "", "\"a:1\"");
             if expected.is_empty() {
-                assert_eq!(told, none, "{server}");
+                assert_eq!(findings, none, "{server}");
             } else {
-                assert_eq!(told, [expected], "{server}");
+                assert_eq!(findings, [expected], "{server}");
             }
         }
         for (server, admin, expected) in [
@@ -228,15 +228,15 @@ mod tests {
             } else {
                 format!("listen = \"{admin}\"")
             };
-            let told = told(server, &format!("[admin]\n{listen}"), "\"a:1\"");
-            let told: Vec<_> = told
+            let findings = check_addresses(server, &format!("[admin]\n{listen}"), "\"a:1\"");
+            let findings: Vec<_> = findings
                 .iter()
                 .filter(|one| !one.starts_with("open-admin"))
                 .collect();
             if expected.is_empty() {
-                assert!(told.is_empty(), "{server} {admin}: {told:?}");
+                assert!(findings.is_empty(), "{server} {admin}: {findings:?}");
             } else {
-                assert_eq!(told, [expected], "{server} {admin}");
+                assert_eq!(findings, [expected], "{server} {admin}");
             }
         }
     }
@@ -261,9 +261,9 @@ mod tests {
             ("\"unix:/run/a\"", "unix:/run/a", true),
             ("\"unix:/run/a\"", "unix:/run/b", false),
         ] {
-            let told = told(listen, "", &format!("\"{server}\""));
+            let findings = check_addresses(listen, "", &format!("\"{server}\""));
             let expected: &[&str] = if leads { &[back] } else { &[] };
-            assert_eq!(told, expected, "{listen} {server}");
+            assert_eq!(findings, expected, "{listen} {server}");
         }
     }
 }

@@ -17,7 +17,7 @@ struct CaseBypass<'a> {
 }
 
 /// Notes the general routes that take the other spellings, each route once.
-pub(in crate::config::validate) fn note(
+pub(in crate::config::validate) fn note_bypasses(
     document: &Document,
     rules: &[Rule],
     table: &Table,

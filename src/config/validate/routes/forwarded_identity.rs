@@ -9,7 +9,10 @@ use http::HeaderName;
 use std::collections::{HashMap, HashSet};
 
 /// Notes fields without content, and fields that the file uses for another purpose.
-pub(in crate::config::validate) fn check(document: &Document, found: &mut Findings) {
+pub(in crate::config::validate) fn check_forwarded_identity(
+    document: &Document,
+    found: &mut Findings,
+) {
     let facts = Facts::of(document);
     for route in &document.routes {
         if route.forward_identity.is_absent() {
@@ -22,7 +25,7 @@ pub(in crate::config::validate) fn check(document: &Document, found: &mut Findin
             sources(&facts, route, at, found);
             groups(&facts, route, at, &limits, found);
             changed(route, at, &changes, found);
-            read(&facts, route, at, &readers, found);
+            read_piece(&facts, route, at, &readers, found);
         }
     }
 }
@@ -190,7 +193,7 @@ fn limit_readers<'a>(limits: &[&'a Limit]) -> HashMap<&'a HeaderName, Vec<LimitR
 }
 
 /// No other setting may read the field, since the gateway removes it from client requests.
-fn read(
+fn read_piece(
     facts: &Facts<'_>,
     route: &Route,
     at: &At<IdentityField>,

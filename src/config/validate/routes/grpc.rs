@@ -5,10 +5,10 @@ use crate::config::input::At;
 use crate::config::report::{Code, Details as _, Findings};
 use crate::intake::grpc_call::is_type;
 use crate::route::Condition;
-use crate::upstream::{Protocol, ServerUrl};
+use crate::upstream::{ServerProtocol, ServerUrl};
 
 /// Notes routes that require the gRPC content type and lead to servers of HTTP/1.1, which cannot answer a call.
-pub(in crate::config::validate) fn note(document: &Document, found: &mut Findings) {
+pub(in crate::config::validate) fn note_grpc(document: &Document, found: &mut Findings) {
     for route in &document.routes {
         let upstream = document.upstream_of(route);
         if let (Some(asked), Some(upstream)) = (asks_for_calls(route), upstream) {
@@ -34,9 +34,9 @@ fn needs_http2(route: &Route, asked: &At<Condition>, upstream: &Upstream, found:
     let mut urls = servers.filter_map(|entry| entry.value.url.at());
     let old = urls.find(|url| match url.value {
         ServerUrl::H2c { .. } => false,
-        ServerUrl::Https { .. } => protocol == Protocol::Http1,
+        ServerUrl::Https { .. } => protocol == ServerProtocol::Http1,
         ServerUrl::Demo => true,
-        ServerUrl::Http { .. } | ServerUrl::Unix(_) => protocol != Protocol::Http2,
+        ServerUrl::Http { .. } | ServerUrl::Unix(_) => protocol != ServerProtocol::Http2,
     });
     if let Some(old) = old {
         let message = format!("{route} is for gRPC, and {upstream} has a server of HTTP/1.1");

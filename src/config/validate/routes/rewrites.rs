@@ -10,7 +10,7 @@ use crate::config::value::{literal_path, quoted};
 use crate::route::{PathPattern, Segment, Template};
 
 /// Notes routes with two destinations or two rewrites, and parameters that the path does not have.
-pub(in crate::config::validate) fn check(document: &Document, found: &mut Findings) {
+pub(in crate::config::validate) fn check_rewrites(document: &Document, found: &mut Findings) {
     for route in &document.routes {
         if let (Some(one), Some(other)) = (route.strip_prefix.span(), route.rewrite.span()) {
             found

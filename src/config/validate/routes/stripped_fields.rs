@@ -56,17 +56,17 @@ fn group_users(document: &Document) -> GroupUsers<'_> {
 }
 
 /// Notes every place that reads a dropped field.
-pub(in crate::config::validate) fn note(document: &Document, found: &mut Findings) {
+pub(in crate::config::validate) fn note_stripped_fields(document: &Document, found: &mut Findings) {
     // An unreadable `trust` may name a network.
     let trust = &document.server.trust;
     let trusted = trust.is_bad() || !trust.entries().is_empty();
     let looked_at = looks_at_method(document);
-    let believed = FieldTrust {
+    let field_trust = FieldTrust {
         peer: || trusted,
         other_methods: looked_at.is_none(),
     };
     let dropped = StrippedFields {
-        why: |name: &HeaderName| why(name.as_str(), &believed),
+        why: |name: &HeaderName| why(name.as_str(), &field_trust),
         looked_at,
     };
     for limit in &document.limits {

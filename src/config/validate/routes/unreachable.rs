@@ -9,7 +9,7 @@ use http::Method;
 use std::collections::{HashMap, HashSet};
 
 /// Notes limits and groups without effect.
-pub(in crate::config::validate) fn note(document: &Document, found: &mut Findings) {
+pub(in crate::config::validate) fn note_unreachable(document: &Document, found: &mut Findings) {
     if !document.torn.is_empty() || !document.lost.is_empty() {
         return;
     }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Notes settings without effect. `compiled` has the document's limits.
-pub(in crate::config::validate) fn note(
+pub(in crate::config::validate) fn note_redis(
     document: &Document,
     compiled: &[Arc<Limit>],
     found: &mut Findings,

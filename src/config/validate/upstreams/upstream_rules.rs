@@ -10,7 +10,7 @@ use crate::key::KeyPart;
 use crate::upstream::balance_rule::NoneLeft;
 
 /// Checks the rules of every upstream against its servers and routes.
-pub(in crate::config::validate) fn check(document: &Document, found: &mut Findings) {
+pub(in crate::config::validate) fn check_upstream_rules(document: &Document, found: &mut Findings) {
     for upstream in &document.upstreams {
         slow_probes(upstream, found);
         needless_ejection(upstream, found);

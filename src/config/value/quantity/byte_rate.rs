@@ -18,10 +18,10 @@ const MOST: u64 = 1 << 30;
 
 /// Reads `NUNIT/s`, or a plain 0.
 pub(in crate::config) fn byte_rate(text: &str) -> Result<u64, ValueError> {
-    with_valid_offers(text, read)
+    with_valid_offers(text, read_rate)
 }
 
-fn read(text: &str) -> Result<u64, ValueError> {
+fn read_rate(text: &str) -> Result<u64, ValueError> {
     let wrong = |label: &str| {
         ValueError::of(Code::BadRate, text, "is not a rate of bytes", label)
         .help("write a whole number and its unit in a second, as `\"256B/s\"` or `\"4KiB/s\"`; 0 is off")

@@ -157,8 +157,8 @@ fn rate_time(
         return Err(wrong(label).offer(UNITLESS.map(|unit| format!("{count}/{number}{unit}"))));
     }
     if !spelling.starts_with(char::is_alphabetic) {
-        let halves = parts(time).map(|micros| format!("{count}/{}", show_span(micros)));
-        return Err(wrong("the time must be a whole number and its unit").offer(halves));
+        let suggestion = parts(time).map(|micros| format!("{count}/{}", show_span(micros)));
+        return Err(wrong("the time must be a whole number and its unit").offer(suggestion));
     }
     let small = spelling.to_lowercase();
     if unit(spelling).is_none() && spelling != "M" && unit(&small).is_some() {

@@ -18,7 +18,7 @@ pub(in crate::config) fn zone(text: &str) -> Result<TimeZone, ValueError> {
         );
         let names: Vec<String> = tz::db().available().map(|name| name.to_string()).collect();
         match nearest(text, names.iter().map(String::as_str)) {
-            Some(near) => wrong.help(format!("did you mean `{near}`?")),
+            Some(suggestion) => wrong.help(format!("did you mean `{suggestion}`?")),
             None => wrong.help("write the area and the city, as `Europe/Berlin`, or `UTC`"),
         }
     })

@@ -67,7 +67,7 @@ pub(in crate::config) fn identity_value(text: &str) -> Result<Vec<IdentityPiece>
             "the same for all clients: `request_headers` sets such fields",
         ));
     }
-    match told_apart(&pieces) {
+    match distinction(&pieces) {
         None => Ok(pieces),
         Some(clear) => Err(ValueError::of(
             Code::BadField,
@@ -83,7 +83,7 @@ pub(in crate::config) fn identity_value(text: &str) -> Result<Vec<IdentityPiece>
 
 /// The template with `:` between two values if the text between them could be part of a value; `None` if the template
 /// already separates its values.
-fn told_apart(pieces: &[IdentityPiece]) -> Option<String> {
+fn distinction(pieces: &[IdentityPiece]) -> Option<String> {
     let (mut clear, mut is_open, mut is_unclear) = (String::new(), false, false);
     for piece in pieces {
         match piece {

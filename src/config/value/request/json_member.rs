@@ -34,8 +34,8 @@ pub(in crate::config) fn json_member(text: &str) -> Result<Arc<[Box<str>]>, Valu
 fn fault(text: &str, names: &[&str]) -> Option<&'static str> {
     let is_empty = |name: &&str| name.is_empty();
     let is_unspelled = |c: char| c.is_control() || matches!(c, '"' | '\\');
-    let beside_blanks = |operator: &str| text.contains(&format!(" {operator} "));
-    if text.contains('+') || ["-", "*", "/"].into_iter().any(beside_blanks) {
+    let has_blanks = |operator: &str| text.contains(&format!(" {operator} "));
+    if text.contains('+') || ["-", "*", "/"].into_iter().any(has_blanks) {
         Some("a cost is one member: members are not added, and not computed with")
     } else if text == "$" || text.starts_with("$.") || text.starts_with("$[") {
         Some("the names begin at the whole body, without `$`")

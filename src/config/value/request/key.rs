@@ -11,10 +11,10 @@ const EVERYONE: &str = "everyone";
 
 /// Reads one part; `None` for `everyone`, which is a key without parts.
 pub(in crate::config) fn part(text: &str) -> Result<Option<KeyPart>, ValueError> {
-    with_valid_offers(text, read)
+    with_valid_offers(text, read_part)
 }
 
-fn read(text: &str) -> Result<Option<KeyPart>, ValueError> {
+fn read_part(text: &str) -> Result<Option<KeyPart>, ValueError> {
     let wrong = |label: &str| {
         let forms: Vec<String> = SOURCES
             .iter()
@@ -61,12 +61,12 @@ fn unknown(
 ) -> ValueError {
     let field = HeaderName::from_bytes(text.as_bytes());
     match nearest(kind, SOURCES.iter().map(SourceRow::kind).chain([EVERYONE])) {
-        Some(near) => wrong("no such part of a request")
-            .help(match near {
+        Some(suggestion) => wrong("no such part of a request")
+            .help(match suggestion {
                 "header" => "write `\"header:x-api-key\"`, or another field".into(),
-                near => format!("did you mean `{near}`?"),
+                suggestion => format!("did you mean `{suggestion}`?"),
             })
-            .offer(rest.map(|rest| format!("{near}{rest}"))),
+            .offer(rest.map(|rest| format!("{suggestion}{rest}"))),
         None if field.is_ok_and(|_| text.contains('-')) => {
             wrong("no such part of a request; a request field is written `header:NAME`")
                 .offer([format!("header:{text}")])

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// decoded. A pattern that no normalised request can match (dot segments, `;parameters`, escaped separators) is
 /// refused.
 pub(in crate::config) fn path(text: &str) -> Result<PathPattern, ValueError> {
-    with_valid_offers(text, read)
+    with_valid_offers(text, read_pattern)
 }
 
 /// Reads the path of a route. Conditions on a query have a separate key.
@@ -28,12 +28,12 @@ pub(in crate::config) fn route_path(text: &str) -> Result<PathPattern, ValueErro
         } else {
             repaired(front)
         };
-        let beside = "write conditions on the query beside the path, not in it";
+        let advice = "write conditions on the query beside the path, not in it";
         match (path(&front), in_table(query)) {
             (Ok(_), Some(table)) => wrong.instead(format!(
-                "{beside}: `path = \"{front}\"`, `query = {{ {table} }}`"
+                "{advice}: `path = \"{front}\"`, `query = {{ {table} }}`"
             )),
-            _ => wrong.instead(format!("{beside}: `query = {{ x = \"1\" }}`")),
+            _ => wrong.instead(format!("{advice}: `query = {{ x = \"1\" }}`")),
         }
     })
 }
@@ -165,7 +165,7 @@ pub(in crate::config) fn literal_path(path: &PathPattern) -> String {
     segments.collect()
 }
 
-fn read(text: &str) -> Result<PathPattern, ValueError> {
+fn read_pattern(text: &str) -> Result<PathPattern, ValueError> {
     let wrong = |label: &str| {
         ValueError::of(Code::BadPath, text, "is not a path to match", label).offer([repaired(text)])
     };

@@ -32,7 +32,7 @@ fn read_balance(text: &str) -> Result<Balance, ValueError> {
         _ => {}
     }
     let Some(key) = text.strip_prefix("hash:") else {
-        let near = nearest(text, ["round-robin", "least-requests", "random"]);
+        let suggestion = nearest(text, ["round-robin", "least-requests", "random"]);
         let is_key = part(text).is_ok_and(|part| part.is_some());
         return Err(ValueError::of(
             Code::BadChoice,
@@ -40,7 +40,7 @@ fn read_balance(text: &str) -> Result<Balance, ValueError> {
             "is no choice for `balance`",
             format!("must be {}", one_of(&WORDS)),
         )
-        .offer(near)
+        .offer(suggestion)
         .offer_more(is_key.then(|| format!("hash:{text}"))));
     };
     match part(key)? {

@@ -28,10 +28,10 @@ fn is_evicted(registration: &Registration) -> bool {
 fn the_longest_idle_goes_first_then_the_silent_then_half_heads() {
     let (register, from) = register();
     let registrations: Vec<Registration> = (0..5).map(|_| register.enter(client(1))).collect();
-    let [half, silent, late, early, busy] = &registrations[..] else {
+    let [partial, silent, late, early, busy] = &registrations[..] else {
         unreachable!()
     };
-    half.set_waiting(ClientWait::HalfHead, from);
+    partial.set_waiting(ClientWait::HalfHead, from);
     silent.set_waiting(ClientWait::Silent, from);
     early.set_waiting(ClientWait::Idle, from);
     late.set_waiting(ClientWait::Idle, from + Duration::from_millis(1));
@@ -41,7 +41,7 @@ fn the_longest_idle_goes_first_then_the_silent_then_half_heads() {
         (early, ClientWait::Idle),
         (late, ClientWait::Idle),
         (silent, ClientWait::Silent),
-        (half, ClientWait::HalfHead),
+        (partial, ClientWait::HalfHead),
     ] {
         assert!(!is_evicted(goes));
         assert_eq!(register.evict_first(from + LATER), Some(waiting));
@@ -54,8 +54,8 @@ fn the_longest_idle_goes_first_then_the_silent_then_half_heads() {
 #[test]
 fn a_fresh_connection_is_not_silent_yet() {
     let (register, from) = register();
-    let (fresh, half) = (register.enter(client(1)), register.enter(client(2)));
-    half.set_waiting(ClientWait::HalfHead, from);
+    let (fresh, partial) = (register.enter(client(1)), register.enter(client(2)));
+    partial.set_waiting(ClientWait::HalfHead, from);
     fresh.set_waiting(ClientWait::Silent, from);
     let almost = from + SILENT_AFTER - Duration::from_micros(1);
     let first = |now| register.0.board.first(now).map(|(_, waiting)| waiting);
@@ -67,16 +67,16 @@ fn a_fresh_connection_is_not_silent_yet() {
 #[test]
 fn a_client_s_own_give_way_only_between_requests() {
     let (register, from) = register();
-    let (own, half, other) = (
+    let (same_client, partial, other) = (
         register.enter(client(1)),
         register.enter(client(1)),
         register.enter(client(2)),
     );
     other.set_waiting(ClientWait::Idle, from);
-    half.set_waiting(ClientWait::HalfHead, from);
-    own.set_waiting(ClientWait::Idle, from);
+    partial.set_waiting(ClientWait::HalfHead, from);
+    same_client.set_waiting(ClientWait::Idle, from);
     assert_eq!(register.evict_of_client(client(1)), Some(ClientWait::Idle));
-    assert!(is_evicted(&own) && !is_evicted(&half) && !is_evicted(&other));
+    assert!(is_evicted(&same_client) && !is_evicted(&partial) && !is_evicted(&other));
     assert_eq!(register.evict_of_client(client(1)), None);
     assert_eq!(register.evict_of_client(client(3)), None);
 }
@@ -109,14 +109,14 @@ fn any_order_of_coming_and_going_keeps_the_rings_whole() {
             4 => {
                 let of = random.u8(..9);
                 let waiting = |registration: &&(Registration, u8, u64)| registration.2 > 0;
-                let oldest = |own: bool| {
+                let oldest = |same_client: bool| {
                     let all = registrations.iter().filter(waiting);
-                    let all = all.filter(|registration| !own || registration.1 == of);
+                    let all = all.filter(|registration| !same_client || registration.1 == of);
                     all.map(|registration| registration.2).min()
                 };
-                let own = random.bool();
-                let expected = oldest(own);
-                let went = if own {
+                let same_client = random.bool();
+                let expected = oldest(same_client);
+                let went = if same_client {
                     register.evict_of_client(client(of))
                 } else {
                     register.evict_first(from + LATER)

@@ -6,10 +6,10 @@ use std::rc::{Rc, Weak};
 
 /// The places of one worker.
 #[derive(Debug, Default)]
-pub(super) struct PeerPlaces(Rc<RefCell<Places>>);
+pub(super) struct PeerPlaces(Rc<RefCell<PlaceTable>>);
 
 #[derive(Debug, Default)]
-struct Places {
+struct PlaceTable {
     peers: Vec<Option<Weak<Peer>>>,
     free: Vec<usize>,
 }
@@ -17,21 +17,21 @@ struct Places {
 /// The place of one connection, until dropped.
 #[derive(Debug)]
 pub(in crate::listen) struct PeerPlace {
-    all: Rc<RefCell<Places>>,
+    all: Rc<RefCell<PlaceTable>>,
     at: usize,
 }
 
 impl PeerPlaces {
     pub(super) fn enter(&self, peer: &Rc<Peer>) -> PeerPlace {
         let mut places = self.0.borrow_mut();
-        let own = Some(Rc::downgrade(peer));
+        let weak = Some(Rc::downgrade(peer));
         let at = match places.free.pop() {
             Some(at) => {
-                places.peers[at] = own;
+                places.peers[at] = weak;
                 at
             }
             None => {
-                places.peers.push(own);
+                places.peers.push(weak);
                 places.peers.len() - 1
             }
         };

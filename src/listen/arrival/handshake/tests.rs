@@ -117,7 +117,7 @@ impl Meeting {
     }
 
     /// The error that the client got.
-    async fn told(self) -> rustls::Error {
+    async fn alert_received(self) -> rustls::Error {
         // In TLS 1.3 a client learns of its refusal when it reads.
         let error = match self.client {
             Err(error) => error,
@@ -166,13 +166,13 @@ async fn a_host_without_an_identity_is_refused_by_an_alert() {
     let failed = met.ours.as_ref().unwrap_err();
     assert!(matches!(&failed.cause, HandshakeFailure::NoName(Some(host)) if &**host == "c.test"));
     let refused = rustls::Error::AlertReceived(AlertDescription::UnrecognisedName);
-    assert_eq!(met.told().await, refused);
+    assert_eq!(met.alert_received().await, refused);
     let mut nameless = scene.client(&[]);
     nameless.enable_sni = false;
     let met = scene.meet(nameless, "a.test").await;
     let failed = met.ours.as_ref().unwrap_err();
     assert!(matches!(&failed.cause, HandshakeFailure::NoName(None)));
-    assert_eq!(met.told().await, refused);
+    assert_eq!(met.alert_received().await, refused);
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn a_protocol_that_is_not_offered_is_refused_by_an_alert() {
     assert!(matches!(failed.cause, HandshakeFailure::Protocol(_)));
     assert_eq!(failed.identity.as_ref().unwrap().name(), "a");
     let refused = rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol);
-    assert_eq!(met.told().await, refused);
+    assert_eq!(met.alert_received().await, refused);
 }
 
 #[tokio::test]
@@ -200,7 +200,7 @@ async fn a_demanded_certificate_that_is_missing_ends_the_handshake() {
     assert!(matches!(&failed.cause, HandshakeFailure::Client(_)));
     assert_eq!(failed.version, Some(TlsVersion::Tls13));
     let refused = rustls::Error::AlertReceived(AlertDescription::CertificateRequired);
-    assert_eq!(met.told().await, refused);
+    assert_eq!(met.alert_received().await, refused);
 }
 
 #[tokio::test]
@@ -254,15 +254,15 @@ async fn a_handshake_that_takes_too_long_is_given_up_wherever_it_stands() {
 async fn a_hello_in_pieces_is_taken() {
     let scene = Scene::new(vec![parts("a", &["a.test"])]);
     let (mut stream, client) = pair().await;
-    let (near, mut far) = tokio::io::duplex(1);
+    let (client_end, mut relay_end) = tokio::io::duplex(1);
     let relay = async {
         let mut client = client;
-        tokio::io::copy_bidirectional(&mut far, &mut client).await
+        tokio::io::copy_bidirectional(&mut relay_end, &mut client).await
     };
     let name = ServerName::try_from("a.test").unwrap();
     let connecting = async {
         let config = Arc::new(scene.client(&[]));
-        TlsConnector::from(config).connect(name, near).await
+        TlsConnector::from(config).connect(name, client_end).await
     };
     let mut relay = pin!(relay);
     let both = async { tokio::join!(connecting, scene.shake(&mut stream, 5000)) };

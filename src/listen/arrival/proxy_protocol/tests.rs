@@ -6,14 +6,14 @@ use super::*;
 use proptest::prelude::*;
 
 /// The client of a complete header, and the bytes after it.
-fn read(bytes: &[u8]) -> Result<(NamedClient, &[u8]), HeaderFault> {
+fn read_header(bytes: &[u8]) -> Result<(NamedClient, &[u8]), HeaderFault> {
     header(bytes);
     let HeaderProgress { taken, client } = HeaderReader::default().read(bytes)?;
     Ok((client.expect("a whole header"), &bytes[taken..]))
 }
 
 fn fault(bytes: &[u8]) -> HeaderFault {
-    read(bytes).expect_err("a faulty header")
+    read_header(bytes).expect_err("a faulty header")
 }
 
 fn is_beginning(bytes: &[u8]) -> bool {
@@ -58,7 +58,7 @@ fn a_line_names_its_client_and_leaves_what_follows() {
     let after = b"GET / HTTP/1.1\r\n";
     let named = |line: &str| {
         let bytes = [line.as_bytes(), after].concat();
-        let (client, rest) = read(&bytes).unwrap();
+        let (client, rest) = read_header(&bytes).unwrap();
         assert_eq!(rest, after);
         client
     };
@@ -166,7 +166,7 @@ fn a_binary_header_names_its_client_and_leaves_what_follows() {
     let after = b"\x16\x03\x01";
     let named = |head: Vec<u8>| {
         let bytes = [&head, &after[..]].concat();
-        let (client, rest) = read(&bytes).unwrap();
+        let (client, rest) = read_header(&bytes).unwrap();
         assert_eq!(rest, after);
         client
     };
@@ -249,7 +249,10 @@ fn tlvs_are_skipped_where_they_are_whole() {
         tlv(0x20, &[7; LONGEST_PAYLOAD - 12 - 3]),
         [tlv(0x04, &[0; 4096]), tlv(0xee, &[1; 9000])].concat(),
     ] {
-        assert_eq!(read(&with(&tlvs)), Ok((client("192.0.2.1:9"), &[][..])));
+        assert_eq!(
+            read_header(&with(&tlvs)),
+            Ok((client("192.0.2.1:9"), &[][..]))
+        );
     }
     for tlvs in [
         &[0x04][..],
@@ -272,7 +275,7 @@ fn a_checksum_is_checked_where_it_stands() {
     let head = binary(0x21, 0x11, &[&four[..], &tlvs].concat());
     let at = FIXED + INET + 5 + 3;
     let good = sealed(head.clone(), at);
-    assert_eq!(read(&good), Ok((client("192.0.2.1:9"), &[][..])));
+    assert_eq!(read_header(&good), Ok((client("192.0.2.1:9"), &[][..])));
     assert_eq!(fault(&head), HeaderFault::Checksum);
     for changed in [FIXED, FIXED + 9, at, at + 3, good.len() - 1] {
         let mut bad = good.clone();
@@ -305,7 +308,7 @@ proptest! {
         let canonical = SocketAddr::new(ip.to_canonical(), source.port());
         for head in [binary(0x21, family, &payload.concat()), line.into_bytes()] {
             let bytes = [&head[..], &after].concat();
-            prop_assert_eq!(read(&bytes), Ok((NamedClient::At(canonical), &after[..])));
+            prop_assert_eq!(read_header(&bytes), Ok((NamedClient::At(canonical), &after[..])));
             for end in 0..head.len() {
                 prop_assert!(is_beginning(&head[..end]));
             }

@@ -16,10 +16,10 @@ pub(super) fn next_part(head: &[u8], rest: &[u8]) -> Result<(usize, bool), Heade
 
 /// Reads a whole line, up to its line feed.
 pub(super) fn parse(line: &[u8]) -> Result<NamedClient, HeaderFault> {
-    read(line).ok_or(HeaderFault::Line)
+    read_line(line).ok_or(HeaderFault::Line)
 }
 
-fn read(line: &[u8]) -> Option<NamedClient> {
+fn read_line(line: &[u8]) -> Option<NamedClient> {
     let line = line.strip_prefix(TEXT)?.strip_suffix(b"\r\n")?;
     if line.contains(&b'\r') {
         return None;

@@ -10,7 +10,7 @@ const CRC32C: u8 = 0x03;
 const BEFORE_VALUE: usize = 3;
 
 /// Checks the TLVs that begin at `from` in a whole header.
-pub(super) fn check(head: &[u8], from: usize) -> Result<(), HeaderFault> {
+pub(super) fn check_values(head: &[u8], from: usize) -> Result<(), HeaderFault> {
     let mut at = from;
     let mut checksum = None;
     while at < head.len() {

@@ -11,10 +11,10 @@ use crate::proxy::answer::fields::RETRY_AFTER_MS;
 use crate::proxy::answer::fields::X_LIMIT;
 use crate::proxy::answer::fields::X_REMAINING;
 use crate::proxy::answer::fields::X_RESET;
+use crate::proxy::answer::fields::reported_limit;
 use crate::proxy::answer::fields::seconds;
 use crate::proxy::answer::fields::shown;
 use crate::proxy::answer::fields::standing;
-use crate::proxy::answer::fields::told_of;
 use crate::proxy::answer::header_value::usual_number;
 use crate::proxy::request::request_id::X_REQUEST_ID;
 use bytes::Bytes;
@@ -112,7 +112,7 @@ impl RefusalFields {
     #[must_use]
     pub fn with(&self, of: &RefusalValues<'_, '_>) -> HeaderMap {
         let mut fields = self.pattern.clone();
-        let told = told_of(of.limits, of.decision);
+        let reported = reported_limit(of.limits, of.decision);
         for (source, value) in self.values.iter().zip(fields.values_mut()) {
             let written = match source {
                 FieldSource::Pattern => None,
@@ -120,12 +120,12 @@ impl RefusalFields {
                 FieldSource::RetryAfter => Some(usual_number(seconds(of.wait))),
                 FieldSource::RetryAfterMillis => Some(of.millis.clone()),
                 FieldSource::Standing => self.standing(of),
-                FieldSource::Quota => told.map(|(limit, _)| usual_number(limit.quota)),
+                FieldSource::Quota => reported.map(|(limit, _)| usual_number(limit.quota)),
                 FieldSource::Remaining => {
-                    told.map(|(limit, verdict)| usual_number(shown(limit, verdict)))
+                    reported.map(|(limit, verdict)| usual_number(shown(limit, verdict)))
                 }
                 FieldSource::Reset => {
-                    told.map(|(_, verdict)| usual_number(super::reset_at(verdict, of.now)))
+                    reported.map(|(_, verdict)| usual_number(super::reset_at(verdict, of.now)))
                 }
             };
             if let Some(written) = written {

@@ -131,12 +131,12 @@ pub(super) fn written(
     }
     match ReplyFormat::of(body, preferred) {
         ReplyFormat::Problem => (PROBLEM, problem::problem(details)),
-        ReplyFormat::Text => (TEXT, Bytes::from(text(details))),
+        ReplyFormat::Text => (TEXT, Bytes::from(text_body(details))),
         ReplyFormat::Html => (HTML, Bytes::from(html(details))),
     }
 }
 
-fn text(details: &ProblemDetails<'_, '_>) -> Vec<u8> {
+fn text_body(details: &ProblemDetails<'_, '_>) -> Vec<u8> {
     let (title, detail) = (problem::title(details.error), problem::detail(details));
     let mut out = format!("{title}. {detail}\nRequest id: ").into_bytes();
     out.extend_from_slice(details.request_id.as_bytes());

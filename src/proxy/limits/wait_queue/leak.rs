@@ -48,7 +48,7 @@ impl LeakShare {
     }
 
     /// The least time until a similar request finds room, if room becomes available at `room`.
-    pub(super) fn comes_again(&self, room: Instant, now: Instant) -> Duration {
+    pub(super) fn retry_after(&self, room: Instant, now: Instant) -> Duration {
         let wait = room.saturating_duration_since(now);
         wait.saturating_sub(self.max_wait).max(self.takes)
     }

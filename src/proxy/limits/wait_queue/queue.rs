@@ -100,9 +100,9 @@ impl Waiter {
         (turn.until, turn.put_off) = (until, true);
     }
 
-    fn refuse(&self, again: Duration) {
+    fn refuse(&self, retry_after: Duration) {
         let mut turn = self.turn();
-        (turn.over, turn.put_off) = (Some(again), true);
+        (turn.over, turn.put_off) = (Some(retry_after), true);
         drop(turn);
         self.changed.notify_one();
     }
@@ -111,7 +111,7 @@ impl Waiter {
 impl Position {
     /// A position with a request that arrived at `came`, and that request's waiter.
     pub(super) fn taken(
-        came: Instant,
+        arrived: Instant,
         until: Instant,
         charge: Reservation,
         of_several: bool,
@@ -120,7 +120,7 @@ impl Position {
             of_several,
             ..Self::left(until, charge)
         };
-        let patience = came.checked_add(place.share.max_wait);
+        let patience = arrived.checked_add(place.share.max_wait);
         let spot = Arc::new(Waiter {
             // A request in several queues waits for the longest of them, which may be longer than this queue's longest
             // wait.
@@ -276,11 +276,11 @@ impl WaitQueue {
     }
 
     fn position(&self, spot: &Arc<Waiter>) -> Option<usize> {
-        let is_whose = |place: &Position| {
+        let is_of_charge = |place: &Position| {
             let taken = place.taken.as_ref();
             taken.is_some_and(|other| Arc::ptr_eq(other, spot))
         };
-        self.places.iter().position(is_whose)
+        self.places.iter().position(is_of_charge)
     }
 
     /// Each request takes the free position in front of it, in order: none overtakes another.
@@ -376,7 +376,7 @@ impl Position {
             return true;
         }
         if until > spot.patience + GRACE {
-            spot.refuse(self.share.comes_again(until, now));
+            spot.refuse(self.share.retry_after(until, now));
             (self.taken, self.kept) = (None, false);
             return false;
         }

@@ -43,14 +43,14 @@ pub struct WaitTooLong {
     /// The limit whose queue contains the request.
     pub limit: Arc<Limit>,
     /// The time after which a new request would not wait too long.
-    pub again: Duration,
+    pub retry_after: Duration,
 }
 
 impl Ticket {
     fn over(&self) -> Option<WaitTooLong> {
         Some(WaitTooLong {
             limit: Arc::clone(&self.limit),
-            again: self.spot.over()?,
+            retry_after: self.spot.over()?,
         })
     }
 }

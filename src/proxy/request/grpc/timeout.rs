@@ -27,8 +27,10 @@ impl CallDeadline {
 
     /// Writes the remaining time, or the time until `end`, if that is sooner.
     pub(super) fn write(&self, fields: &mut HeaderMap, end: Option<Instant>, now: Instant) {
-        let own = self.at.saturating_duration_since(now);
-        let left = end.map_or(own, |end| own.min(end.saturating_duration_since(now)));
+        let until_timeout = self.at.saturating_duration_since(now);
+        let left = end.map_or(until_timeout, |end| {
+            until_timeout.min(end.saturating_duration_since(now))
+        });
         if left + self.whole / HARDLY >= self.whole {
             return;
         }

@@ -22,7 +22,7 @@ const USUAL: usize = 320;
 pub fn has_ours(fields: &HeaderMap, origin: &Origin<'_>) -> bool {
     fields.keys().any(|name| {
         *name == header::VIA
-            || *name == header::HOST && origin.is_host_own
+            || *name == header::HOST && origin.has_target_host
             || is_of_proxies(name)
             || *name == X_REQUEST_ID
     })
@@ -35,7 +35,7 @@ pub fn prepared(
     origin: &Origin<'_>,
     introduced: &mut Option<Rc<ForwardedFields>>,
 ) -> Option<Rc<ForwardedFields>> {
-    if origin.believed.is_some() || origin.host.is_none() {
+    if origin.trusted.is_some() || origin.host.is_none() {
         return None;
     }
     known(origin, introduced).map(Rc::clone)
@@ -62,7 +62,7 @@ pub(super) fn compose(
     add(&X_FORWARDED_PROTO, origin.scheme.as_str().as_bytes());
     add(&X_FORWARDED_HOST, host.as_bytes());
     add(&header::VIA, via(origin.version).as_bytes());
-    if origin.is_host_own {
+    if origin.has_target_host {
         add(&header::HOST, host.as_bytes());
     }
     lines.extend_from_slice(X_REQUEST_ID.as_str().as_bytes());

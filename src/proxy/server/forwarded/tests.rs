@@ -35,11 +35,11 @@ fn announced_by(
     let origin = Origin {
         peer,
         client: trust.client(peer, &fields),
-        believed: BelievedFields::of(&trust, peer, &fields),
+        trusted: TrustedFields::of(&trust, peer, &fields),
         host: Some(&host.parse().unwrap()),
         scheme: Scheme::Http,
         version: Version::HTTP_11,
-        is_host_own: false,
+        has_target_host: false,
     };
     announce(&mut fields, &origin, &mut None);
     fields
@@ -111,11 +111,11 @@ fn a_request_without_host_announces_none() {
     let origin = Origin {
         peer,
         client: peer,
-        believed: None,
+        trusted: None,
         host: None,
         scheme: Scheme::Http,
         version: Version::HTTP_11,
-        is_host_own: false,
+        has_target_host: false,
     };
     announce(&mut fields, &origin, &mut None);
     assert_eq!(fields["forwarded"], "for=192.0.2.1;proto=http");
@@ -204,9 +204,9 @@ fn the_next_gateway_finds_the_same_client() {
         &[],
     ] {
         let here = next.client("10.0.0.1".parse().ok(), &fields(sent));
-        let onward = announced("10.0.0.1", "a", sent);
+        let forwarded = announced("10.0.0.1", "a", sent);
         assert_eq!(
-            next.client("10.0.0.2".parse().ok(), &onward),
+            next.client("10.0.0.2".parse().ok(), &forwarded),
             here,
             "{sent:?}"
         );
@@ -279,9 +279,9 @@ proptest! {
         lines.push(("via", noise.clone()));
         let sent: Vec<(&str, &str)> = lines.iter().map(|(name, line)| (*name, line.as_str())).collect();
         let here = trust.client("10.0.0.1".parse().ok(), &fields(&sent));
-        let onward = announced("10.0.0.1", "a", &sent);
-        prop_assert_eq!(trust.client("10.0.0.2".parse().ok(), &onward), here);
-        let _ = is_loop(&onward);
+        let forwarded = announced("10.0.0.1", "a", &sent);
+        prop_assert_eq!(trust.client("10.0.0.2".parse().ok(), &forwarded), here);
+        let _ = is_loop(&forwarded);
         // Malformed text in the chains themselves may break them, but nothing else.
         announced("10.0.0.1", "a", &[("forwarded", &noise), ("x-forwarded-for", &noise)]);
     }
@@ -367,7 +367,7 @@ fn beside_the_field_that_is_named_the_others_are_a_strangers() {
 }
 
 /// Every line of a head, in written form.
-fn text(fields: &HeaderMap) -> String {
+fn fields_text(fields: &HeaderMap) -> String {
     let line = |(name, value): (&HeaderName, &HeaderValue)| {
         format!("{name}: {}\r\n", value.to_str().unwrap())
     };
@@ -384,7 +384,7 @@ proptest! {
         hosts in proptest::collection::vec("[a-c]{1,3}(:80)?", 1..3),
         version in prop_oneof![Just(Version::HTTP_10), Just(Version::HTTP_11), Just(Version::HTTP_2)],
         scheme in prop_oneof![Just(Scheme::Http), Just(Scheme::Https)],
-        is_host_own: bool,
+        has_target_host: bool,
     ) {
         let sent: Vec<(&str, &str)> = sent.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let peer = peer.parse().ok();
@@ -392,21 +392,21 @@ proptest! {
         let mut introduced = None;
         for (id, host) in ids.iter().zip(hosts.iter().cycle()) {
             let host: HeaderValue = host.parse().unwrap();
-            let origin = Origin { peer, client: peer, believed: None, host: Some(&host), scheme, version, is_host_own };
+            let origin = Origin { peer, client: peer, trusted: None, host: Some(&host), scheme, version, has_target_host };
             let given = fields(&sent);
             if lines::has_ours(&given, &origin) {
                 continue;
             }
-            let beside = lines::prepared(&origin, &mut introduced).unwrap();
-            let written = format!("{}{}{id}\r\n", text(&given), str::from_utf8(&beside.lines).unwrap());
+            let prepared_lines = lines::prepared(&origin, &mut introduced).unwrap();
+            let written = format!("{}{}{id}\r\n", fields_text(&given), str::from_utf8(&prepared_lines.lines).unwrap());
             let mut added = given;
             announce(&mut added, &origin, &mut None);
             add_via(&mut added, version);
-            if is_host_own {
+            if has_target_host {
                 added.insert(header::HOST, host.clone());
             }
             added.insert("x-request-id", id.parse().unwrap());
-            prop_assert_eq!(written, text(&added));
+            prop_assert_eq!(written, fields_text(&added));
         }
     }
 }

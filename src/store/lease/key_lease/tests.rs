@@ -29,7 +29,7 @@ fn strict() -> Arc<Limit> {
 }
 
 /// The wait of a request that arrives this number of microseconds after the answer, if the store has answered `full`.
-fn told(full: u64, later: u64) -> Wait {
+fn wait_after(full: u64, later: u64) -> Wait {
     let limit = strict();
     let terms = limit.leases().expect("it is leased");
     assert_eq!(terms.pause, PAUSE);
@@ -65,9 +65,9 @@ fn told(full: u64, later: u64) -> Wait {
 #[test]
 fn a_full_window_is_waited_for_and_not_the_pause_alone() {
     // No refusal is remembered while a refund is pending: the lease knows its pause independently.
-    assert_eq!(told(57_000, 0), Wait::Micros(57_000));
-    assert_eq!(told(57_000, 7_500), Wait::Micros(49_500));
-    assert_eq!(told(17_000, 16_000), Wait::Micros(2_000));
-    assert_eq!(told(3_000, 0), Wait::Micros(18_000));
-    assert_eq!(told(3_000, 5_000), Wait::Micros(13_000));
+    assert_eq!(wait_after(57_000, 0), Wait::Micros(57_000));
+    assert_eq!(wait_after(57_000, 7_500), Wait::Micros(49_500));
+    assert_eq!(wait_after(17_000, 16_000), Wait::Micros(2_000));
+    assert_eq!(wait_after(3_000, 0), Wait::Micros(18_000));
+    assert_eq!(wait_after(3_000, 5_000), Wait::Micros(13_000));
 }

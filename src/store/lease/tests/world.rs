@@ -208,10 +208,10 @@ impl World {
             cost: Cost::new(order.units),
             ..check
         };
-        let told = Timestamp::from_micros(self.now);
-        let brought = LeaseCall::of(&asks, terms, order, answers, told);
+        let answered_at = Timestamp::from_micros(self.now);
+        let brought = LeaseCall::of(&asks, terms, order, answers, answered_at);
         let leases = &self.gateways[gateway].0;
-        let until = leases.called(&check, terms, order, brought, told);
+        let until = leases.called(&check, terms, order, brought, answered_at);
         if let Some(brought) = brought.filter(|_| terms.give_back()) {
             for end in [until.micros(), until.micros() + LONGEST] {
                 self.at(end.max(self.now), gateway, Event::Ended(position, brought));

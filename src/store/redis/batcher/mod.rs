@@ -21,7 +21,7 @@ pub(super) mod call_timer;
 mod slot_calls;
 
 use super::cluster::router::Router;
-use super::link::connection::{Connection, KeptConnection};
+use super::link::connection::{KeptConnection, RedisConnection};
 use super::node::Node;
 use super::queue::call_window::{CallStart, NEAR};
 use super::queue::pending_refunds::CallResult;
@@ -137,7 +137,7 @@ impl Lane {
     /// A connection for the work that has been waiting since `oldest`. While the server answers on connections that are
     /// being made it counts as available, however long they take: a decision that has used up its time meanwhile is
     /// rejected.
-    async fn connection(&self, oldest: Instant) -> Result<Connection, StoreError> {
+    async fn connection(&self, oldest: Instant) -> Result<RedisConnection, StoreError> {
         let node = &self.node;
         let begun = clock::now();
         // A decision from just now has its whole time from then on. An older decision did not wait for a connection.
@@ -175,7 +175,7 @@ impl Lane {
     /// Makes call after call until the queue is empty, or one fails.
     async fn serve_with(
         &self,
-        connection: &mut Connection,
+        connection: &mut RedisConnection,
         timer: &mut CallTimer,
     ) -> Result<(), CallFailure> {
         let Node {
@@ -236,7 +236,7 @@ impl Lane {
     #[cold]
     async fn judge(
         &self,
-        connection: &mut Connection,
+        connection: &mut RedisConnection,
         start: CallStart,
         why: StoreError,
     ) -> Result<(), StoreError> {
@@ -260,7 +260,7 @@ impl Lane {
     /// A live server answers every command after all earlier ones, even if only by refusing it.
     async fn is_alive(
         &self,
-        connection: &mut Connection,
+        connection: &mut RedisConnection,
         start: CallStart,
     ) -> Result<(), StoreError> {
         let (node, window) = (&self.node, &self.node.lanes.window);
@@ -295,7 +295,7 @@ impl Lane {
     /// returned if the server is the cause.
     async fn call<C: QueuedCall>(
         &self,
-        connection: &mut Connection,
+        connection: &mut RedisConnection,
         timer: &mut CallTimer,
         deadline: Instant,
         mut batch: Vec<C>,

@@ -5,7 +5,7 @@
 use crate::store::error::StoreError;
 use crate::store::redis::cluster::redirect::{self, Redirection};
 use crate::store::redis::cluster::router::Router;
-use crate::store::redis::link::connection::{Connection, FORGOTTEN_AGAIN, is_forgotten};
+use crate::store::redis::link::connection::{FORGOTTEN_AGAIN, RedisConnection, is_forgotten};
 use crate::store::redis::link::reply::{self, ReplyError, ScriptReply};
 use crate::store::redis::node::Node;
 use crate::store::redis::queue::equal_questions;
@@ -199,7 +199,7 @@ pub(super) fn follow<C: QueuedCall>(
         return Some(batch);
     };
     let address = node.address.as_ref();
-    let redirection = address.and_then(|address| redirect::read(reason, address));
+    let redirection = address.and_then(|address| redirect::read_redirection(reason, address));
     let (Some(redirection), Some(router)) = (redirection, router.upgrade()) else {
         return Some(batch);
     };
@@ -329,22 +329,22 @@ pub(super) fn by_slot<C: QueuedCall>(batch: Vec<C>) -> Vec<SlotBatch<C>> {
 /// Sends all calls in one write, and returns a reply for each. A server that has forgotten its scripts ran nothing: the
 /// scripts are loaded again before the calls that it did not know, in one write.
 pub(super) async fn send<C: QueuedCall>(
-    connection: &mut Connection,
+    connection: &mut RedisConnection,
     node: &Node,
     batches: &[SlotBatch<C>],
 ) -> Result<Vec<CallAnswer>, StoreError> {
     let mut replies = write(connection, node, batches, Reminder::None).await?;
     for _ in 0..FORGOTTEN_AGAIN {
         let is_forgotten = |index: &usize| replies[*index].as_ref().is_err_and(is_forgotten);
-        let again: Vec<usize> = (0..replies.len()).filter(is_forgotten).collect();
-        if again.is_empty() {
+        let missing: Vec<usize> = (0..replies.len()).filter(is_forgotten).collect();
+        if missing.is_empty() {
             break;
         }
-        let forgotten = again.iter().filter_map(|index| batches.get(*index));
+        let forgotten = missing.iter().filter_map(|index| batches.get(*index));
         // A received reply stays valid for any fate of the rest.
         let more = write(connection, node, forgotten, Reminder::First).await;
-        let more = more.unwrap_or_else(|error| vec![Err(error); again.len()]);
-        for (index, reply) in again.into_iter().zip(more) {
+        let more = more.unwrap_or_else(|error| vec![Err(error); missing.len()]);
+        for (index, reply) in missing.into_iter().zip(more) {
             replies[index] = reply;
         }
     }
@@ -360,7 +360,7 @@ enum Reminder {
 }
 
 async fn write<'b, C: QueuedCall>(
-    connection: &mut Connection,
+    connection: &mut RedisConnection,
     node: &Node,
     batches: impl IntoIterator<Item = &'b SlotBatch<C>>,
     reminder: Reminder,

@@ -28,7 +28,7 @@ use super::wire::slot::CallRoute;
 use super::wire::slot::{self, Slot};
 use crate::limit::Limit;
 use crate::store::answers::Answers;
-use crate::store::check::apart;
+use crate::store::check::replace_limits;
 use crate::store::error::StoreError;
 pub(super) use discovery::{Discovery, map_of};
 use std::time::Duration;
@@ -64,7 +64,7 @@ impl RedisStore {
         if !limits.any(|limit| limit.with_history_if_asked().is_some()) {
             return home.node.ask(request, route).await;
         }
-        let checks = &apart(request.checks, Limit::with_history_if_asked);
+        let checks = &replace_limits(request.checks, Limit::with_history_if_asked);
         let request = DecisionRequest { checks, ..request };
         home.node.ask(request, route).await
     }

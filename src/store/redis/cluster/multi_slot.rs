@@ -5,11 +5,11 @@
 use crate::limit::Limit;
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::store::answers::Answers;
-use crate::store::check::{Intent, apart};
+use crate::store::check::{Intent, replace_limits};
 use crate::store::error::StoreError;
 use crate::store::redis::RedisStore;
 use crate::store::redis::queue::abandonment::Abandonments;
-use crate::store::redis::queue::slot_question::{SlotLimits, SlotQuestion, combine};
+use crate::store::redis::queue::slot_question::{SlotQuestion, SlotQuestionLimits, combine};
 use crate::store::redis::wire::question::DecisionRequest;
 use crate::store::redis::wire::slot::CallRoute;
 use smallvec::SmallVec;
@@ -19,18 +19,18 @@ impl RedisStore {
     pub(super) async fn ask_slots(
         &self,
         request: DecisionRequest<'_>,
-        slots: SmallVec<[SlotLimits; INLINE_LIMITS]>,
+        slots: SmallVec<[SlotQuestionLimits; INLINE_LIMITS]>,
     ) -> Result<Box<Answers>, StoreError> {
-        let checks = &apart(request.checks, Limit::with_history)[..];
+        let checks = &replace_limits(request.checks, Limit::with_history)[..];
         let request = DecisionRequest { checks, ..request };
         let questions = slots.into_iter().map(|limits| {
             let slot = limits.slot;
-            let own = DecisionRequest {
+            let home_request = DecisionRequest {
                 checks: &limits.checks(checks),
                 ..request
             };
             let home = self.router.at(slot);
-            let asked = home.and_then(|home| home.node.enqueue(own, CallRoute::to(slot)));
+            let asked = home.and_then(|home| home.node.enqueue(home_request, CallRoute::to(slot)));
             SlotQuestion::new(limits, asked)
         });
         let mut pending = PendingAnswers {

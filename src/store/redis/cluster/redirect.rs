@@ -20,7 +20,7 @@ pub(crate) enum Redirection {
 }
 
 /// Reads the text of an error of the node at `from`.
-pub(crate) fn read(reason: &str, from: &Address) -> Option<Redirection> {
+pub(crate) fn read_redirection(reason: &str, from: &Address) -> Option<Redirection> {
     let mut words = reason.split_ascii_whitespace();
     match words.next()? {
         "MOVED" => {
@@ -93,7 +93,7 @@ mod tests {
             ("OOM command not allowed", None),
             ("", None),
         ] {
-            assert_eq!(read(reason, &from), instead, "{reason}");
+            assert_eq!(read_redirection(reason, &from), instead, "{reason}");
         }
     }
 }

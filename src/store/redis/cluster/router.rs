@@ -269,7 +269,8 @@ impl Router {
     /// Does `node` answer that other nodes serve the slots of its call?
     pub(crate) fn is_redirected(&self, node: &Node, reason: &str) -> bool {
         let address = node.address.as_ref();
-        let redirected = address.is_some_and(|address| redirect::read(reason, address).is_some());
+        let redirected =
+            address.is_some_and(|address| redirect::read_redirection(reason, address).is_some());
         if redirected {
             self.stale.notify_one();
         }
@@ -299,15 +300,17 @@ impl Router {
         map.adopt(ranges, |address| (self.make)(Some(address)));
         for handle in map.masters() {
             let node = &handle.node;
-            let is_own = |slot| {
+            let is_served = |slot| {
                 map.at(slot)
                     .is_some_and(|home| Rc::ptr_eq(&home.node, node))
             };
             let mut tag = node.probe_tag.borrow_mut();
-            if tag.as_ref().is_some_and(|tag| !is_own(slot::of_tag(tag)))
-                && let Some(own) = slot::tag_of(is_own)
+            if tag
+                .as_ref()
+                .is_some_and(|tag| !is_served(slot::of_tag(tag)))
+                && let Some(tag_here) = slot::tag_of(is_served)
             {
-                *tag = Some(own);
+                *tag = Some(tag_here);
             }
         }
         pass_on(map);

@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
-use crate::store::redis::link::connection::Connection;
+use crate::store::redis::link::connection::RedisConnection;
 use crate::store::redis::node::NodeHandle;
 use crate::store::redis::wire::slot::{self, SLOTS, Slot};
 use bb8_redis::redis::{Cmd, Value, from_redis_value_ref};
@@ -190,7 +190,7 @@ impl SlotRange {
 
 /// Reads the map from the node at `asked`.
 pub(crate) async fn ask(
-    connection: &mut Connection,
+    connection: &mut RedisConnection,
     asked: &Address,
 ) -> Result<Vec<SlotRange>, StoreError> {
     let mut command = Cmd::new();
@@ -206,7 +206,7 @@ pub(crate) async fn ask(
             }
             _ => error,
         })?;
-    let ranges = read(answer, asked)?;
+    let ranges = read_ranges(answer, asked)?;
     if ranges.is_empty() {
         Err(StoreError::Refused(
             "it serves no slot, and knows of no node that does".into(),
@@ -220,7 +220,7 @@ const ODD: StoreError = StoreError::Protocol("not the slots of a cluster");
 
 /// Parses the answer of the node at `asked`. An empty host means that node's own. A range whose master has no known
 /// address is left out: no node serves its slots.
-fn read(answer: Value, asked: &Address) -> Result<Vec<SlotRange>, StoreError> {
+fn read_ranges(answer: Value, asked: &Address) -> Result<Vec<SlotRange>, StoreError> {
     let Value::Array(ranges) = answer else {
         return Err(ODD);
     };
@@ -293,12 +293,12 @@ mod tests {
             range(5461, 10_922, vec![node("", 7001)]),
             range(10_923, 16_383, vec![node("?", 7002)]),
         ]);
-        let ranges = read(answer, &asked()).unwrap();
-        let told: Vec<String> = ranges
+        let ranges = read_ranges(answer, &asked()).unwrap();
+        let shown: Vec<String> = ranges
             .iter()
             .map(|range| format!("{}-{} {}", range.first, range.last, range.master))
             .collect();
-        assert_eq!(told, ["0-5460 10.0.0.1:7000", "5461-10922 seed:7001"]);
+        assert_eq!(shown, ["0-5460 10.0.0.1:7000", "5461-10922 seed:7001"]);
     }
 
     #[test]
@@ -313,7 +313,7 @@ mod tests {
             Value::Array(vec![range(0, 5, vec![])]),
         ];
         for answer in bad {
-            assert!(read(answer.clone(), &asked()).is_err(), "{answer:?}");
+            assert!(read_ranges(answer.clone(), &asked()).is_err(), "{answer:?}");
         }
     }
 }

@@ -4,7 +4,7 @@
 //! A connection has a flag that is set as soon as the connection ends or a call on it fails, so that no test is needed
 //! before use (notes: `dependencies`, pitfall 1). A lane that takes a connection checks the flag.
 
-use super::signals::Signals;
+use super::signals::ConnectionSignals;
 use super::transport::RedisStream;
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
@@ -40,7 +40,7 @@ pub(crate) const FORGOTTEN_AGAIN: usize = 3;
 
 /// A connection with its scripts loaded. Clones share the connection. Dropping the last clone closes it, in any state.
 #[derive(Debug, Clone)]
-pub(crate) struct Connection {
+pub(crate) struct RedisConnection {
     stream: MultiplexedConnection,
     life: Arc<ConnectionLife>,
     /// Are scripts called as functions?
@@ -63,8 +63,8 @@ pub(crate) struct KeptConnection {
 
 impl KeptConnection {
     /// The connection, if it is still usable.
-    pub(crate) fn taken(self) -> Option<Connection> {
-        let connection = Connection {
+    pub(crate) fn taken(self) -> Option<RedisConnection> {
+        let connection = RedisConnection {
             stream: self.stream,
             life: self.life.upgrade()?,
             functions: self.functions,
@@ -80,7 +80,7 @@ impl KeptConnection {
 struct ConnectionLife {
     dead: Arc<AtomicBool>,
     driver: AbortHandle,
-    signals: Arc<Signals>,
+    signals: Arc<ConnectionSignals>,
 }
 
 impl Drop for ConnectionLife {
@@ -89,14 +89,14 @@ impl Drop for ConnectionLife {
     }
 }
 
-impl Connection {
+impl RedisConnection {
     /// A connection over `stream`, on which only `greeting` is sent. `age` is the signals' age at the beginning.
     pub(crate) async fn open(
         stream: RedisStream,
         greeting: &RedisConnectionInfo,
         functions: bool,
         age: u64,
-        signals: &Arc<Signals>,
+        signals: &Arc<ConnectionSignals>,
     ) -> Result<Self, RedisError> {
         // The callers have their own deadlines: one for each call, and one in the pool for all of this.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
@@ -134,7 +134,7 @@ impl Connection {
         let mut answer = self.send(shaped).await;
         let mut tries = 0;
         while tries < FORGOTTEN_AGAIN && answer.as_ref().is_err_and(is_forgotten) {
-            answer = self.again(command, shaped).await;
+            answer = self.resend(command, shaped).await;
             tries += 1;
         }
         match answer? {
@@ -144,7 +144,7 @@ impl Connection {
     }
 
     /// Repeats the call `shaped`, whose script the server has forgotten.
-    async fn again(&mut self, command: &Cmd, shaped: &Cmd) -> Result<Value, StoreError> {
+    async fn resend(&mut self, command: &Cmd, shaped: &Cmd) -> Result<Value, StoreError> {
         let mut both = Pipeline::with_capacity(2);
         if let Some(reminder) = self.reminder(command) {
             both.add_command(reminder);

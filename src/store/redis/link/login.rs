@@ -1,9 +1,9 @@
 //! The login, which is sent first on a connection: user, database, name. Its errors advise an operator, and repeat the
 //! server's words only if these cannot hold a secret.
 
-use super::connection::{Connection, LONGEST_WORDS, first_word, shortened};
+use super::connection::{LONGEST_WORDS, RedisConnection, first_word, shortened};
 use super::rights::{self, is_unknown_command};
-use super::signals::Signals;
+use super::signals::ConnectionSignals;
 use super::transport::{ADVICE, RedisDestination, dial};
 use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
@@ -19,14 +19,14 @@ use tokio::time::timeout;
 
 /// A server with credentials of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Peer {
+pub(crate) enum LoginPeer {
     /// Redis itself.
     Redis,
     /// A sentinel.
     Sentinels,
 }
 
-impl Peer {
+impl LoginPeer {
     /// The peer in a message about a refused login, with the place of its credentials.
     fn named(self) -> (&'static str, &'static str) {
         match self {
@@ -52,17 +52,17 @@ fn greeting() -> RedisConnectionInfo {
 /// A connection to a destination, on which only the login with the credentials of `peer` is sent.
 pub(crate) async fn connect(
     destination: RedisDestination<'_>,
-    peer: Peer,
-    signals: &Arc<Signals>,
-) -> Result<Connection, StoreError> {
+    peer: LoginPeer,
+    signals: &Arc<ConnectionSignals>,
+) -> Result<RedisConnection, StoreError> {
     let target = destination.target;
     let age = signals.age.load(Ordering::Relaxed);
     let stream = dial(destination).await?;
-    let opened = Connection::open(stream, &greeting(), target.functions, age, signals).await;
+    let opened = RedisConnection::open(stream, &greeting(), target.functions, age, signals).await;
     let mut connection = match opened {
         Ok(connection) => connection,
         Err(error) => {
-            let why = turned_away(destination).await;
+            let why = words_at_connect(destination).await;
             return Err(why.unwrap_or_else(|| broken(&error, target)));
         }
     };
@@ -87,9 +87,9 @@ pub(super) fn auth(target: &RedisTarget) -> Option<Cmd> {
     Some(auth)
 }
 
-impl Connection {
+impl RedisConnection {
     /// Logs in, in one write, if there are credentials.
-    async fn greet(&mut self, target: &RedisTarget, peer: Peer) -> Result<(), StoreError> {
+    async fn greet(&mut self, target: &RedisTarget, peer: LoginPeer) -> Result<(), StoreError> {
         let (mut words, mut matter) = (Pipeline::new(), Vec::new());
         let login = auth(target);
         let logs_in = login.is_some();
@@ -143,11 +143,11 @@ impl Connection {
         let reason = match &error {
             StoreError::Refused(reason) => reason,
             StoreError::Unreachable(_) | StoreError::Lost(_) => {
-                return turned_away(destination).await.unwrap_or(error);
+                return words_at_connect(destination).await.unwrap_or(error);
             }
             _ => return error,
         };
-        if let Some(why) = no_password(first_word(reason), Peer::Redis) {
+        if let Some(why) = no_password(first_word(reason), LoginPeer::Redis) {
             return StoreError::Refused(why.into());
         }
         if let Some(why) = rights::remedy(reason, destination.target) {
@@ -163,7 +163,7 @@ impl Connection {
         let role = self.send(Cmd::new().arg("ROLE")).await;
         let why = match &role {
             Ok(Value::Array(parts)) => match &parts[..] {
-                [role, watched, ..] if text(role).as_deref() == Some("sentinel") => {
+                [role, watched, ..] if reply_text(role).as_deref() == Some("sentinel") => {
                     is_sentinel(target, address, watched)
                 }
                 _ => return error,
@@ -186,7 +186,7 @@ const LISTENED: Duration = Duration::from_millis(120);
 /// The words of a server that ends connections as soon as they are made: protected mode, too many clients. A server may
 /// have ended the first connection before its words were read. So they are read from another connection, on which
 /// nothing is sent.
-async fn turned_away(destination: RedisDestination<'_>) -> Option<StoreError> {
+async fn words_at_connect(destination: RedisDestination<'_>) -> Option<StoreError> {
     let listening = async {
         let mut stream = dial(destination).await.ok()?;
         let mut words = Vec::new();
@@ -237,7 +237,7 @@ fn broken(error: &RedisError, target: &RedisTarget) -> StoreError {
 
 /// The cause of a refused login. The server's words are repeated only if they are known to be safe: a server without
 /// AUTH repeats the password in its answer.
-fn refused_login(code: &str, detail: &str, peer: Peer) -> String {
+fn refused_login(code: &str, detail: &str, peer: LoginPeer) -> String {
     let (who, place) = peer.named();
     if code == "WRONGPASS" {
         return format!(
@@ -263,7 +263,7 @@ fn refused_login(code: &str, detail: &str, peer: Peer) -> String {
 }
 
 /// The message if a server requires a password and got none.
-pub(super) fn no_password(code: &str, peer: Peer) -> Option<String> {
+pub(super) fn no_password(code: &str, peer: LoginPeer) -> Option<String> {
     let (who, place) = peer.named();
     (code == "NOAUTH").then(|| {
         format!("{who} wants a password, and none is given (NOAUTH): write `password` in {place}")
@@ -273,7 +273,7 @@ pub(super) fn no_password(code: &str, peer: Peer) -> Option<String> {
 /// The message for the address of a sentinel that is configured as the address of a Redis.
 fn is_sentinel(target: &RedisTarget, address: &Address, watched: &Value) -> String {
     let names = match watched {
-        Value::Array(names) => names.iter().filter_map(text).collect(),
+        Value::Array(names) => names.iter().filter_map(reply_text).collect(),
         _ => Vec::new(),
     };
     let name = names.first().map_or("NAME", String::as_str);
@@ -317,7 +317,7 @@ pub(super) fn scheme(target: &RedisTarget) -> &'static str {
 }
 
 /// A text in a server's answer.
-pub(crate) fn text(value: &Value) -> Option<String> {
+pub(crate) fn reply_text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
         Value::SimpleString(text) => Some(text.clone()),

@@ -1,10 +1,10 @@
 //! The connections of one worker to one Redis, through bb8 with a custom manager.
 
-use super::connection::{CONNECT_WITHIN, Connection, within};
-use super::login::{self, Peer, connect};
+use super::connection::{CONNECT_WITHIN, RedisConnection, within};
+use super::login::{self, LoginPeer, connect};
 use super::reply;
 use super::sentinel::{MasterWatch, Sentinels};
-use super::signals::{KNOCK_EVERY, Signals, locked};
+use super::signals::{ConnectionSignals, KNOCK_EVERY, locked};
 use super::transport::RedisDestination;
 use crate::clock;
 use crate::store::endpoint::{Address, RedisEndpoint};
@@ -24,12 +24,16 @@ pub(crate) struct Manager {
     target: RedisTarget,
     /// The node of the target, if the target has several.
     node: Option<Address>,
-    signals: Arc<Signals>,
+    signals: Arc<ConnectionSignals>,
     sentinels: Sentinels,
 }
 
 impl Manager {
-    pub(crate) fn new(target: RedisTarget, node: Option<Address>, signals: Arc<Signals>) -> Self {
+    pub(crate) fn new(
+        target: RedisTarget,
+        node: Option<Address>,
+        signals: Arc<ConnectionSignals>,
+    ) -> Self {
         Self {
             target,
             node,
@@ -39,7 +43,7 @@ impl Manager {
     }
 
     /// A connection that can decide.
-    pub(crate) async fn open(&self) -> Result<Connection, StoreError> {
+    pub(crate) async fn open(&self) -> Result<RedisConnection, StoreError> {
         self.open_for(async |connection| connection.load().await)
             .await
             .map(|(connection, ())| connection)
@@ -49,8 +53,8 @@ impl Manager {
     /// nothing.
     pub(crate) async fn open_for<T>(
         &self,
-        asked: impl AsyncFnOnce(&mut Connection) -> Result<T, StoreError>,
-    ) -> Result<(Connection, T), StoreError> {
+        asked: impl AsyncFnOnce(&mut RedisConnection) -> Result<T, StoreError>,
+    ) -> Result<(RedisConnection, T), StoreError> {
         let target = self.target.latest();
         let destination = RedisDestination {
             target: &target,
@@ -60,7 +64,7 @@ impl Manager {
             RedisEndpoint::Sentinel { .. } if self.node.is_none() => {
                 self.sentinels.follow(&target, &self.signals).await?
             }
-            _ => connect(destination, Peer::Redis, &self.signals).await?,
+            _ => connect(destination, LoginPeer::Redis, &self.signals).await?,
         };
         match asked(&mut connection).await {
             Ok(answer) => {
@@ -72,7 +76,7 @@ impl Manager {
     }
 
     /// Takes over the master at the end of this connection. Connections to another server are no longer used.
-    fn leads(&self, connection: &mut Connection) {
+    fn leads(&self, connection: &mut RedisConnection) {
         if connection.is_dead() {
             // The master has been replaced while the connection was made.
             return;
@@ -85,10 +89,10 @@ impl Manager {
 }
 
 impl ManageConnection for Manager {
-    type Connection = Connection;
+    type Connection = RedisConnection;
     type Error = StoreError;
 
-    async fn connect(&self) -> Result<Connection, StoreError> {
+    async fn connect(&self) -> Result<RedisConnection, StoreError> {
         // bb8 tries again for every requested connection. A server that rejects the gateway is not tried at that rate.
         let last = self.signals.last_failure().as_ref().map(|(at, _)| *at);
         if let Some(last) = last {
@@ -103,7 +107,7 @@ impl ManageConnection for Manager {
         made
     }
 
-    async fn is_valid(&self, connection: &mut Connection) -> Result<(), StoreError> {
+    async fn is_valid(&self, connection: &mut RedisConnection) -> Result<(), StoreError> {
         if connection.is_dead() {
             Err(StoreError::Lost("closed".into()))
         } else {
@@ -111,7 +115,7 @@ impl ManageConnection for Manager {
         }
     }
 
-    fn has_broken(&self, connection: &mut Connection) -> bool {
+    fn has_broken(&self, connection: &mut RedisConnection) -> bool {
         connection.is_dead()
     }
 }
@@ -124,14 +128,14 @@ pub(crate) struct Connections {
     master_watch: Option<MasterWatch>,
     /// The target of the connections, if it is a single Redis.
     lone: Option<RedisTarget>,
-    pub(crate) signals: Arc<Signals>,
+    pub(crate) signals: Arc<ConnectionSignals>,
 }
 
 impl Connections {
     /// Starts to connect to this node of `target`, or to the configured address, and waits for nothing: the gateway
     /// starts without Redis.
     pub(crate) fn new(target: &RedisTarget, node: Option<Address>) -> Self {
-        let signals = Arc::new(Signals::default());
+        let signals = Arc::new(ConnectionSignals::default());
         let lone = node.is_none().then(|| target.clone());
         let manager = Manager::new(target.clone(), node, signals.clone());
         // bb8 does three things less here. It does not test a connection before use (a round trip). It does not retry
@@ -210,14 +214,14 @@ impl Connections {
     }
 
     /// A handle to a live connection, by turns, as soon as there is one; an error as soon as none can be made.
-    pub(crate) async fn take(&self) -> Result<Connection, StoreError> {
+    pub(crate) async fn take(&self) -> Result<RedisConnection, StoreError> {
         loop {
             tokio::select! {
                 biased;
                 taken = self.pool.get() => match taken {
                     Ok(connection) if connection.is_dead() => drop(connection),
                     // The connection returns to the pool at once, for the next call to share.
-                    Ok(connection) => return Ok(Connection::clone(&connection)),
+                    Ok(connection) => return Ok(RedisConnection::clone(&connection)),
                     Err(RunError::User(error)) => return Err(error),
                     Err(RunError::TimedOut) => {
                         return Err(StoreError::Timeout { after: CONNECT_WITHIN });

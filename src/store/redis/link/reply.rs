@@ -42,12 +42,12 @@ pub(crate) enum ReplyError {
 }
 
 /// Reads the answer to requests with this number of limits each, completely or not at all.
-pub(crate) fn read(
+pub(crate) fn read_replies(
     bytes: &[u8],
     shape: impl ExactSizeIterator<Item = usize>,
 ) -> Result<Vec<ScriptReply>, StoreError> {
-    let mut told = Vec::with_capacity(shape.len());
-    read_each(bytes, shape, |reply| told.push(reply)).map(|()| told)
+    let mut replies = Vec::with_capacity(shape.len());
+    read_each(bytes, shape, |reply| replies.push(reply)).map(|()| replies)
 }
 
 /// Passes to `told` the answer to each of the requests with this number of limits each. After an error, none of them
@@ -55,20 +55,20 @@ pub(crate) fn read(
 pub(crate) fn read_each(
     bytes: &[u8],
     shape: impl Iterator<Item = usize>,
-    mut told: impl FnMut(ScriptReply),
+    mut note_reply: impl FnMut(ScriptReply),
 ) -> Result<(), StoreError> {
     let mut rest = ReplyReader(bytes);
     let at = Timestamp::from_micros(rest.whole()?);
     for limits in shape {
         if let [FAILED, ..] = rest.0 {
-            told(Err(rest.wrong(limits)?));
+            note_reply(Err(rest.wrong(limits)?));
             continue;
         }
         let mut measured = Measurements::new();
         for _ in 0..limits {
             measured.push(rest.measurement()?);
         }
-        told(Ok((at, measured)));
+        note_reply(Ok((at, measured)));
     }
     match rest.0 {
         [] => Ok(()),
@@ -267,20 +267,20 @@ mod tests {
         let of =
             |first: u8, more: &[u8]| packed(&[&at, &[first], &five, &7_u32.to_be_bytes(), more]);
         let good = of(ADMITTED, &[]);
-        let told = read(&good, [1].into_iter()).unwrap();
-        let (when, measured) = told[0].as_ref().unwrap();
+        let replies = read_replies(&good, [1].into_iter()).unwrap();
+        let (when, measured) = replies[0].as_ref().unwrap();
         assert_eq!(when.micros(), 1_700_000_000_000_000);
         let span = Span { whole: 5, part: 7 };
         assert_eq!(measured[0], Measurement::admitted(span));
 
         for cut in 0..good.len() {
-            assert!(read(&good[..cut], [1].into_iter()).is_err());
+            assert!(read_replies(&good[..cut], [1].into_iter()).is_err());
         }
-        assert!(read(&good, [2].into_iter()).is_err());
-        assert!(read(&good, [].into_iter()).is_err());
+        assert!(read_replies(&good, [2].into_iter()).is_err());
+        assert!(read_replies(&good, [].into_iter()).is_err());
         let one = |first: u8, more: &[u8]| {
-            let told = read(&of(first, more), [1].into_iter()).unwrap();
-            told[0].as_ref().unwrap().1[0]
+            let replies = read_replies(&of(first, more), [1].into_iter()).unwrap();
+            replies[0].as_ref().unwrap().1[0]
         };
         let two = 2_u32.to_be_bytes();
         for (flag, repeat) in [
@@ -319,7 +319,10 @@ mod tests {
             (GIVEN_BACK, &0.5_f64.to_be_bytes()),
             (5, &[]),
         ] {
-            assert!(read(&of(first, more), [1].into_iter()).is_err(), "{first}");
+            assert!(
+                read_replies(&of(first, more), [1].into_iter()).is_err(),
+                "{first}"
+            );
         }
     }
 
@@ -327,12 +330,12 @@ mod tests {
     fn an_error_is_of_one_request_and_names_its_limit() {
         let at = 1_f64.to_be_bytes();
         let bytes = packed(&[&at, &[FAILED, 2, 9], b"WRONGTYPE"]);
-        let told = read(&bytes, [2].into_iter()).unwrap();
-        let Err(ReplyError::Limit { index: 1, reason }) = &told[0] else {
-            panic!("{told:?}");
+        let replies = read_replies(&bytes, [2].into_iter()).unwrap();
+        let Err(ReplyError::Limit { index: 1, reason }) = &replies[0] else {
+            panic!("{replies:?}");
         };
         assert_eq!(&**reason, "WRONGTYPE");
-        assert!(read(&bytes, [1].into_iter()).is_err());
+        assert!(read_replies(&bytes, [1].into_iter()).is_err());
     }
 
     #[test]

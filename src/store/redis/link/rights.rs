@@ -3,7 +3,7 @@
 //! The error of a script that calls a forbidden command does not name it. So the commands are called individually, in a
 //! way that changes nothing and leaves nothing behind.
 
-use super::connection::{Connection, first_word};
+use super::connection::{RedisConnection, first_word};
 use crate::store::error::StoreError;
 use crate::store::redis::wire::layout;
 use crate::store::settings::RedisTarget;
@@ -50,7 +50,7 @@ impl Rights<'_> {
     /// If a command cannot be called, a refusal that names the first one.
     pub(crate) async fn look(
         &self,
-        connection: &mut Connection,
+        connection: &mut RedisConnection,
         uses: CounterUses,
     ) -> Result<(), StoreError> {
         let key = layout::probe_counter(self.prefix, "absent", self.tag);
@@ -88,7 +88,7 @@ impl Rights<'_> {
     /// Calls RPUSH, which always has an effect. The user may limit the key's life and remove it.
     async fn look_at_push(
         &self,
-        connection: &mut Connection,
+        connection: &mut RedisConnection,
         key: &[u8],
     ) -> Result<(), StoreError> {
         let mut all = Pipeline::with_capacity(3);

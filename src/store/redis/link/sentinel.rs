@@ -9,12 +9,12 @@
 //! lack the permission for. It checks the role on one connection and counts on another. It keeps only the last
 //! sentinel's error. It gives no sentinel its own deadline. It creates its own streams and TLS.
 
-mod news;
+mod subscription;
 
-use super::connection::{CONNECT_WITHIN, Connection, first_word};
-use super::login::{self, Peer, connect, text};
+use super::connection::{CONNECT_WITHIN, RedisConnection, first_word};
+use super::login::{self, LoginPeer, connect, reply_text};
 use super::rights;
-use super::signals::{AGREE, Signals, locked};
+use super::signals::{AGREE, ConnectionSignals, locked};
 use super::transport::{RedisDestination, RedisStream};
 use crate::clock;
 use crate::store::endpoint::{Address, RedisEndpoint};
@@ -46,7 +46,7 @@ pub(crate) struct Sentinels {
     /// The sentinel that is queried first: the last that knew the master.
     preferred: AtomicUsize,
     /// The signals of the connections that are made.
-    signals: Arc<Signals>,
+    signals: Arc<ConnectionSignals>,
 }
 
 /// Checks periodically whether the named master is still the master. A healthy master that is replaced learns of it
@@ -63,10 +63,10 @@ pub(super) struct MasterWatch {
 /// A sentinel that named the master last.
 struct AskedSentinel {
     sentinel: Address,
-    connection: Connection,
+    connection: RedisConnection,
     master: Address,
     /// Its notifications, while they can be received.
-    news: Option<RedisStream>,
+    subscription: Option<RedisStream>,
 }
 
 impl MasterWatch {
@@ -79,24 +79,24 @@ impl MasterWatch {
     }
 
     /// Waits until sentinels name another master than the one that `signals` know, and that server confirms its role.
-    pub(crate) async fn replaced(&self, signals: &Signals) -> Address {
+    pub(crate) async fn replaced(&self, signals: &ConnectionSignals) -> Address {
         let mut asked: Option<AskedSentinel> = None;
         // The first query comes at once, so that the notifications are followed from the beginning.
         let mut pause = Duration::ZERO;
         loop {
-            let is_told = tokio::select! {
+            let is_notified = tokio::select! {
                 () = sleep(pause) => false,
-                () = news::of(asked.as_mut().map(|asked| &mut asked.news)) => true,
+                () = subscription::next_message(asked.as_mut().map(|asked| &mut asked.subscription)) => true,
             };
-            if is_told {
-                sleep(news::PAUSE).await;
+            if is_notified {
+                sleep(subscription::PAUSE).await;
             }
             pause = Duration::from_millis(fastrand::u64(LOOK));
             let Some(known) = locked(&signals.master).clone() else {
                 continue;
             };
             let target = self.target.latest();
-            asked = self.sentinels.named(&target, asked, is_told).await;
+            asked = self.sentinels.named(&target, asked, is_notified).await;
             let Some(AskedSentinel { master: named, .. }) = &asked else {
                 continue;
             };
@@ -121,7 +121,7 @@ impl MasterWatch {
 
 impl Sentinels {
     /// Sentinels for connections that report to `signals`.
-    pub(crate) fn new(signals: Arc<Signals>) -> Self {
+    pub(crate) fn new(signals: Arc<ConnectionSignals>) -> Self {
         Self {
             preferred: AtomicUsize::new(0),
             signals,
@@ -134,13 +134,13 @@ impl Sentinels {
         &self,
         target: &RedisTarget,
         before: Option<AskedSentinel>,
-        is_told: bool,
+        is_notified: bool,
     ) -> Option<AskedSentinel> {
         if let Some(mut asked) = before {
             let named = timeout(EACH, named_master(&mut asked.connection, target)).await;
             if let Ok(Ok(master)) = named {
-                if asked.news.is_none() && !is_told {
-                    asked.news = self.news_of(&asked.sentinel, target).await;
+                if asked.subscription.is_none() && !is_notified {
+                    asked.subscription = self.subscription_of(&asked.sentinel, target).await;
                 }
                 return Some(AskedSentinel { master, ..asked });
             }
@@ -155,7 +155,7 @@ impl Sentinels {
                     sentinel: sentinel.clone(),
                     connection,
                     master,
-                    news: self.news_of(sentinel, target).await,
+                    subscription: self.subscription_of(sentinel, target).await,
                 });
             }
         }
@@ -163,9 +163,13 @@ impl Sentinels {
     }
 
     /// The notifications of this sentinel, if they can be received.
-    async fn news_of(&self, sentinel: &Address, target: &RedisTarget) -> Option<RedisStream> {
+    async fn subscription_of(
+        &self,
+        sentinel: &Address,
+        target: &RedisTarget,
+    ) -> Option<RedisStream> {
         let asker = asker(sentinel, target)?;
-        let followed = timeout(EACH, news::follow(&asker)).await;
+        let followed = timeout(EACH, subscription::follow(&asker)).await;
         followed.ok().and_then(Result::ok)
     }
 
@@ -174,8 +178,8 @@ impl Sentinels {
     pub(crate) async fn follow(
         &self,
         target: &RedisTarget,
-        signals: &Signals,
-    ) -> Result<Connection, StoreError> {
+        signals: &ConnectionSignals,
+    ) -> Result<RedisConnection, StoreError> {
         let RedisEndpoint::Sentinel { nodes, .. } = &target.place else {
             return Err(NO_SENTINELS);
         };
@@ -222,7 +226,7 @@ impl Sentinels {
         &self,
         sentinel: &Address,
         target: &RedisTarget,
-    ) -> Result<Connection, StoreError> {
+    ) -> Result<RedisConnection, StoreError> {
         let asked = timeout(EACH, self.ask(sentinel, target)).await;
         let (mut asked, master) = asked.unwrap_or_else(|_| Err(late(target)))?;
         let named = clock::now();
@@ -235,11 +239,11 @@ impl Sentinels {
             target,
             node: Some(&master),
         };
-        let connected = connect(destination, Peer::Redis, &self.signals).await;
+        let connected = connect(destination, LoginPeer::Redis, &self.signals).await;
         let mut connection = connected.map_err(there)?;
         let role = connection.send(Cmd::new().arg("ROLE")).await;
-        let role = match role.map_err(|error| there(refused(error, Peer::Redis)))? {
-            Value::Array(parts) => parts.first().and_then(text),
+        let role = match role.map_err(|error| there(refused(error, LoginPeer::Redis)))? {
+            Value::Array(parts) => parts.first().and_then(reply_text),
             _ => None,
         };
         if role.as_deref() != Some("master") {
@@ -247,8 +251,8 @@ impl Sentinels {
             return Err(StoreError::Unreachable(why.into()));
         }
         if clock::now() - named > AT_ONCE {
-            let again = timeout(EACH, named_master(&mut asked, target)).await;
-            let other = again.unwrap_or_else(|_| Err(late(target)))?;
+            let second = timeout(EACH, named_master(&mut asked, target)).await;
+            let other = second.unwrap_or_else(|_| Err(late(target)))?;
             if other != master {
                 let why = format!("it named {master}, and by now it names {other}");
                 return Err(StoreError::Unreachable(why.into()));
@@ -263,10 +267,14 @@ impl Sentinels {
         &self,
         sentinel: &Address,
         target: &RedisTarget,
-    ) -> Result<(Connection, Address), StoreError> {
+    ) -> Result<(RedisConnection, Address), StoreError> {
         let asker = asker(sentinel, target).ok_or(NO_SENTINELS)?;
-        let mut connection =
-            connect(RedisDestination::of(&asker), Peer::Sentinels, &self.signals).await?;
+        let mut connection = connect(
+            RedisDestination::of(&asker),
+            LoginPeer::Sentinels,
+            &self.signals,
+        )
+        .await?;
         let answer = named_master(&mut connection, target).await;
         let answer = answer.map_err(|error| match &error {
             StoreError::Refused(reason) if rights::is_unknown_command(reason) => {
@@ -274,7 +282,7 @@ impl Sentinels {
                 let why = format!("it is no sentinel: write the addresses of the sentinels, or `{scheme}://{sentinel}` where it is the Redis itself");
                 StoreError::Refused(why.into())
             }
-            _ => refused(error, Peer::Sentinels),
+            _ => refused(error, LoginPeer::Sentinels),
         });
         answer.map(|master| (connection, master))
     }
@@ -282,7 +290,11 @@ impl Sentinels {
 
 /// Is it possible that the sentinel of `target` that led to this master has not learned yet of a new master? A single
 /// sentinel cannot be contradicted.
-fn is_behind(signals: &Signals, target: &RedisTarget, connection: &Connection) -> bool {
+fn is_behind(
+    signals: &ConnectionSignals,
+    target: &RedisTarget,
+    connection: &RedisConnection,
+) -> bool {
     let has_others =
         matches!(&target.place, RedisEndpoint::Sentinel { nodes, .. } if nodes.len() > 1);
     let mut master = connection.master.iter();
@@ -307,7 +319,7 @@ fn asker(sentinel: &Address, target: &RedisTarget) -> Option<RedisTarget> {
 
 /// The master by the sentinel at the other end.
 async fn named_master(
-    connection: &mut Connection,
+    connection: &mut RedisConnection,
     target: &RedisTarget,
 ) -> Result<Address, StoreError> {
     let RedisEndpoint::Sentinel { name, .. } = &target.place else {
@@ -340,12 +352,12 @@ fn late(target: &RedisTarget) -> StoreError {
 }
 
 fn address(host: &Value, port: &Value) -> Option<Address> {
-    let port = text(port)?.parse().ok()?;
-    Some(Address::new(&text(host)?, port))
+    let port = reply_text(port)?.parse().ok()?;
+    Some(Address::new(&reply_text(host)?, port))
 }
 
 /// The error, with the remedy if a password is required.
-fn refused(error: StoreError, whose: Peer) -> StoreError {
+fn refused(error: StoreError, whose: LoginPeer) -> StoreError {
     let StoreError::Refused(reason) = &error else {
         return error;
     };

@@ -17,7 +17,7 @@ pub(super) const AGREE: Duration = Duration::from_secs(5);
 
 /// Signals of the connections of one node.
 #[derive(Debug, Default)]
-pub(crate) struct Signals {
+pub(crate) struct ConnectionSignals {
     /// A connection has ended.
     pub(crate) lost: Notify,
     /// A connection could not be made.
@@ -27,7 +27,7 @@ pub(crate) struct Signals {
     /// The number of times the master has been replaced, and the last of these changes after which the new master
     /// learned everything that this worker's requests hold.
     changes: AtomicU64,
-    told: AtomicU64,
+    announced: AtomicU64,
     /// The least age of connections that are still used.
     pub(super) age: AtomicU64,
     /// The master at the other end of the last connection, if sentinels named it.
@@ -40,7 +40,7 @@ pub(crate) struct Signals {
     heard: Mutex<Option<Instant>>,
 }
 
-impl Signals {
+impl ConnectionSignals {
     /// Takes `master` over, if sentinels named it. Connections that lead to another are kept only for their current
     /// calls. Returns the age of newer ones, if it is another.
     pub(crate) fn leads(&self, master: Option<&Address>) -> Option<u64> {
@@ -61,12 +61,12 @@ impl Signals {
 
     /// Has the master changed without knowing yet what this worker's requests hold?
     pub(crate) fn is_untold(&self) -> bool {
-        self.changes() != self.told.load(Ordering::Relaxed)
+        self.changes() != self.announced.load(Ordering::Relaxed)
     }
 
     /// Notes that the master of this change knows what this worker's requests hold. A later master does not.
-    pub(crate) fn told(&self, change: u64) {
-        self.told.store(change, Ordering::Relaxed);
+    pub(crate) fn set_announced(&self, change: u64) {
+        self.announced.store(change, Ordering::Relaxed);
     }
 
     /// Was this master just replaced by another? Sentinels that still name it have not learned of that yet.
@@ -117,7 +117,7 @@ mod tests {
     /// master's role.
     #[test]
     fn a_master_that_was_just_replaced_is_not_followed_back() {
-        let signals = Signals::default();
+        let signals = ConnectionSignals::default();
         let [one, two] = [1, 2].map(|port| Address::new("cache", port));
         assert_eq!(signals.leads(Some(&one)), None);
         assert_eq!(signals.leads(Some(&one)), None);
@@ -129,16 +129,16 @@ mod tests {
 
     #[test]
     fn a_second_change_is_not_told_by_the_first() {
-        let signals = Signals::default();
+        let signals = ConnectionSignals::default();
         let [one, two] = [1, 2].map(|port| Address::new("cache", port));
         for master in [&one, &two] {
             signals.leads(Some(master));
         }
         let first = signals.changes();
         signals.leads(Some(&one));
-        signals.told(first);
+        signals.set_announced(first);
         assert!(signals.is_untold());
-        signals.told(signals.changes());
+        signals.set_announced(signals.changes());
         assert!(!signals.is_untold());
     }
 }

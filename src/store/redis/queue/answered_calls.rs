@@ -38,7 +38,7 @@ const LITTLE: usize = 16;
 pub(crate) struct AnsweredCalls {
     lately: RefCell<CallList>,
     /// Calls that are to be repeated.
-    again: RefCell<CallList>,
+    retries: RefCell<CallList>,
     /// The last instant of the master's clock.
     now: Cell<Timestamp>,
 }
@@ -99,7 +99,7 @@ impl CallList {
 impl AnsweredCalls {
     /// Is there no call to be repeated?
     pub(crate) fn is_empty(&self) -> bool {
-        self.again.borrow().calls.is_empty()
+        self.retries.borrow().calls.is_empty()
     }
 
     /// Has the master answered any in the last seconds?
@@ -152,7 +152,7 @@ impl AnsweredCalls {
             updates,
         };
         free.extend(if is_outdated {
-            self.again.borrow_mut().add(call)
+            self.retries.borrow_mut().add(call)
         } else {
             lately.add(call)
         });
@@ -184,27 +184,27 @@ impl AnsweredCalls {
     /// Repeats the calls that were answered in the last seconds before `since`: since then the master may have changed.
     pub(crate) fn repeat(&self, since: Instant) {
         let now = clock::now();
-        let mut again = self.again.borrow_mut();
+        let mut retries = self.retries.borrow_mut();
         let calls = std::mem::take(&mut *self.lately.borrow_mut()).calls;
         let is_new = |call: &AnsweredCall| call.at + LATELY >= since && call.is_known(now);
         for call in calls.into_iter().filter(is_new) {
             // The names of dropped calls are used no more.
-            again.add(call);
+            retries.add(call);
         }
     }
 
     /// The updates of repeated calls, as many as fit into one call.
     pub(crate) fn next(&self) -> Vec<CounterUpdate> {
-        let mut again = self.again.borrow_mut();
+        let mut retries = self.retries.borrow_mut();
         let now = clock::now();
         let mut batch = Vec::new();
-        while let Some(call) = again.calls.front() {
+        while let Some(call) = retries.calls.front() {
             let fits = batch.is_empty()
                 || (call.marker.is_none() && batch.len() + call.count <= MOST_IN_CALL);
             if !fits {
                 break;
             }
-            let Some(call) = again.pop() else { break };
+            let Some(call) = retries.pop() else { break };
             if call.is_known(now) {
                 batch.extend(call.updates().filter(|update| !update.is_over(now)));
             }
@@ -218,7 +218,7 @@ impl AnsweredCalls {
     /// Removes the calls about slots that another master serves.
     pub(crate) fn take(&self, is_elsewhere: impl Fn(Slot) -> bool) -> Vec<AnsweredCall> {
         let mut taken = Vec::new();
-        for list in [&self.again, &self.lately] {
+        for list in [&self.retries, &self.lately] {
             let mut list = list.borrow_mut();
             if !list.calls.iter().any(|call| is_elsewhere(call.slot)) {
                 continue;
@@ -236,7 +236,7 @@ impl AnsweredCalls {
 
     /// Adds a call of another node, to be repeated here.
     pub(crate) fn take_over(&self, call: AnsweredCall) {
-        self.again.borrow_mut().add(call);
+        self.retries.borrow_mut().add(call);
     }
 }
 
@@ -259,7 +259,7 @@ impl AnsweredCall {
     fn updates(&self) -> impl Iterator<Item = CounterUpdate> + '_ {
         let mut rest = &self.updates[..];
         std::iter::from_fn(move || {
-            let (update, more) = take(rest, self)?;
+            let (update, more) = take_call(rest, self)?;
             rest = more;
             Some(update)
         })
@@ -300,7 +300,7 @@ impl KeptKind {
     }
 
     /// The kind of the update when repeated.
-    fn again(self) -> UpdateKind {
+    fn repeated(self) -> UpdateKind {
         match self {
             Self::Release => UpdateKind::Release { recheck: None },
             Self::Refund => UpdateKind::Refund,
@@ -320,7 +320,7 @@ fn put(out: &mut Vec<u8>, kind: KeptKind, update: &CounterUpdate, now: Instant) 
 }
 
 /// Reads an update of `call`, and returns the rest.
-fn take<'a>(bytes: &'a [u8], call: &AnsweredCall) -> Option<(CounterUpdate, &'a [u8])> {
+fn take_call<'a>(bytes: &'a [u8], call: &AnsweredCall) -> Option<(CounterUpdate, &'a [u8])> {
     let (byte, rest) = bytes.split_first()?;
     let kind = KeptKind::ALL
         .into_iter()
@@ -332,12 +332,12 @@ fn take<'a>(bytes: &'a [u8], call: &AnsweredCall) -> Option<(CounterUpdate, &'a 
         route: CallRoute::to(call.slot),
         until: call.at + lasts,
         marker: call.marker,
-        is_again: true,
+        is_repeat: true,
         // It was made long enough before the first answer.
         charged: Some(Timestamp::default()),
         // It may have been applied.
         tries: u8::from(call.marker.is_some()),
-        ..CounterUpdate::new(kind.again(), question, None)
+        ..CounterUpdate::new(kind.repeated(), question, None)
     };
     Some((update, rest))
 }

@@ -137,8 +137,8 @@ impl CallWindow {
     /// its sending, however long its decisions had waited in this process. The time is longer if an answer takes most
     /// of the `timeout`, or if an ordinary delay takes longer than the `timeout`.
     pub(crate) fn patience(&self, sent: CallStart) -> Instant {
-        let far = (self.trip() * 3 / 2).min(self.timeout * 2);
-        sent.at + far.max(self.timeout).max(HELD_UP)
+        let late_after = (self.trip() * 3 / 2).min(self.timeout * 2);
+        sent.at + late_after.max(self.timeout).max(HELD_UP)
     }
 
     fn trip(&self) -> Duration {
@@ -257,8 +257,8 @@ mod tests {
         assert_eq!(pace.longest_wait(), Duration::from_millis(25));
         // For any distance of the server, a new decision is sent: otherwise the distance could never be learned again.
         pace.learn(50_000, true);
-        let far = CallWindow::new(Duration::from_millis(100));
-        far.learn(2_000_000, true);
-        assert_eq!(far.longest_wait(), Duration::from_millis(10));
+        let distant = CallWindow::new(Duration::from_millis(100));
+        distant.learn(2_000_000, true);
+        assert_eq!(distant.longest_wait(), Duration::from_millis(10));
     }
 }

@@ -72,7 +72,7 @@ impl StoreContext {
     pub(crate) fn decision(&self, request: DecisionRequest<'_>) -> Question {
         let mut question = Question::default();
         let groups = if shadow::all_decide(request.checks) {
-            shadow::Groups::new()
+            shadow::ShadowGroups::new()
         } else {
             shadow::groups(request.checks)
         };

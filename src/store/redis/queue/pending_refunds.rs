@@ -164,9 +164,9 @@ impl PendingRefunds {
         if !registrations.is_empty() {
             return registrations;
         }
-        let again = self.answered.next();
-        if !again.is_empty() {
-            return again;
+        let retries = self.answered.next();
+        if !retries.is_empty() {
+            return retries;
         }
         self.next_of(&self.waiting)
     }
@@ -232,7 +232,7 @@ impl PendingRefunds {
                 // The updates are put back in their order, before later ones.
                 for update in batch.into_iter().rev() {
                     self.count(update.kind, outcome, took);
-                    self.send_again(update, &why);
+                    self.resend(update, &why);
                 }
                 return Err(why);
             }
@@ -267,7 +267,7 @@ impl PendingRefunds {
             self.suspicion.raise(|| {
                 format!("a counter of limit `{limit}` cannot be changed: its key in Redis holds another value; delete that key")
             });
-        } else if !update.is_again {
+        } else if !update.is_repeat {
             self.count(update.kind, CallOutcome::Ok, took);
         }
         if let Some(answer) = update.answer.take() {
@@ -323,7 +323,7 @@ impl PendingRefunds {
     }
 
     /// Sends an update of a failed call again, if that is possible.
-    fn send_again(&self, mut update: CounterUpdate, why: &StoreError) {
+    fn resend(&self, mut update: CounterUpdate, why: &StoreError) {
         update.tries += 1;
         update.fail(why);
         if !update.is_repeatable() || update.tries >= MOST_TRIES || self.is_full() {
@@ -434,7 +434,7 @@ fn outcomes(batch: &[CounterUpdate], bytes: Vec<u8>) -> Result<Vec<u8>, StoreErr
         return Ok(bytes);
     }
     let limits = batch.iter().map(|update| update.question.limits());
-    let replies = reply::read(&bytes, limits)?;
+    let replies = reply::read_replies(&bytes, limits)?;
     let byte = |reply: &ScriptReply| if reply.is_ok() { APPLIED } else { FAILED };
     Ok(replies.iter().map(byte).collect())
 }

@@ -12,20 +12,20 @@ use crate::store::reservation::Reservation;
 use smallvec::SmallVec;
 
 /// The limits of a request whose counters are in one slot.
-pub(crate) struct SlotLimits {
+pub(crate) struct SlotQuestionLimits {
     pub(crate) slot: Slot,
     /// Positions among the limits of the request.
     positions: SmallVec<[usize; INLINE_LIMITS]>,
 }
 
 /// A request's limits by the slots of their counters.
-pub(crate) fn by_slot(checks: &[Check<'_>]) -> SmallVec<[SlotLimits; INLINE_LIMITS]> {
-    let mut slots: SmallVec<[SlotLimits; INLINE_LIMITS]> = SmallVec::new();
+pub(crate) fn by_slot(checks: &[Check<'_>]) -> SmallVec<[SlotQuestionLimits; INLINE_LIMITS]> {
+    let mut slots: SmallVec<[SlotQuestionLimits; INLINE_LIMITS]> = SmallVec::new();
     for (position, check) in checks.iter().enumerate() {
         let slot = slot_of(check.limit, check.key);
         match slots.iter_mut().find(|limits| limits.slot == slot) {
             Some(limits) => limits.positions.push(position),
-            None => slots.push(SlotLimits {
+            None => slots.push(SlotQuestionLimits {
                 slot,
                 positions: SmallVec::from_slice(&[position]),
             }),
@@ -34,18 +34,18 @@ pub(crate) fn by_slot(checks: &[Check<'_>]) -> SmallVec<[SlotLimits; INLINE_LIMI
     slots
 }
 
-impl SlotLimits {
+impl SlotQuestionLimits {
     /// The checks among `checks` of these limits.
     pub(crate) fn checks<'a>(&self, checks: &[Check<'a>]) -> Checks<'a> {
         let positions = self.positions.iter();
-        let own = positions.filter_map(|position| checks.get(*position));
-        own.copied().collect()
+        let chosen = positions.filter_map(|position| checks.get(*position));
+        chosen.copied().collect()
     }
 }
 
 /// One question of a request, and its outcome.
 pub(crate) struct SlotQuestion {
-    limits: SlotLimits,
+    limits: SlotQuestionLimits,
     state: QuestionState,
 }
 
@@ -56,7 +56,7 @@ enum QuestionState {
 
 impl SlotQuestion {
     /// A question about `limits`: its pending reply, or the cause for which it could not be sent.
-    pub(crate) fn new(limits: SlotLimits, asked: Result<PendingReply, StoreError>) -> Self {
+    pub(crate) fn new(limits: SlotQuestionLimits, asked: Result<PendingReply, StoreError>) -> Self {
         let state = match asked {
             Ok(reply) => QuestionState::Pending(reply),
             Err(error) => QuestionState::Answered(Err(error)),
@@ -66,7 +66,7 @@ impl SlotQuestion {
 
     /// The only question of a request.
     pub(crate) fn only(checks: &[Check<'_>], reply: PendingReply) -> Self {
-        let limits = SlotLimits {
+        let limits = SlotQuestionLimits {
             slot: Slot::default(),
             positions: (0..checks.len()).collect(),
         };
@@ -77,8 +77,8 @@ impl SlotQuestion {
     pub(crate) async fn conclude(&mut self, checks: &[Check<'_>]) {
         if let QuestionState::Pending(reply) = &mut self.state {
             (&mut *reply).await;
-            let own = self.limits.checks(checks);
-            let answers = reply.read(|reply| reply::answers(reply, &own));
+            let chosen = self.limits.checks(checks);
+            let answers = reply.read(|reply| reply::answers(reply, &chosen));
             self.state = QuestionState::Answered(answers.unwrap_or(Err(StoreError::Down)));
         }
     }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 /// A number that one thread increments and others may read.
 #[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+pub struct StatsCounter(AtomicU64);
 
-impl Counter {
+impl StatsCounter {
     /// The number so far.
     #[must_use]
     pub fn get(&self) -> u64 {
@@ -30,25 +30,25 @@ pub struct Stats {
     tell: OnceLock<ReachListener>,
     metrics: OnceLock<StoreMetrics>,
     /// Script calls that decided something.
-    pub calls: Counter,
+    pub calls: StatsCounter,
     /// Decisions answered by Redis.
-    pub decisions: Counter,
+    pub decisions: StatsCounter,
     /// Decisions that Redis answered with an error for that request alone.
-    pub errors: Counter,
+    pub errors: StatsCounter,
     /// Calls that failed as a whole, including timeouts.
-    pub failures: Counter,
+    pub failures: StatsCounter,
     /// Calls without an answer in time.
-    pub timeouts: Counter,
+    pub timeouts: StatsCounter,
     /// Decisions rejected because too many waited.
-    pub overloaded: Counter,
+    pub overloaded: StatsCounter,
     /// Decisions answered at once because Redis was unavailable, or became so while they waited.
-    pub down: Counter,
+    pub down: StatsCounter,
     /// Number of times that Redis became unavailable.
-    pub falls: Counter,
+    pub falls: StatsCounter,
     /// Refunds that Redis has answered.
-    pub refunds: Counter,
+    pub refunds: StatsCounter,
     /// Abandoned releases, refunds and settlements: too many waited, or Redis was unavailable for too long.
-    pub refunds_lost: Counter,
+    pub refunds_lost: StatsCounter,
 }
 
 impl Stats {

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 /// Sends a check, and leaves when the server has the question, or when the answer has arrived unread. Then waits until
 /// all work has ended.
-async fn leave(server: &Server, store: &RedisStore, limit: &Arc<Limit>, answered: bool) {
+async fn leave_waiting(server: &Server, store: &RedisStore, limit: &Arc<Limit>, answered: bool) {
     let stats = store.stats();
     let (calls, decisions) = (stats.calls.get(), stats.decisions.get());
     server.stop();
@@ -21,7 +21,7 @@ async fn leave(server: &Server, store: &RedisStore, limit: &Arc<Limit>, answered
         let mut asking = Box::pin(store.decide(&checks));
         tokio::select! {
             biased;
-            told = &mut asking => panic!("the server sleeps: {told:?}"),
+            answer = &mut asking => panic!("the server sleeps: {answer:?}"),
             () = until(|| stats.calls.get() > calls) => {}
         }
         if answered {
@@ -76,7 +76,7 @@ async fn who_leaves_during_the_decision_keeps_no_slot_and_no_place() {
         (giving(RefundCondition::default()), true),
     ] {
         for answered in [false, true] {
-            leave(&server, &store, &limit, answered).await;
+            leave_waiting(&server, &store, &limit, answered).await;
             assert_eq!(is_counted(&mut client), stays, "{} {answered}", limit.name);
             client.say("FLUSHALL");
         }

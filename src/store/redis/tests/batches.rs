@@ -58,14 +58,18 @@ fn batch(random: &mut fastrand::Rng) -> Vec<Question> {
 
 /// The reply to `questions`, each sent in a separate call.
 fn sequence(client: &mut Client, questions: &[Question], seed: &str) -> Vec<Vec<u8>> {
-    let apart = questions
+    let single_questions = questions
         .iter()
         .map(|question| question::decide(Some(NOW), std::iter::once(question)));
     let each = |value| match value {
         Value::BulkString(bytes) => bytes[8..].to_vec(),
         value => panic!("{seed}: {value:?}"),
     };
-    client.many(apart.collect()).into_iter().map(each).collect()
+    client
+        .many(single_questions.collect())
+        .into_iter()
+        .map(each)
+        .collect()
 }
 
 #[test]

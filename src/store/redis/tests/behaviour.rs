@@ -201,12 +201,12 @@ async fn a_batch_equals_its_sequence_also_on_one_key() {
     let together = client.many(vec![question::decide(Some(NOW), questions.iter())]);
     let stored = client.dump();
     client.say("FLUSHALL");
-    let apart = questions
+    let single_questions = questions
         .iter()
         .map(|question| question::decide(Some(NOW), std::iter::once(question)))
         .collect();
     let mut sequence = Vec::new();
-    for value in client.many(apart) {
+    for value in client.many(single_questions) {
         let Value::BulkString(bytes) = value else {
             panic!("{value:?}");
         };

@@ -16,7 +16,7 @@ const HOUR: u64 = 3_600_000_000;
 const OCTOBER: Timestamp = Timestamp::from_micros(1_792_843_200_000_000);
 
 /// The answers of a server at `server` to requests of one limit each, composed by a gateway at `gateway`.
-fn told(
+fn counters_at(
     client: &mut super::support::Client,
     (gateway, server): (Timestamp, Timestamp),
     limits: &[&Arc<Limit>],
@@ -40,7 +40,7 @@ fn told(
     let Some(Value::BulkString(bytes)) = client.many(vec![command]).pop() else {
         panic!("a script answers bytes");
     };
-    reply::read(&bytes, questions.iter().map(Question::limits)).unwrap()
+    reply::read_replies(&bytes, questions.iter().map(Question::limits)).unwrap()
 }
 
 #[test]
@@ -52,8 +52,8 @@ fn the_server_picks_the_window_by_its_own_clock() {
     for hours in [-35_i64, -13, 0, 9, 12, 34] {
         let there = OCTOBER.micros().checked_add_signed(hours * HOUR as i64);
         let there = Timestamp::from_micros(there.unwrap());
-        let told = told(&mut client, (OCTOBER, there), &[&daily]);
-        let (at, measured) = told[0].as_ref().unwrap();
+        let replies = counters_at(&mut client, (OCTOBER, there), &[&daily]);
+        let (at, measured) = replies[0].as_ref().unwrap();
         let (wanted, _) = daily.rule.check(None, there, Cost::ONE);
         assert_eq!(
             (*at, measured[0].span.whole),
@@ -72,14 +72,14 @@ fn the_window_after_the_next_is_as_long_as_it_is() {
     let daily = limit("daily", calendar(9, Unit::Day, 1, "Europe/Berlin", 0));
     let at = |hours: u64| OCTOBER.plus(hours * HOUR);
     // The twenty-sixth has twenty-four hours and begins in thirty-five.
-    told(&mut client, (at(35), at(35)), &[&daily]);
+    counters_at(&mut client, (at(35), at(35)), &[&daily]);
     for gateway in [at(0), at(34), at(58)] {
-        let told = told(&mut client, (gateway, at(34)), &[&daily]);
-        let (_, measured) = told[0].as_ref().unwrap();
+        let replies = counters_at(&mut client, (gateway, at(34)), &[&daily]);
+        let (_, measured) = replies[0].as_ref().unwrap();
         assert_eq!(measured[0].span.whole, 25 * HOUR, "{gateway}");
     }
-    let told = told(&mut client, (at(35), at(35)), &[&daily]);
-    let (_, measured) = told[0].as_ref().unwrap();
+    let replies = counters_at(&mut client, (at(35), at(35)), &[&daily]);
+    let (_, measured) = replies[0].as_ref().unwrap();
     assert_eq!(measured[0].span.part, 5, "all were counted in it");
 }
 
@@ -99,9 +99,9 @@ fn a_clock_that_is_a_window_off_answers_for_that_request_alone() {
         (past, false),
     ] {
         let there = Timestamp::from_micros(there);
-        let told = told(&mut client, (OCTOBER, there), &[&tokens, &daily, &tokens]);
-        assert!(told[0].is_ok() && told[2].is_ok());
-        match &told[1] {
+        let replies = counters_at(&mut client, (OCTOBER, there), &[&tokens, &daily, &tokens]);
+        assert!(replies[0].is_ok() && replies[2].is_ok());
+        match &replies[1] {
             Ok(_) => assert!(decided, "{there}"),
             Err(ReplyError::Limit { index: 0, reason }) => {
                 assert!(!decided && reason.starts_with("CLOCK"), "{there}: {reason}");

@@ -158,7 +158,7 @@ impl TlsServer {
 /// Does the tested server program support TLS? Not all are built with it; those tests then prove nothing about TLS.
 pub(super) fn has_tls() -> bool {
     let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
-    let told = std::process::Command::new(program)
+    let output = std::process::Command::new(program)
         .args([
             "--port",
             "0",
@@ -167,12 +167,12 @@ pub(super) fn has_tls() -> bool {
         ])
         .output()
         .expect("redis-server is installed");
-    let told = [told.stdout, told.stderr].concat();
+    let output = [output.stdout, output.stderr].concat();
     // Without certificates the program exits at once, and its output names the missing ones.
-    let told = String::from_utf8_lossy(&told).into_owned();
+    let output = String::from_utf8_lossy(&output).into_owned();
     let known = !["Bad directive", "Failed finding TLS"]
         .iter()
-        .any(|lack| told.contains(lack));
+        .any(|lack| output.contains(lack));
     if !known {
         println!("this server speaks no TLS: nothing was tested");
     }

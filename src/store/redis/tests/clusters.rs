@@ -49,23 +49,22 @@ impl Servers {
         }
         eventually("all know each other", || {
             cluster.all().all(|node| {
-                let nodes = text(node, "CLUSTER NODES");
+                let nodes = command_text(node, "CLUSTER NODES");
                 nodes.lines().count() == all && !nodes.contains("handshake")
             })
         });
         for (master, replica) in cluster.masters.iter().zip(&cluster.replicas) {
-            let id = text(master, "CLUSTER MYID");
+            let id = command_text(master, "CLUSTER MYID");
             replica.client().say(&format!("CLUSTER REPLICATE {id}"));
         }
         eventually("the cluster serves", || {
             cluster.all().all(|node| {
-                text(node, "CLUSTER INFO").contains("cluster_state:ok")
+                command_text(node, "CLUSTER INFO").contains("cluster_state:ok")
                     && (node.port == cluster.masters[0].port
-                        || text(node, "CLUSTER SLOTS").contains("127.0.0.1"))
-            }) && cluster
-                .replicas
-                .iter()
-                .all(|node| text(node, "INFO replication").contains("master_link_status:up"))
+                        || command_text(node, "CLUSTER SLOTS").contains("127.0.0.1"))
+            }) && cluster.replicas.iter().all(|node| {
+                command_text(node, "INFO replication").contains("master_link_status:up")
+            })
         });
         cluster
     }
@@ -214,7 +213,7 @@ fn move_slot(slot: u16, (from, to): (u16, u16), pause: Duration, between: impl F
     giver.say(&format!("CLUSTER SETSLOT {slot} NODE {target}"));
 }
 
-pub(crate) fn text(node: &Server, line: &str) -> String {
+pub(crate) fn command_text(node: &Server, line: &str) -> String {
     match node.client().say(line) {
         Value::BulkString(text) => String::from_utf8_lossy(&text).into_owned(),
         Value::VerbatimString { text, .. } => text,

@@ -107,12 +107,12 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
             |limit: Arc<Limit>| Arc::new(limit.edited(|policy| policy.refund_on = gives_back));
         limits.map(one).collect::<Vec<_>>()
     };
-    let beside = |limits: Vec<Arc<Limit>>, mode: Mode| {
+    let with_mode = |limits: Vec<Arc<Limit>>, mode: Mode| {
         let limits = limits.into_iter();
         let one = |limit: Arc<Limit>| Arc::new(limit.edited(|policy| policy.mode = mode));
         limits.map(one).collect::<Vec<_>>()
     };
-    let shadow = |limits| beside(limits, Mode::Shadow);
+    let shadow = |limits| with_mode(limits, Mode::Shadow);
     // The rates of one limit are charged together or not at all.
     let list = |rules: &[(_, Rule)]| {
         let rules = rules.iter().cloned().map(|rule| limit("beside-list", rule));
@@ -149,7 +149,7 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
             leaky_bucket(11, 13_000_000, 40, 0, 0),
         ])
         .collect();
-    let candidate = |limits| beside(limits, Mode::Candidate);
+    let candidate = |limits| with_mode(limits, Mode::Candidate);
     vec![
         flips,
         list(&tokens[..3]),

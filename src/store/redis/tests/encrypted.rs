@@ -1,12 +1,12 @@
 //! Sentinels with TLS only, for a master and a replica with TLS only; and a cluster with TLS only.
 
 use super::certificates::{Authority, Files, Pair, TlsServer, has_tls};
-use super::clusters::{eventually, text};
+use super::clusters::{command_text, eventually};
 use super::support::{Server, fixed_window, free_port, limit, look, until_up};
 use super::watched::{FAILOVER, Sentinel, by};
 use crate::store::check::Check;
-use crate::store::redis::link::login::{Peer, connect};
-use crate::store::redis::link::signals::Signals;
+use crate::store::redis::link::login::{LoginPeer, connect};
+use crate::store::redis::link::signals::ConnectionSignals;
 use crate::store::redis::link::transport::RedisDestination;
 use crate::store::redis::probe;
 use crate::store::redis::{RedisStore, slot_of};
@@ -48,8 +48,8 @@ impl Encrypted {
             "0",
         ]);
         eventually("the replica follows", || {
-            let told = replica.server.client().info("replication");
-            told.contains("master_link_status:up")
+            let reply = replica.server.client().info("replication");
+            reply.contains("master_link_status:up")
         });
         let files = Files::of(&authority, &pair);
         let sentinel = Sentinel::start_encrypted(master.port, &files.lines("yes"));
@@ -80,12 +80,17 @@ async fn knows_a_replica(sentinel: &Sentinel, target: &RedisTarget) -> bool {
         ..RedisTarget::new(RedisEndpoint::Tcp(sentinel.address()))
     };
     let destination = RedisDestination::of(&alone);
-    let connected = connect(destination, Peer::Sentinels, &Arc::<Signals>::default()).await;
+    let connected = connect(
+        destination,
+        LoginPeer::Sentinels,
+        &Arc::<ConnectionSignals>::default(),
+    )
+    .await;
     let mut connection = connected.unwrap();
     let mut ask = Cmd::new();
     ask.arg("SENTINEL").arg("REPLICAS").arg("cache");
-    let told = connection.send(&ask).await.unwrap();
-    matches!(told, Value::Array(list) if !list.is_empty())
+    let reply = connection.send(&ask).await.unwrap();
+    matches!(reply, Value::Array(list) if !list.is_empty())
 }
 
 #[tokio::test(flavor = "local")]
@@ -94,10 +99,10 @@ async fn a_failover_is_followed_where_nobody_speaks_in_the_clear() {
         return;
     }
     let mut all = Encrypted::start();
-    let (ca, own) = (all.authority.pem(), all.authority.signs("gateway"));
+    let (ca, certificate) = (all.authority.pem(), all.authority.signs("gateway"));
     let target = all.target(PemFiles {
         ca: Some(ca.as_bytes()),
-        identity: presents(&own),
+        identity: presents(&certificate),
         server_name: Some(NAME),
         insecure: false,
     });
@@ -154,12 +159,12 @@ async fn what_is_wrong_between_us_and_a_sentinel_is_said() {
         return;
     }
     let all = Encrypted::start();
-    let (ca, own) = (all.authority.pem(), all.authority.signs("gateway"));
+    let (ca, certificate) = (all.authority.pem(), all.authority.signs("gateway"));
     let other = Authority::new();
     let (other_ca, strange) = (other.pem(), other.signs("gateway"));
     let good = PemFiles {
         ca: Some(ca.as_bytes()),
-        identity: presents(&own),
+        identity: presents(&certificate),
         server_name: Some(NAME),
         insecure: false,
     };
@@ -305,8 +310,11 @@ impl Masters {
         }
         eventually("the cluster serves", || {
             all.nodes.iter().all(|(server, _)| {
-                text(server, "CLUSTER INFO").contains("cluster_state:ok")
-                    && text(server, "CLUSTER NODES").matches(" connected").count() == 3
+                command_text(server, "CLUSTER INFO").contains("cluster_state:ok")
+                    && command_text(server, "CLUSTER NODES")
+                        .matches(" connected")
+                        .count()
+                        == 3
             })
         });
         all
@@ -320,7 +328,7 @@ async fn a_cluster_that_speaks_tls_is_used_and_its_redirects_followed() {
     }
     let authority = Authority::new();
     let masters = Masters::start(&authority);
-    let (ca, own) = (authority.pem(), authority.signs("gateway"));
+    let (ca, certificate) = (authority.pem(), authority.signs("gateway"));
     let seeds: Vec<Address> = vec![Address::new("127.0.0.1", masters.nodes[1].1)];
     let with = |material| RedisTarget {
         tls: Some(ClientTls::new(material).unwrap()),
@@ -330,7 +338,7 @@ async fn a_cluster_that_speaks_tls_is_used_and_its_redirects_followed() {
     };
     let good = PemFiles {
         ca: Some(ca.as_bytes()),
-        identity: presents(&own),
+        identity: presents(&certificate),
         server_name: Some(NAME),
         insecure: false,
     };
@@ -353,7 +361,7 @@ async fn a_cluster_that_speaks_tls_is_used_and_its_redirects_followed() {
     let slot = slot_of(&some, b"moves");
     let home = usize::from(slot) * 3 / 16_384;
     let next = (home + 1) % 3;
-    let id = text(&masters.nodes[next].0, "CLUSTER MYID");
+    let id = command_text(&masters.nodes[next].0, "CLUSTER MYID");
     for node in [next, home] {
         let set = format!("CLUSTER SETSLOT {slot} NODE {id}");
         masters.nodes[node].0.client().say(&set);
@@ -364,9 +372,11 @@ async fn a_cluster_that_speaks_tls_is_used_and_its_redirects_followed() {
     assert!(calls(&masters.nodes[next]) > before);
     let found = probe(&target, "tollgate").await.unwrap();
     let ports: BTreeSet<u16> = masters.nodes.iter().map(|(_, port)| *port).collect();
-    let told = found.iter().filter(|(_, found)| found.is_ok());
-    let told: BTreeSet<u16> = told.filter_map(|(at, _)| Some(at.as_ref()?.port)).collect();
-    assert_eq!(told, ports);
+    let ports_found = found.iter().filter(|(_, found)| found.is_ok());
+    let ports_found: BTreeSet<u16> = ports_found
+        .filter_map(|(at, _)| Some(at.as_ref()?.port))
+        .collect();
+    assert_eq!(ports_found, ports);
 
     let nameless = PemFiles {
         server_name: None,

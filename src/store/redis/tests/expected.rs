@@ -23,11 +23,11 @@ pub(super) fn compare(expected: Expected, value: Value) -> Result<(), String> {
     match (expected, value) {
         (Expected::Anything, _) => Ok(()),
         (Expected::StoreDecision(now, wanted), Value::BulkString(bytes)) => {
-            let told = reply::read(&bytes, wanted.iter().map(|m| m.len()))
+            let replies = reply::read_replies(&bytes, wanted.iter().map(|m| m.len()))
                 .map_err(|error| error.to_string())?;
-            for (told, wanted) in told.into_iter().zip(wanted) {
-                if told != Ok((now, wanted.clone())) {
-                    return Err(format!("{told:?}, wanted {wanted:?} at {now}"));
+            for (replies, wanted) in replies.into_iter().zip(wanted) {
+                if replies != Ok((now, wanted.clone())) {
+                    return Err(format!("{replies:?}, wanted {wanted:?} at {now}"));
                 }
             }
             Ok(())

@@ -10,7 +10,7 @@ use crate::store::error::StoreError;
 use crate::store::invalidation::Invalidation;
 use crate::store::redis::RedisStore;
 use crate::store::redis::link::sentinel::Sentinels;
-use crate::store::redis::link::signals::Signals;
+use crate::store::redis::link::signals::ConnectionSignals;
 use crate::store::redis::tests::support::look;
 use crate::store::worker_cache::WorkerCache;
 use crate::store::{
@@ -88,7 +88,7 @@ async fn sentinels_that_lag_lead_nowhere_until_all_of_them_name_the_former_maste
     let sentinels = [&old, &old, &new].map(|server| Sentinel::start(server.port, ""));
     let nodes = [&sentinels[0], &sentinels[1], &sentinels[2]].map(Sentinel::address);
     let target = by(&nodes, "cache", None);
-    let signals = Arc::<Signals>::default();
+    let signals = Arc::<ConnectionSignals>::default();
     let address = |server: &Server| Address::new("127.0.0.1", server.port);
     for server in [&old, &new] {
         signals.leads(Some(&address(server)));
@@ -249,10 +249,10 @@ fn kill_one(client: &mut Client) {
         panic!("a list");
     };
     let list = String::from_utf8(list).unwrap();
-    let own = |line: &&str| line.contains("cmd=evalsha");
+    let is_evalsha = |line: &&str| line.contains("cmd=evalsha");
     let id = list
         .lines()
-        .find(own)
+        .find(is_evalsha)
         .and_then(|line| line.split(' ').next());
     let id = id.and_then(|word| word.strip_prefix("id=")).unwrap();
     client.say(&format!("CLIENT KILL ID {id}"));
@@ -308,19 +308,19 @@ async fn refusals_of_a_master_that_was_replaced_are_forgotten() {
     let sentinel = Sentinel::start(old.port, "");
     let shared = connected(&by(&[sentinel.address()], "cache", None)).await;
     let metrics = Metrics::new().store();
-    let near = WorkerCache::new(
+    let worker_cache = WorkerCache::new(
         Invalidation::default(),
         StoreSettings::default().timeout,
         Clock::system(),
     );
-    near.follow(&shared, &metrics);
+    worker_cache.follow(&shared, &metrics);
     let store = Store::Shared(SharedStore {
         redis: shared.clone(),
         local: Arc::new(MemoryStore::for_one_thread(Clock::system())),
         on_down: OnDown::Closed,
         fleet: Arc::default(),
         metrics,
-        cache: near,
+        cache: worker_cache,
     });
     let once = limit("once", fixed_window(1, 3_600_000_000));
     let ask = async || {

@@ -92,11 +92,11 @@ impl Load {
     fn assert_counted(&self) {
         let (counted, missed) = (self.counted.get(), self.missed.get());
         let charged = QUOTA - self.left.get();
-        let told = format!("{counted} counted, {missed} missed, {charged} charged");
-        println!("{told}");
+        let summary = format!("{counted} counted, {missed} missed, {charged} charged");
+        println!("{summary}");
         assert!(
             charged + LOST >= counted && charged <= counted + missed,
-            "{told}"
+            "{summary}"
         );
     }
 }
@@ -311,8 +311,8 @@ async fn a_demoted_master_refuses_functions_and_is_left_until_it_leads_again() {
         server.client().say(&follows);
         if follows.ends_with(&other.port.to_string()) {
             eventually("it follows", || {
-                let told = server.client().info("replication");
-                told.contains("master_link_status:up")
+                let reply = server.client().info("replication");
+                reply.contains("master_link_status:up")
             });
         }
         let refused = decide(&store, &limit, "a").await.unwrap_err();

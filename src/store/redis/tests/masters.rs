@@ -86,17 +86,17 @@ async fn as_in_memory(servers: &Servers) {
                 random.bool().then_some(Check { cost, ..check })
             })
             .collect();
-        let told = store.at(now).decide(&checks).await.unwrap();
+        let decided = store.at(now).decide(&checks).await.unwrap();
         let expected = memory
             .at(now)
             .measure(&checks, Intent::Charge, Decider::Redis);
         let expected = StoreDecision::of(&checks, expected);
-        assert_eq!(told, expected, "step {step}: {checks:?}");
-        refused += usize::from(!admitted(&told));
+        assert_eq!(decided, expected, "step {step}: {checks:?}");
+        refused += usize::from(!admitted(&decided));
         // Some of the charges are refunded.
-        if admitted(&told) && random.u32(0..4) == 0 {
+        if admitted(&decided) && random.u32(0..4) == 0 {
             for (index, check) in checks.iter().enumerate() {
-                let Some(charge) = told.reservation(index, check) else {
+                let Some(charge) = decided.reservation(index, check) else {
                     continue;
                 };
                 memory.at(now).amend(&charge, Amendment::Cancellation);
@@ -246,20 +246,20 @@ async fn less_for_a_moment(servers: &Servers) {
             .collect();
         tokio::task::yield_now().await;
         let begun = Instant::now();
-        let mut turned_away = 0;
+        let mut refused_calls = 0;
         let decided = loop {
             let decided = store.decide(&[Check::new(&shared, a)]).await.unwrap();
             if admitted(&decided) {
                 break decided;
             }
-            turned_away += 1;
+            refused_calls += 1;
             assert!(
                 begun.elapsed() < Duration::from_secs(5),
                 "it does not come back"
             );
         };
-        missed += usize::from(turned_away > 0);
-        if turned_away > 0 {
+        missed += usize::from(refused_calls > 0);
+        if refused_calls > 0 {
             longest = longest.max(begun.elapsed());
         }
         for task in tasks {
@@ -297,8 +297,8 @@ async fn who_leaves(servers: &Servers) {
             cost: Cost::ZERO,
             ..Check::new(limit, key.as_bytes())
         };
-        let told = store.decide(&[peek]).await.unwrap();
-        told.decision.verdicts[0].remaining
+        let decided = store.decide(&[peek]).await.unwrap();
+        decided.decision.verdicts[0].remaining
     };
     for (round, expected) in [(0, [99, 9, 0]), (1, [99, 9, 0])] {
         let mut asking = Box::pin(store.decide(&checks));

@@ -68,8 +68,8 @@ fn ask(client: &mut Client, key: &[u8], asked: &[&(Arc<Limit>, u32)]) -> (Script
     let [Value::BulkString(bytes), Value::Int(there)] = &answers[..] else {
         panic!("{answers:?}");
     };
-    let told = reply::read(bytes, std::iter::once(asked.len())).unwrap();
-    (told[0].clone(), usize::try_from(*there).unwrap())
+    let replies = reply::read_replies(bytes, std::iter::once(asked.len())).unwrap();
+    (replies[0].clone(), usize::try_from(*there).unwrap())
 }
 
 #[test]

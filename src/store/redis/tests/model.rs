@@ -117,7 +117,7 @@ impl Model {
         };
         let request = all_admit(&|limit| limit.mode == Mode::Enforce);
         let is_charged = |limit: &Limit| {
-            let is_with = |other: &Limit| other.id == limit.id || other.is_rate_beside(limit);
+            let is_with = |other: &Limit| other.id == limit.id || other.is_sibling_of(limit);
             request && (limit.mode == Mode::Enforce || all_admit(&is_with))
         };
         let charges: Vec<bool> = checks

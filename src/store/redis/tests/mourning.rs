@@ -1,7 +1,7 @@
 //! A cluster whose masters fail: replicas take over, and requests of unserved slots are answered without a store, at
 //! once.
 
-use super::clusters::{Servers, eventually, text};
+use super::clusters::{Servers, command_text, eventually};
 use super::support::{Late, Server, at_once, fixed_window, limit, until_up};
 use crate::clock::Clock;
 use crate::limit::rate::Cost;
@@ -29,8 +29,8 @@ async fn ask(
     key: &str,
 ) -> (Result<bool, StoreError>, Duration) {
     let begun = Instant::now();
-    let told = store.decide(&[Check::new(limit, key.as_bytes())]).await;
-    let admitted = told.map(|decided| matches!(decided.decision.ruling, Ruling::Admit { .. }));
+    let outcome = store.decide(&[Check::new(limit, key.as_bytes())]).await;
+    let admitted = outcome.map(|decided| matches!(decided.decision.ruling, Ruling::Admit { .. }));
     (admitted, begun.elapsed())
 }
 
@@ -63,17 +63,17 @@ async fn what_is_known_holds(store: &RedisStore, keys: &[String]) {
     let here = limit("here", fixed_window(10, 3_600_000_000));
     let full = limit("full", fixed_window(1, 3_600_000_000));
     let there = limit("there", fixed_window(1, 3_600_000_000));
-    let (near, far) = (keys[0].as_bytes(), keys[1].as_bytes());
+    let (one_key, other_key) = (keys[0].as_bytes(), keys[1].as_bytes());
     let left = async || {
         store.settle().await;
         let zero = Check {
             cost: Cost::ZERO,
-            ..Check::new(&here, near)
+            ..Check::new(&here, one_key)
         };
-        let told = store.decide(&[zero]).await.unwrap();
-        told.decision.verdicts[0].remaining
+        let outcome = store.decide(&[zero]).await.unwrap();
+        outcome.decision.verdicts[0].remaining
     };
-    let checks = [Check::new(&here, near), Check::new(&there, far)];
+    let checks = [Check::new(&here, one_key), Check::new(&there, other_key)];
     let admits = |decided: &Option<Box<StoreDecision>>| {
         let ruling = decided.as_ref().unwrap().decision.ruling;
         matches!(ruling, Ruling::Admit { .. })
@@ -86,7 +86,7 @@ async fn what_is_known_holds(store: &RedisStore, keys: &[String]) {
     assert!(decided.is_known(&here) && !decided.is_known(&there));
     assert!(decided.reservation(1, &checks[1]).is_none());
     assert_eq!(left().await, 9);
-    let both = [Check::new(&full, near), Check::new(&there, far)];
+    let both = [Check::new(&full, one_key), Check::new(&there, other_key)];
     assert!(admits(&open.decide(&both).await.unwrap().0));
     assert!(!admits(&open.decide(&both).await.unwrap().0), "it is full");
 
@@ -124,7 +124,7 @@ async fn a_replica_takes_over_and_half_a_cluster_is_away() {
     }
     let replicated = |servers: &Servers| {
         let replicas = servers.replicas.iter();
-        let mut sizes = replicas.map(|node| text(node, "DBSIZE"));
+        let mut sizes = replicas.map(|node| command_text(node, "DBSIZE"));
         sizes.all(|size| !size.contains("(0)"))
     };
     eventually("the replicas have it", || replicated(&servers));
@@ -137,16 +137,16 @@ async fn a_replica_takes_over_and_half_a_cluster_is_away() {
     let (mut away, mut worst) = (0, Duration::ZERO);
     loop {
         for (index, key) in keys.iter().enumerate() {
-            let (told, took) = ask(&store, &window, key).await;
+            let (outcome, took) = ask(&store, &window, key).await;
             match index {
                 1 => {
-                    away += usize::from(told.is_err());
+                    away += usize::from(outcome.is_err());
                     worst = worst.max(took);
-                    if told == Ok(true) && away > 0 {
+                    if outcome == Ok(true) && away > 0 {
                         away = usize::MAX;
                     }
                 }
-                _ => assert_eq!(told, Ok(true), "{key} lives elsewhere"),
+                _ => assert_eq!(outcome, Ok(true), "{key} lives elsewhere"),
             }
             if away == usize::MAX {
                 break;
@@ -168,10 +168,10 @@ async fn a_replica_takes_over_and_half_a_cluster_is_away() {
     let most = Duration::from_millis(800) + late.by().await;
     assert!(worst < most, "{worst:?} instead of {most:?}");
     // The replica continues to count: no write that it received is lost.
-    let told = store
+    let outcome = store
         .decide(&[Check::new(&window, keys[1].as_bytes())])
         .await;
-    let left = told.unwrap().decision.verdicts[0].remaining;
+    let left = outcome.unwrap().decision.verdicts[0].remaining;
     assert!(left <= 1_000_000 - 2, "{left}");
     until_up(&store, Duration::from_secs(20)).await;
 
@@ -196,6 +196,6 @@ async fn a_replica_takes_over_and_half_a_cluster_is_away() {
         }
     }
     assert!(!store.is_up());
-    let (told, _) = at_once(ask(&store, &window, &keys[0]));
-    assert!(told.is_err(), "{told:?}");
+    let (outcome, _) = at_once(ask(&store, &window, &keys[0]));
+    assert!(outcome.is_err(), "{outcome:?}");
 }

@@ -1,6 +1,6 @@
 //! A slot that moves to another master, and then to a new one, while many requests use its keys.
 
-use super::clusters::{Servers, eventually, migrate, migrate_and_wait, text};
+use super::clusters::{Servers, command_text, eventually, migrate, migrate_and_wait};
 use super::masters::{admitted, key_on};
 use super::support::{fixed_window, limit};
 use crate::key::{IdField, RepeatId, Sameness};
@@ -59,12 +59,12 @@ pub(super) async fn slots_move(servers: &Servers) {
     let first = format!("CLUSTER MEET 127.0.0.1 {}", servers.masters[0].port);
     new.client().say(&first);
     eventually("the new node knows the others", || {
-        text(&new, "CLUSTER NODES").lines().count() == 4
-            && text(&new, "CLUSTER INFO").contains("cluster_state:ok")
+        command_text(&new, "CLUSTER NODES").lines().count() == 4
+            && command_text(&new, "CLUSTER INFO").contains("cluster_state:ok")
             && servers
                 .masters
                 .iter()
-                .all(|node| text(node, "CLUSTER NODES").lines().count() == 4)
+                .all(|node| command_text(node, "CLUSTER NODES").lines().count() == 4)
     });
     let ports = [
         servers.masters[from].port,
@@ -95,10 +95,10 @@ pub(super) async fn slots_move(servers: &Servers) {
                         2 => vec![narrow, Check::new(&pair, b"n")],
                         _ => vec![narrow, Check::new(&pair, b"m")],
                     };
-                    let told = store.decide(&checks).await;
+                    let outcome = store.decide(&checks).await;
                     (
                         number,
-                        told.unwrap_or_else(|error| panic!("{number}: {error}")),
+                        outcome.unwrap_or_else(|error| panic!("{number}: {error}")),
                     )
                 })
             })
@@ -128,15 +128,15 @@ pub(super) async fn slots_move(servers: &Servers) {
     println!("{rounds} rounds while a slot moved twice");
     assert_eq!(admitted_in_all, 300);
     assert!(rounds > 20, "{rounds}");
-    for told in ["MOVED", "ASK"] {
-        let told = format!("errorstat_{told}:");
+    for redirect in ["MOVED", "ASK"] {
+        let redirect = format!("errorstat_{redirect}:");
         let mut masters = servers.masters.iter();
         assert!(
-            masters.any(|node| text(node, "INFO errorstats").contains(&told)),
-            "{told}"
+            masters.any(|node| command_text(node, "INFO errorstats").contains(&redirect)),
+            "{redirect}"
         );
     }
-    let served = text(
+    let served = command_text(
         &new,
         "CLUSTER COUNTKEYSINSLOT {slot}"
             .replace("{slot}", &slot.to_string())

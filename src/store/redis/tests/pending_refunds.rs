@@ -37,7 +37,7 @@ fn slots() -> Arc<Limit> {
 }
 
 /// Takes a slot, if there is one.
-async fn take(store: &RedisStore, limit: &Arc<Limit>) -> Option<Reservation> {
+async fn take_slot(store: &RedisStore, limit: &Arc<Limit>) -> Option<Reservation> {
     let check = Check::new(limit, KEY);
     let decided = store.decide(&[check]).await.expect("Redis answers");
     let admitted = matches!(decided.decision.ruling, Ruling::Admit { .. });
@@ -47,9 +47,9 @@ async fn take(store: &RedisStore, limit: &Arc<Limit>) -> Option<Reservation> {
 async fn take_all(store: &RedisStore, limit: &Arc<Limit>) -> Vec<Reservation> {
     let mut tickets = Vec::new();
     for _ in 0..MANY {
-        tickets.push(take(store, limit).await.expect("there is room"));
+        tickets.push(take_slot(store, limit).await.expect("there is room"));
     }
-    assert!(take(store, limit).await.is_none(), "and then none");
+    assert!(take_slot(store, limit).await.is_none(), "and then none");
     tickets
 }
 
@@ -96,8 +96,8 @@ async fn slots_that_end_while_redis_stands_still_are_free_when_it_goes_on() {
         server.go_on();
         until_up(&store, PATIENCE).await;
         // Slots are free at once: pending updates are sent before checks.
-        let again = take_all(&store, &limit).await;
-        free(&store, &again);
+        let retaken = take_all(&store, &limit).await;
+        free(&store, &retaken);
         store.settle().await;
         assert_eq!(held(&server), 0);
     }
@@ -152,9 +152,9 @@ where
     std::future::poll_fn(|context| {
         for (one, answer) in all.iter_mut().zip(&mut answers) {
             if answer.is_none()
-                && let std::task::Poll::Ready(told) = one.as_mut().poll(context)
+                && let std::task::Poll::Ready(outcome) = one.as_mut().poll(context)
             {
-                *answer = Some(told.is_ok());
+                *answer = Some(outcome.is_ok());
             }
         }
         if answers.iter().all(Option::is_some) {
@@ -194,8 +194,8 @@ async fn slots_that_end_while_redis_restarts_are_no_loss() {
     free(&store, &tickets);
     let server = server.restart();
     until_up(&store, PATIENCE).await;
-    let again = take_all(&store, &limit).await;
-    free(&store, &again);
+    let retaken = take_all(&store, &limit).await;
+    free(&store, &retaken);
     store.settle().await;
     assert_eq!(held(&server), 0);
     assert_eq!(store.stats().refunds_lost.get(), 0);
@@ -212,11 +212,11 @@ async fn a_slot_is_owed_for_as_long_as_it_lasts() {
     free(&store, &tickets);
     until_down(&store).await;
     tokio::time::sleep(Duration::from_millis(2_020)).await;
-    let told = store.stats().refunds.get();
+    let refunds_before = store.stats().refunds.get();
     server.go_on();
     until_up(&store, PATIENCE).await;
     store.settle().await;
-    assert_eq!(store.stats().refunds.get(), told);
+    assert_eq!(store.stats().refunds.get(), refunds_before);
     assert_eq!(store.stats().refunds_lost.get(), 0);
 }
 
@@ -269,10 +269,7 @@ pub(super) async fn left(store: &RedisStore, limit: &Arc<Limit>) -> u64 {
 
 /// Calls `five` twice: before the store notices that Redis is paused, and while Redis is known to be unavailable. Redis
 /// reads the first calls when it continues, and their answers are lost.
-async fn beside_a_redis_that_stands_still(
-    (server, store): (&Server, &RedisStore),
-    five: impl Fn(bool),
-) {
+async fn while_redis_stalls((server, store): (&Server, &RedisStore), five: impl Fn(bool)) {
     server.stop();
     five(true);
     until_down(store).await;
@@ -303,7 +300,7 @@ async fn charges_that_come_back_while_redis_stands_still_come_back_once() {
             }
         }
     };
-    beside_a_redis_that_stands_still((&server, &store), refund).await;
+    while_redis_stalls((&server, &store), refund).await;
     for limit in &limits {
         assert_eq!(left(&store, limit).await, 800, "{}", limit.name);
     }
@@ -330,7 +327,7 @@ async fn costs_that_are_told_while_redis_stands_still_are_settled_once() {
             }
         }
     };
-    beside_a_redis_that_stands_still((&server, &store), settle).await;
+    while_redis_stalls((&server, &store), settle).await;
     for limit in &limits {
         let left = left(&store, limit).await;
         assert_eq!(left, 1000 - 5 * 50 - 5 * 5, "{}", limit.name);

@@ -142,9 +142,9 @@ async fn the_user_of_the_example_may_do_all_that_is_needed_and_nothing_more() {
     std::fs::write(&file, format!("{users}{operator}")).unwrap();
     let server = Server::start_with(&["--aclfile", file.to_str().unwrap()]);
     let mut client = server.client();
-    assert!(!probe::lets_anybody_in(&server.target(), &here(&server), "tollgate").await);
-    let stranger = client.ask(bb8_redis::redis::cmd("GET").arg("tollgate:1"));
-    assert_eq!(stranger.unwrap_err().code(), Some("NOAUTH"));
+    assert!(!probe::is_open_to_all(&server.target(), &here(&server), "tollgate").await);
+    let unauthenticated = client.ask(bb8_redis::redis::cmd("GET").arg("tollgate:1"));
+    assert_eq!(unauthenticated.unwrap_err().code(), Some("NOAUTH"));
     client.say("AUTH operator pass");
     client.say("ACL SETUSER tollgate >pass");
     for functions in [false, true] {
@@ -229,7 +229,7 @@ async fn the_user_of_the_example_may_do_all_that_is_needed_and_nothing_more() {
 async fn a_server_that_lets_anybody_in_is_seen() {
     let server = Server::start();
     let at = here(&server);
-    assert!(probe::lets_anybody_in(&server.target(), &at, "tollgate").await);
+    assert!(probe::is_open_to_all(&server.target(), &at, "tollgate").await);
     // The Redis as seen by a gateway with its own user.
     server
         .client()
@@ -239,21 +239,21 @@ async fn a_server_that_lets_anybody_in_is_seen() {
         password: Some(Secret::new("pass")),
         ..server.target()
     };
-    assert!(probe::lets_anybody_in(&target, &at, "tollgate").await);
+    assert!(probe::is_open_to_all(&target, &at, "tollgate").await);
     let found = look(&target).await.unwrap();
     assert!(!found.open, "nobody else reaches a loopback address");
-    let told = RedisReport {
+    let report = RedisReport {
         open: true,
         ..found
     }
     .to_string();
     assert!(
-        told.ends_with("; open to every client that reaches it"),
-        "{told}"
+        report.ends_with("; open to every client that reaches it"),
+        "{report}"
     );
     server.client().say("CONFIG SET requirepass secret");
-    assert!(!probe::lets_anybody_in(&target, &at, "tollgate").await);
-    for (host, is_far) in [
+    assert!(!probe::is_open_to_all(&target, &at, "tollgate").await);
+    for (host, is_remote) in [
         ("127.0.0.1", false),
         ("127.8.0.1", false),
         ("::1", false),
@@ -264,8 +264,8 @@ async fn a_server_that_lets_anybody_in_is_seen() {
         ("2001:db8::1", true),
     ] {
         assert_eq!(
-            probe::is_far(&Address::new(host, 1)).await,
-            is_far,
+            probe::is_remote(&Address::new(host, 1)).await,
+            is_remote,
             "{host}"
         );
     }
@@ -294,7 +294,7 @@ async fn a_stranger_who_may_change_anything_is_seen_whatever_they_may_not() {
         ("off nopass ~* &* +@all", false),
     ] {
         client.say(&format!("ACL SETUSER default reset {rules}"));
-        let found = probe::lets_anybody_in(&server.target(), &here(&server), "tollgate").await;
+        let found = probe::is_open_to_all(&server.target(), &here(&server), "tollgate").await;
         assert_eq!(found, is_open, "{rules}");
     }
     assert_eq!(client.say("DBSIZE"), Value::Int(1), "nothing was changed");
@@ -327,7 +327,7 @@ fn the_user_of_the_example_may_call_what_the_scripts_call() {
         .filter_map(|word| word.strip_prefix('+'))
         .collect();
     // The calls of the gateway itself.
-    for own in [
+    for word_needed in [
         "evalsha",
         "eval",
         "script|load",
@@ -336,8 +336,8 @@ fn the_user_of_the_example_may_call_what_the_scripts_call() {
         "role",
         "wait",
     ] {
-        let at = allowed.iter().position(|word| *word == own);
-        allowed.remove(at.unwrap_or_else(|| panic!("{own} is not in it")));
+        let at = allowed.iter().position(|word| *word == word_needed);
+        allowed.remove(at.unwrap_or_else(|| panic!("{word_needed} is not in it")));
     }
     let mut called: Vec<String> = script::ALL
         .iter()

@@ -34,7 +34,7 @@ async fn connected(watched: &Watched) -> RedisStore {
     store
 }
 
-async fn take(store: &RedisStore, limit: &Arc<Limit>) -> Reservation {
+async fn take_charge(store: &RedisStore, limit: &Arc<Limit>) -> Reservation {
     let check = Check::new(limit, KEY);
     let decided = store.decide(&[check]).await.expect("Redis answers");
     decided.reservation(0, &check).expect("there is room")
@@ -79,7 +79,7 @@ async fn slots_that_a_replaced_master_freed_are_free_at_the_new_one() {
     let slots = limit("inflight", concurrency(200, 600_000_000));
     let mut taken = Vec::new();
     for _ in 0..200 {
-        taken.push(take(&store, &slots).await);
+        taken.push(take_charge(&store, &slots).await);
     }
     lead_both(&watched);
     for slot in taken.drain(..197) {
@@ -106,7 +106,7 @@ async fn a_new_master_is_told_of_requests_in_flight_before_it_is_asked() {
     lead_both(&watched);
     let mut tasks = Vec::new();
     for _ in 0..3 {
-        let (store, slot) = (store.clone(), take(&store, &slots).await);
+        let (store, slot) = (store.clone(), take_charge(&store, &slots).await);
         tasks.push(tokio::task::spawn_local(async move {
             loop {
                 store.registers().await;
@@ -162,7 +162,7 @@ async fn charges_come_back_once_whichever_master_was_told() {
     let watched = Watched::start();
     let store = connected(&watched).await;
     let (limits, slots) = (thousands(), limit("inflight", concurrency(2, 600_000_000)));
-    let slot = take(&store, &slots).await;
+    let slot = take_charge(&store, &slots).await;
     let mut charges: Vec<Vec<Reservation>> = Vec::new();
     for limit in &limits {
         let mut of_limit = Vec::new();

@@ -77,7 +77,7 @@ fn bt1_no_script_names_what_nobody_has_defined() {
 fn bf1_a_refusal_is_as_much_of_an_answer_as_an_admission() {
     let server = Server::start();
     let two = limit("two", token_bucket(2, 1_000_000, 2));
-    let mut told = Vec::new();
+    let mut replies = Vec::new();
     for protocol in ["", "?protocol=resp3"] {
         let url = format!("redis://127.0.0.1:{}/{protocol}", server.port);
         let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
@@ -95,12 +95,15 @@ fn bf1_a_refusal_is_as_much_of_an_answer_as_an_admission() {
             // The time; a byte for the outcome, then whole and part; of a refusal the wait as well.
             let wait = if bytes[8] & 0x0f == 0 { 0 } else { 8 };
             assert_eq!(bytes.len(), 8 + 1 + 8 + 4 + wait);
-            told.push(bytes);
+            replies.push(bytes);
         }
     }
-    let (second, third) = told.split_at(5);
+    let (second, third) = replies.split_at(5);
     assert_eq!(second, third);
-    assert_ne!(told[1], told[2], "a refusal is told from an admission");
+    assert_ne!(
+        replies[1], replies[2],
+        "a refusal is told from an admission"
+    );
 }
 
 /// An operator flushes the scripts each time. A call whose script is unknown was not run, so that nothing is lost and

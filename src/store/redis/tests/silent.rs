@@ -40,8 +40,8 @@ async fn who_has_waited_in_vain_waited_for_all() {
     let store = store(seeds);
     let one = limit("one", fixed_window(9, 60_000_000));
     let ask = async || {
-        let told = store.decide(&[Check::new(&one, b"one")]).await;
-        assert_eq!(told.unwrap_err(), StoreError::Down);
+        let outcome = store.decide(&[Check::new(&one, b"one")]).await;
+        assert_eq!(outcome.unwrap_err(), StoreError::Down);
     };
     let (begun, late) = (Instant::now(), Late::watch());
     ask().await;

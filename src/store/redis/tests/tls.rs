@@ -49,10 +49,10 @@ async fn a_clients_certificate_and_another_name_are_presented() {
     }
     let authority = Authority::new();
     let server = TlsServer::start(&authority, &authority.signs("redis.internal"), "yes");
-    let (ca, own) = (authority.pem(), authority.signs("gateway"));
+    let (ca, certificate) = (authority.pem(), authority.signs("gateway"));
     let target = server.target(PemFiles {
         ca: Some(ca.as_bytes()),
-        identity: pem(&own),
+        identity: pem(&certificate),
         server_name: Some("redis.internal"),
         insecure: false,
     });
@@ -144,7 +144,7 @@ async fn changed_certificates_are_presented_by_new_connections() {
     }
     let authority = Authority::new();
     let server = TlsServer::start(&authority, &authority.signs("127.0.0.1"), "yes");
-    let (ca, own) = (authority.pem(), authority.signs("gateway"));
+    let (ca, certificate) = (authority.pem(), authority.signs("gateway"));
     let settings = |identity| StoreSettings {
         source: Backend::Redis(server.target(PemFiles {
             ca: Some(ca.as_bytes()),
@@ -160,7 +160,7 @@ async fn changed_certificates_are_presented_by_new_connections() {
     };
     let store = RedisStore::new(target, &running);
     assert!(store.reach().await.is_err());
-    running.rotate(&settings(pem(&own)));
+    running.rotate(&settings(pem(&certificate)));
     until_up(&store, PATIENCE).await;
 }
 

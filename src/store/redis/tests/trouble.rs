@@ -135,9 +135,9 @@ async fn a_sign_of_life_notices_a_demoted_master() {
     let store = server.store().await;
     let life = Duration::from_secs(10);
     assert_eq!(store.beat(1, Presence::There, life).await, Ok(1));
-    let nobody = super::support::free_port();
+    let dead_port = super::support::free_port();
     let mut client = server.client();
-    client.say(&format!("REPLICAOF 127.0.0.1 {nobody}"));
+    client.say(&format!("REPLICAOF 127.0.0.1 {dead_port}"));
     let refused = store.beat(1, Presence::There, life).await.unwrap_err();
     assert!(refused.to_string().contains("READONLY"), "{refused}");
     assert_eq!(decide(&store, &some_limit()).await, Err(StoreError::Down));

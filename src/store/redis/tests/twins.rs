@@ -86,7 +86,7 @@ impl History {
         }
         match self.random.u8(..) {
             0..=7 => self.meddle(),
-            8..=17 => self.call_again(),
+            8..=17 => self.repeat_call(),
             18..=22 => self.release_unheard(),
             23..=70 if !self.tickets.is_empty() => self.refund(),
             _ => self.decide(),
@@ -97,7 +97,7 @@ impl History {
         let limit = self.editions[name][self.current[name]].clone();
         let who = [b"a".as_slice(), b"10.0.0.1", b""][self.random.usize(..3)].to_vec();
         let prefix = layout::key_prefix("t", &limit).to_vec();
-        let mut key = layout::Names::new();
+        let mut key = layout::CounterNames::new();
         layout::counter(&mut key, &prefix, &who);
         (limit, who, prefix, key.into_vec())
     }
@@ -338,7 +338,7 @@ fn scripts_answer_and_store_what_the_pure_functions_say() {
         client.many(vec![script.load()]);
     }
     let mut history = History::new(seed);
-    let (mut done, mut refusals, mut returned, mut free, mut again) = (0, 0, 0, 0, 0);
+    let (mut done, mut refusals, mut returned, mut free, mut repeats) = (0, 0, 0, 0, 0);
     while done < steps {
         for _ in 0..100 {
             history.step();
@@ -355,7 +355,7 @@ fn scripts_answer_and_store_what_the_pure_functions_say() {
                 }
                 Expected::Refunded(all) => {
                     returned += all.iter().filter(|g| (1..=2).contains(*g)).count();
-                    again += usize::from(all.contains(&MADE_BEFORE));
+                    repeats += usize::from(all.contains(&MADE_BEFORE));
                 }
                 _ => {}
             }
@@ -369,13 +369,13 @@ fn scripts_answer_and_store_what_the_pure_functions_say() {
     assert!(refusals > steps / 20, "{refusals} refusals");
     assert!(returned > steps / 200, "{returned} refunds");
     assert!(free > steps / 100, "{free} repeats");
-    assert!(again > steps / 200, "{again} calls made before");
+    assert!(repeats > steps / 200, "{repeats} calls made before");
     let unheard = history.unheard.freed;
     assert!(
         unheard > steps / 2_000,
         "{unheard} slots nobody had heard of"
     );
     println!(
-        "{done} steps, {refusals} refusals, {returned} refunds given, {free} free repeats, {again} calls made again, {unheard} unheard slots freed"
+        "{done} steps, {refusals} refusals, {returned} refunds given, {free} free repeats, {repeats} calls made again, {unheard} unheard slots freed"
     );
 }

@@ -25,11 +25,11 @@ async fn left(store: &RedisStore, at: Option<Timestamp>, limit: &Arc<Limit>, key
         cost: Cost::ZERO,
         ..Check::new(limit, key.as_bytes())
     }];
-    let told = match at {
+    let outcome = match at {
         Some(at) => store.at(at).decide(&peek).await,
         None => store.decide(&peek).await,
     };
-    told.unwrap().decision.verdicts[0].remaining
+    outcome.unwrap().decision.verdicts[0].remaining
 }
 
 pub(super) async fn refusals_take_nothing(servers: &Servers) {
@@ -125,11 +125,11 @@ async fn one_after_the_other(
     let first = store.at(NOW).decide(&both).await.unwrap();
     assert!(admitted(&first), "{}", limit.name);
     // Half of the bucket is used, so that it is not empty in the meantime.
-    let half = Check {
+    let partial = Check {
         cost: Cost::new(u32::try_from(limit.rule.most() / 2).unwrap()),
         ..both[0]
     };
-    assert!(admitted(&store.at(NOW).decide(&[half]).await.unwrap()));
+    assert!(admitted(&store.at(NOW).decide(&[partial]).await.unwrap()));
     // By the counter's history, no gateway has had permits for that long.
     let later = NOW.plus(150_000);
     let before = left(store, Some(later), limit, a).await;
@@ -153,11 +153,11 @@ async fn many_at_once(
     assert!(admitted(&store.decide(&used).await.unwrap()));
     // Half of the bucket is used, so that it is not empty in the meantime.
     let most = limit.rule.most();
-    let half = Check {
+    let partial = Check {
         cost: Cost::new(u32::try_from(most / 2).unwrap()),
         ..Check::new(limit, a.as_bytes())
     };
-    assert!(admitted(&store.decide(&[half]).await.unwrap()));
+    assert!(admitted(&store.decide(&[partial]).await.unwrap()));
     let both = [Check::new(limit, a.as_bytes()), used[0]];
     assert!(!admitted(&store.decide(&both).await.unwrap()));
     // By the counter's history, no gateway has had permits for that long.

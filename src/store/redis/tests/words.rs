@@ -1,7 +1,7 @@
 //! Errors for an unreachable Redis name the remedy, and no part of any secret.
 
 use super::certificates::{Authority, TlsServer, has_tls};
-use super::clusters::text;
+use super::clusters::command_text;
 use super::support::{Server, look, until_up};
 use super::watched::{Sentinel, by};
 use crate::store::redis::RedisStore;
@@ -44,18 +44,18 @@ async fn a_password_is_said_to_be_whose_it_is() {
     );
     let open = Sentinel::start(master.port, "sentinel auth-pass cache s3cret-of-redis");
     let target = |sentinel: &Sentinel, theirs| by(&[sentinel.address()], "cache", theirs);
-    let own = Some("s3cret-of-sentinel");
+    let password = Some("s3cret-of-sentinel");
     let names = format!("it names 127.0.0.1:{}, and Redis ", master.port);
     for (target, words) in [
         (
-            with(target(&sentinel, own), None, "s3cret-wrong"),
+            with(target(&sentinel, password), None, "s3cret-wrong"),
             [
                 &*names,
                 "(WRONGPASS): look at `username` and `password` in `[store]`",
             ],
         ),
         (
-            target(&sentinel, own),
+            target(&sentinel, password),
             [
                 &*names,
                 "none is given (NOAUTH): write `password` in `[store]`",
@@ -208,7 +208,7 @@ async fn a_user_without_a_password_logs_in_by_name() {
     for target in [named("free"), with(alone(server.port), Some("free"), "")] {
         let store = RedisStore::new(&target, &server.settings());
         until_up(&store, Duration::from_secs(10)).await;
-        let list = text(&server, "CLIENT LIST");
+        let list = command_text(&server, "CLIENT LIST");
         assert!(list.contains("user=free"), "{list}");
     }
     refused(&named("strict"), &["(WRONGPASS): look at `username`"]).await;
@@ -240,7 +240,7 @@ async fn a_server_that_talks_without_end_is_cut_short() {
 /// The server's words may be lost with their connection.
 #[tokio::test(flavor = "local")]
 async fn what_a_server_says_that_ends_connections_at_once_is_told() {
-    for (words, told) in [
+    for (words, expected) in [
         (
             "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set\r\n",
             "protected mode, in which no other machine is let in",
@@ -259,7 +259,7 @@ async fn what_a_server_says_that_ends_connections_at_once_is_told() {
         });
         for _ in 0..5 {
             let said = look(&alone(port)).await.unwrap_err().to_string();
-            assert!(said.contains(told) && !said.contains("TLS"), "{said}");
+            assert!(said.contains(expected) && !said.contains("TLS"), "{said}");
         }
         server.abort();
     }

@@ -20,7 +20,7 @@ mod trial;
 
 use super::batcher::Lane;
 use super::cluster::router::Router;
-use super::link::connection::{CONNECT_WITHIN, Connection, within};
+use super::link::connection::{CONNECT_WITHIN, RedisConnection, within};
 use super::link::reply;
 use super::node::{Node, NodeHandle};
 use super::queue::call_window::NEAR;
@@ -30,7 +30,7 @@ use crate::telemetry::log::Throttle;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
-use succession::beside_queue;
+use succession::bypass_queue;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
 
@@ -137,7 +137,7 @@ async fn attempt(lane: &Lane) -> Result<(), StoreError> {
 }
 
 /// Tries everything that the limits need, unless the server has already passed that.
-async fn try_all(lane: &Lane, connection: &mut Connection) -> Result<(), StoreError> {
+async fn try_all(lane: &Lane, connection: &mut RedisConnection) -> Result<(), StoreError> {
     let node = &*lane.node;
     let (target, prefix) = (&node.context.target, &node.context.prefix);
     let server = node.server();
@@ -147,7 +147,7 @@ async fn try_all(lane: &Lane, connection: &mut Connection) -> Result<(), StoreEr
     }
     let tag = node.probe_tag.borrow().clone();
     let trial = target.trials.pass(&server, async |uses| {
-        let tried = trial::all(connection, target, prefix, tag.as_deref(), uses);
+        let tried = trial::run_trials(connection, target, prefix, tag.as_deref(), uses);
         within(TRIED_WITHIN, tried).await
     });
     match within(TRIED_WITHIN * 2, trial).await {
@@ -189,13 +189,13 @@ async fn watch_over(lane: &Lane) {
             continue;
         }
         if !trials.have_passed(&node.server()) {
-            beside_queue(node, try_while_up(lane)).await;
+            bypass_queue(node, try_while_up(lane)).await;
         }
         tokio::select! {
             () = node.health.fallen.notified() => {}
             _ = wanted.changed() => {}
             line = node.suspicion.wait() => {
-                beside_queue(node, look_at(lane, &line, &mut last)).await;
+                bypass_queue(node, look_at(lane, &line, &mut last)).await;
             }
             master = &mut master_replaced => {
                 connections.renew_for(&master);
@@ -205,7 +205,7 @@ async fn watch_over(lane: &Lane) {
             () = connections.signals.lost.notified() => {
                 let era = node.health.era();
                 let renewed = within(CONNECT_WITHIN, connections.renew());
-                if let Err(error) = beside_queue(node, renewed).await {
+                if let Err(error) = bypass_queue(node, renewed).await {
                     node.go_down(era, &error);
                 }
             }

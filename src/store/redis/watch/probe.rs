@@ -6,8 +6,8 @@ use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
 use crate::store::redis::cluster;
 use crate::store::redis::cluster::slot_map::SlotRange;
-use crate::store::redis::link::connection::{CONNECT_WITHIN, Connection, first_word, within};
-use crate::store::redis::link::login::{self, Peer, connect};
+use crate::store::redis::link::connection::{CONNECT_WITHIN, RedisConnection, first_word, within};
+use crate::store::redis::link::login::{self, LoginPeer, connect};
 use crate::store::redis::link::pool::Manager;
 use crate::store::redis::link::rights;
 use crate::store::redis::link::transport::RedisDestination;
@@ -87,7 +87,7 @@ pub async fn probe(target: &RedisTarget, prefix: &str) -> Result<Vec<ProbeOutcom
 /// A master of a cluster, and its properties.
 pub type ProbeOutcome = (Option<Address>, Result<RedisReport, StoreError>);
 
-pub(crate) async fn open(destination: RedisDestination<'_>) -> Result<Connection, StoreError> {
+pub(crate) async fn open(destination: RedisDestination<'_>) -> Result<RedisConnection, StoreError> {
     let RedisDestination { target, node } = destination;
     let manager = Manager::new(target.clone(), node.cloned(), Arc::default());
     within(CONNECT_WITHIN, manager.open()).await
@@ -139,7 +139,7 @@ async fn look(
     let mut connection = open(destination).await?;
     // The individual commands come first: the error about a script's call may repeat bytes that no client can read.
     let uses = target.trials.wanted();
-    let tried = match trial::all(&mut connection, target, prefix, tag, uses).await {
+    let tried = match trial::run_trials(&mut connection, target, prefix, tag, uses).await {
         Ok(()) => trial::decide(&mut connection, prefix, tag).await,
         Err(error) => Err(error),
     };
@@ -158,7 +158,7 @@ async fn look(
     };
     let at = connection.master.as_ref().or(destination.address());
     let open = match at {
-        Some(at) => is_far(at).await && lets_anybody_in(target, at, prefix).await,
+        Some(at) => is_remote(at).await && is_open_to_all(target, at, prefix).await,
         None => false,
     };
     Ok(RedisReport {
@@ -172,7 +172,7 @@ async fn look(
 }
 
 /// The cause for which the gateway count, whose script is sent whole, is refused.
-async fn uncounted(connection: &mut Connection, target: &RedisTarget) -> Option<String> {
+async fn uncounted(connection: &mut RedisConnection, target: &RedisTarget) -> Option<String> {
     let asked = connection.send(cmd("EVAL").arg("return 1").arg(0)).await;
     match asked {
         Err(StoreError::Refused(reason)) => rights::remedy(&reason, target),
@@ -185,7 +185,7 @@ pub(super) struct ServerFacts(String);
 
 impl ServerFacts {
     /// Reads `INFO`. A user that may call scripts but not send INFO is sufficient: nothing is known then.
-    pub(crate) async fn ask(connection: &mut Connection) -> Self {
+    pub(crate) async fn ask(connection: &mut RedisConnection) -> Self {
         let mut info = Cmd::new();
         info.arg("INFO");
         Self(match connection.send(&info).await {
@@ -212,26 +212,26 @@ impl ServerFacts {
 
 /// Can a Redis at this address be reached from other machines? A connection to an unspecified address leads to this
 /// machine.
-pub(crate) async fn is_far(at: &Address) -> bool {
-    let is_far = |ip: IpAddr| !ip.is_loopback() && !ip.is_unspecified();
+pub(crate) async fn is_remote(at: &Address) -> bool {
+    let is_remote = |ip: IpAddr| !ip.is_loopback() && !ip.is_unspecified();
     let found = tokio::net::lookup_host((&*at.host, at.port)).await;
-    found.is_ok_and(|mut all| all.any(|address| is_far(address.ip().to_canonical())))
+    found.is_ok_and(|mut all| all.any(|address| is_remote(address.ip().to_canonical())))
 }
 
 /// May a client without a login do more than read?
-pub(crate) async fn lets_anybody_in(target: &RedisTarget, at: &Address, prefix: &str) -> bool {
-    let stranger = RedisTarget {
+pub(crate) async fn is_open_to_all(target: &RedisTarget, at: &Address, prefix: &str) -> bool {
+    let unauthenticated = RedisTarget {
         database: 0,
         username: None,
         password: None,
         ..target.clone()
     };
     let destination = RedisDestination {
-        target: &stranger,
+        target: &unauthenticated,
         node: Some(at),
     };
     let asking = async {
-        let opened = connect(destination, Peer::Redis, &Arc::default()).await;
+        let opened = connect(destination, LoginPeer::Redis, &Arc::default()).await;
         let mut connection = opened.ok()?;
         Some(may_change(&mut connection, prefix).await)
     };
@@ -242,7 +242,7 @@ pub(crate) async fn lets_anybody_in(target: &RedisTarget, at: &Address, prefix: 
 /// Does the server allow any of the commands that can be tried without a change? The trial replaces reading the user's
 /// permissions if the user may not read them, as with `+@all -acl`. The commands: a key that no client has is deleted,
 /// a setting that no server has is set, a script does nothing.
-async fn may_change(connection: &mut Connection, prefix: &str) -> bool {
+async fn may_change(connection: &mut RedisConnection, prefix: &str) -> bool {
     let absent = format!("{prefix}:{{nobody}}");
     let tries: [&[&str]; 5] = [
         &["ACL", "GETUSER", "default"],
@@ -305,6 +305,6 @@ fn texts(value: &Value, out: &mut Vec<String>) {
     match value {
         Value::Array(all) | Value::Set(all) => all.iter().for_each(|one| texts(one, out)),
         Value::Map(all) => all.iter().for_each(|(_, one)| texts(one, out)),
-        other => out.extend(login::text(other)),
+        other => out.extend(login::reply_text(other)),
     }
 }

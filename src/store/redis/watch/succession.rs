@@ -20,9 +20,9 @@ use tokio::time::{sleep_until, timeout_at};
 pub(super) async fn go_over(lane: &Lane) -> Result<(), StoreError> {
     let node = &*lane.node;
     let change = node.connections.signals.changes();
-    let done = beside_queue(node, tell(lane)).await;
+    let done = bypass_queue(node, tell(lane)).await;
     if done.is_ok() {
-        node.connections.signals.told(change);
+        node.connections.signals.set_announced(change);
         node.lanes.wake();
     }
     done
@@ -47,7 +47,7 @@ pub(super) async fn come_back(lane: &Lane) -> Result<u64, StoreError> {
 }
 
 /// Does `work`, and meanwhile rejects decisions that have used up their time.
-pub(super) async fn beside_queue<T>(node: &Node, work: impl Future<Output = T>) -> T {
+pub(super) async fn bypass_queue<T>(node: &Node, work: impl Future<Output = T>) -> T {
     tokio::select! {
         done = work => done,
         never = turn_away(node) => match never {},

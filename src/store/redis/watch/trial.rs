@@ -14,7 +14,7 @@ use crate::limit::verdict::Wait;
 use crate::limit::{Limit, Policy, Rule, Ticket, wire};
 use crate::store::check::Check;
 use crate::store::error::StoreError;
-use crate::store::redis::link::connection::Connection;
+use crate::store::redis::link::connection::RedisConnection;
 use crate::store::redis::link::reply::{self, ReplyError};
 use crate::store::redis::link::rights::Rights;
 use crate::store::redis::queue::pending_refunds::FAILED;
@@ -32,7 +32,7 @@ const LIFE: u64 = 1_000_000;
 /// Decides on one key with this tag for a node of a cluster. Otherwise decides on two keys with different tags, like a
 /// request's keys: a node of a cluster refuses such a call.
 pub(crate) async fn decide(
-    connection: &mut Connection,
+    connection: &mut RedisConnection,
     prefix: &str,
     tag: Option<&[u8]>,
 ) -> Result<(), StoreError> {
@@ -47,7 +47,7 @@ pub(crate) async fn decide(
     }
     let command = question::decide(None, std::iter::once(&question));
     let bytes = connection.call(&command).await?;
-    match reply::read(&bytes, std::iter::once(question.limits()))?.pop() {
+    match reply::read_replies(&bytes, std::iter::once(question.limits()))?.pop() {
         Some(Err(ReplyError::Limit { reason, .. })) if reply::ends_service(&reason) => {
             Err(StoreError::Refused(reason))
         }
@@ -69,8 +69,8 @@ fn rate() -> Rate {
 ///
 /// # Errors
 /// If a trial is refused, with its cause: the forbidden command, if that is the cause.
-pub(crate) async fn all(
-    connection: &mut Connection,
+pub(crate) async fn run_trials(
+    connection: &mut RedisConnection,
     target: &RedisTarget,
     prefix: &str,
     tag: Option<&[u8]>,
@@ -135,7 +135,7 @@ impl TrialCounter {
 }
 
 impl Trial<'_> {
-    async fn run(&self, connection: &mut Connection) -> Result<(), StoreError> {
+    async fn run(&self, connection: &mut RedisConnection) -> Result<(), StoreError> {
         let wanted = KINDS.iter().filter(|(_, uses)| self.uses.has(*uses));
         let mut counters: Vec<TrialCounter> = wanted.map(|(name, _)| self.counter(name)).collect();
         let beyond = counters.last().and_then(TrialCounter::overdraft);
@@ -204,7 +204,7 @@ impl Trial<'_> {
     /// Charges each counter. Returns the tickets of the charges.
     async fn charge(
         &self,
-        connection: &mut Connection,
+        connection: &mut RedisConnection,
         counters: &[TrialCounter],
     ) -> Result<Vec<Option<Ticket>>, StoreError> {
         let checks = counters.iter().map(|counter| Check {
@@ -220,7 +220,7 @@ impl Trial<'_> {
         }
         let command = question::decide(None, questions.iter());
         let bytes = connection.call(&command).await?;
-        let replies = reply::read(&bytes, questions.iter().map(Question::limits))?;
+        let replies = reply::read_replies(&bytes, questions.iter().map(Question::limits))?;
         if let Some(Err(wrong)) = replies.iter().find(|reply| reply.is_err()) {
             return Err(match wrong {
                 ReplyError::Limit { reason, .. } => StoreError::Refused(Arc::clone(reason)),

@@ -67,7 +67,7 @@ pub(crate) struct CounterUpdate {
     /// The instant of the refunded charge, by the clock of the master that made it, if known.
     pub(crate) charged: Option<Timestamp>,
     /// Has a master already answered it that may have been replaced?
-    pub(crate) is_again: bool,
+    pub(crate) is_repeat: bool,
 }
 
 impl UpdateKind {
@@ -104,7 +104,7 @@ impl CounterUpdate {
             marker: None,
             answer: None,
             charged: None,
-            is_again: false,
+            is_repeat: false,
         }
     }
 

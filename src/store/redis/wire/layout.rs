@@ -15,7 +15,7 @@ use std::fmt::Write;
 pub(super) const VERSION: u32 = 1;
 
 /// Concatenated names of counters.
-pub(crate) type Names = SmallVec<[u8; 96]>;
+pub(crate) type CounterNames = SmallVec<[u8; 96]>;
 
 /// The key of a limit that counts all clients together: empty braces would determine no slot. No other key has this
 /// character.
@@ -31,7 +31,7 @@ pub(crate) fn tag<'a>(limit: &'a Limit, key: &'a [u8]) -> &'a [u8] {
 }
 
 /// Appends the name of the counter of `key`; `prefix` ends with the brace that is closed here.
-pub(crate) fn counter(out: &mut Names, prefix: &[u8], key: &[u8]) {
+pub(crate) fn counter(out: &mut CounterNames, prefix: &[u8], key: &[u8]) {
     out.extend_from_slice(prefix);
     out.extend_from_slice(if key.is_empty() { EVERYONE } else { key });
     out.push(b'}');
@@ -39,7 +39,7 @@ pub(crate) fn counter(out: &mut Names, prefix: &[u8], key: &[u8]) {
 
 /// The name of the record of `id`, in the slot of the counter.
 pub(crate) fn record(prefix: &[u8], key: &[u8], id: RepeatId) -> Vec<u8> {
-    let mut name = Names::new();
+    let mut name = CounterNames::new();
     counter(&mut name, prefix, key);
     name.extend_from_slice(b":d:");
     name.extend_from_slice(&id.digits());
@@ -90,7 +90,7 @@ pub(crate) fn probe_prefix(prefix: &str, kind: &str) -> Vec<u8> {
 
 /// The name of a trial's counter of this kind, in the slot of `tag`.
 pub(crate) fn probe_counter(prefix: &str, kind: &str, tag: &[u8]) -> Vec<u8> {
-    let mut name = Names::new();
+    let mut name = CounterNames::new();
     counter(&mut name, &probe_prefix(prefix, kind), tag);
     name.into_vec()
 }
@@ -104,8 +104,8 @@ pub(crate) fn limit_of<'k>(prefix: &str, counter: &'k [u8]) -> Option<&'k str> {
 
 /// The key of the marker with this name, in the slot of the counter `beside`. No limit has the key: it has no kind.
 #[must_use]
-pub(crate) fn marker(prefix: &str, beside: Option<&[u8]>, name: u64) -> Vec<u8> {
-    let tag = beside.and_then(|counter| {
+pub(crate) fn marker(prefix: &str, colocated: Option<&[u8]>, name: u64) -> Vec<u8> {
+    let tag = colocated.and_then(|counter| {
         let open = counter.iter().position(|byte| *byte == b'{')?;
         let rest = counter.get(open + 1..)?;
         let close = rest.iter().position(|byte| *byte == b'}')?;
@@ -162,7 +162,7 @@ mod tests {
         let id = RepeatId::of("POST", "/pay", 1, b"id");
         let keys = (0..500).map(|nth| format!("10.0.{}.{}|a%7Db", nth / 256, nth % 256));
         for key in keys.chain([String::new(), "%none".into()]) {
-            let mut name = Names::new();
+            let mut name = CounterNames::new();
             counter(&mut name, &prefix, key.as_bytes());
             let record = record(&prefix, key.as_bytes(), id);
             assert!(record.starts_with(&name) && *record != *name);

@@ -29,7 +29,7 @@ const REPEAT: u8 = 10;
 /// The limits of one request, or the charge that one refund gives back.
 #[derive(Debug, Default)]
 pub(crate) struct Question {
-    keys: layout::Names,
+    keys: layout::CounterNames,
     counters: SmallVec<[KeyPlace; 4]>,
     blocks: SmallVec<[u8; 64]>,
     /// The keys of records, in the order of the limits that use them.
@@ -140,16 +140,16 @@ impl Question {
         if let Some((dedupe, id)) = check.repeats() {
             self.level = self.level.max(ScriptLevel::Once);
             self.records.push(layout::record(prefix, key, id));
-            let mut own = block(limit, *cost, clock);
-            self.number(check, &mut own, clock, chosen);
+            let mut plain = block(limit, *cost, clock);
+            self.number(check, &mut plain, clock, chosen);
             let none = block(limit, Cost::ZERO, clock);
-            let both = wire::deduped(dedupe, *cost, &own, &none);
+            let both = wire::deduped(dedupe, *cost, &plain, &none);
             return self.push(prefix, key, &both);
         }
         if limit.rule.holds().is_some() {
-            let mut own = block(limit, *cost, clock);
-            self.number(check, &mut own, clock, chosen);
-            return self.push(prefix, key, &own);
+            let mut plain = block(limit, *cost, clock);
+            self.number(check, &mut plain, clock, chosen);
+            return self.push(prefix, key, &plain);
         }
         if *cost == limit.cost && !limit.rule.follows_a_calendar() {
             return self.push(prefix, key, &limit.block);
@@ -162,7 +162,7 @@ impl Question {
     fn number(
         &mut self,
         check: &Check<'_>,
-        own: &mut [u8],
+        plain: &mut [u8],
         clock: Option<Timestamp>,
         chosen: Option<u64>,
     ) {
@@ -173,7 +173,7 @@ impl Question {
             return;
         }
         let first = chosen.unwrap_or_else(random_slot);
-        wire::number(own, first);
+        wire::number(plain, first);
         self.slots.push(ChosenSlots {
             limit: self.counters.len(),
             first,

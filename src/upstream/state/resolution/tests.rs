@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::telemetry::metrics::TextFormat;
-use crate::upstream::{Protocol, Registry, Server, ServerUrl};
+use crate::upstream::{Registry, Server, ServerProtocol, ServerUrl};
 use std::sync::Mutex;
 use tokio::sync::Notify;
 
@@ -22,7 +22,7 @@ impl NameServer {
         *self.answers.lock().unwrap() = answer.map(|answer| answer.map(read));
     }
 
-    fn lookup(self: &Arc<Self>) -> Lookup {
+    fn lookup(self: &Arc<Self>) -> AddressLookup {
         let server = Arc::clone(self);
         Arc::new(move |_| {
             let server = Arc::clone(&server);
@@ -62,7 +62,7 @@ fn upstream() -> Arc<Upstream> {
         servers,
         connect_timeout: Duration::from_secs(2),
         tls: None,
-        protocol: Protocol::Auto,
+        protocol: ServerProtocol::Auto,
         resolve: EVERY,
         max_age: None,
     })

@@ -127,7 +127,7 @@ impl AnswerError {
         }
         let mut rest = BytesMut::from(bytes);
         let (mut fields, mut interim) = (HeaderMap::new(), InterimCount::default());
-        match response_head::take(&mut rest, false, &mut fields, &mut interim) {
+        match response_head::take_head(&mut rest, false, &mut fields, &mut interim) {
             Err(bad) => Self::of_head(bad, &rest),
             Ok(_) => Self::Tunnel(error),
         }

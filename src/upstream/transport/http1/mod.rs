@@ -237,7 +237,7 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
     }
 
     /// Takes a request that could not be sent on another connection.
-    pub fn begin_again(&mut self, request: WrittenRequest<B>) {
+    pub fn restart(&mut self, request: WrittenRequest<B>) {
         self.writer = request.writer;
         self.to_head = request.to_head;
         self.keeps &= self.writer.keeps();
@@ -370,7 +370,8 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
             self.reading = Reading::Head(bytes.len());
             return Ok(None);
         }
-        let taken = response_head::take(bytes, self.to_head, &mut self.spare, &mut self.interim);
+        let taken =
+            response_head::take_head(bytes, self.to_head, &mut self.spare, &mut self.interim);
         let taken = taken.map_err(|bad| AnswerError::of_head(bad, bytes))?;
         let Some(head) = taken else {
             self.reading = Reading::Head(bytes.len());

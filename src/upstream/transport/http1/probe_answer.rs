@@ -35,7 +35,7 @@ pub(in crate::upstream) async fn answer_head(
             return Err(AnswerError::of_part(&bytes));
         }
         if response_head::may_be_whole(&bytes, seen) || bytes.len() >= MOST_ANSWER_HEAD {
-            let taken = response_head::take(&mut bytes, false, &mut spare, &mut interim);
+            let taken = response_head::take_head(&mut bytes, false, &mut spare, &mut interim);
             if let Some(head) = taken.map_err(|bad| AnswerError::of_head(bad, &bytes))? {
                 return Ok(ProbeAnswer {
                     status: head.response.status(),
@@ -64,10 +64,10 @@ impl ProbeAnswer {
         let mut chunks = ChunkDecoder::new();
         let mut read = 0;
         while read < most {
-            let came = bytes.len();
+            let moved_bytes = bytes.len();
             let is_over = match framing {
                 BodyFraming::Empty => true,
-                BodyFraming::Length(length) => (read + came) as u64 >= length,
+                BodyFraming::Length(length) => (read + moved_bytes) as u64 >= length,
                 BodyFraming::UntilClose => false,
                 BodyFraming::Chunked => {
                     take_chunks(&mut chunks, &mut bytes)?;
@@ -78,9 +78,9 @@ impl ProbeAnswer {
                 return Ok(());
             }
             if !matches!(framing, BodyFraming::Chunked) {
-                bytes.advance(came);
+                bytes.advance(moved_bytes);
             }
-            read += came - bytes.len();
+            read += moved_bytes - bytes.len();
             let count = stream.read_buf(&mut bytes).await;
             let count = count.map_err(|error| AnswerError::CutBody(Some(error)))?;
             if count == 0 {

@@ -123,7 +123,7 @@ impl<B> RequestWriter<B> {
             return None;
         }
         if let Some(upload) = &self.upload {
-            upload.owed().sets_out_again();
+            upload.owed().start_over();
         }
         (self.at, self.written, self.before) = (0, 0, 0);
         self.is_unflushed = false;

@@ -62,7 +62,7 @@ fn drop_empty_lines(bytes: &mut BytesMut, interim: &mut InterimCount) -> Result<
 
 /// Can no head begin with these bytes?
 fn is_malformed(bytes: &[u8]) -> bool {
-    Outline::of(bytes, &mut FieldPlaces::new()).is_err()
+    HeadOutline::of(bytes, &mut FieldPlaces::new()).is_err()
 }
 
 /// The position of a field in the head.
@@ -75,7 +75,7 @@ struct FieldPlace {
 type FieldPlaces = SmallVec<[FieldPlace; USUAL_FIELDS]>;
 
 /// The first line of an answer, and the length of the head.
-struct Outline {
+struct HeadOutline {
     length: usize,
     status: StatusCode,
     version: Version,
@@ -99,7 +99,7 @@ pub(super) fn may_be_whole(bytes: &[u8], seen: usize) -> bool {
 ///
 /// # Errors
 /// If the bytes are not an answer of HTTP/1, the framing of its body is invalid, or too much comes before it.
-pub(super) fn take(
+pub(super) fn take_head(
     bytes: &mut BytesMut,
     to_head: bool,
     spare: &mut HeaderMap,
@@ -110,7 +110,7 @@ pub(super) fn take(
             drop_empty_lines(bytes, interim)?;
         }
         let mut places = FieldPlaces::new();
-        let outline = Outline::of(bytes, &mut places);
+        let outline = HeadOutline::of(bytes, &mut places);
         let Some(outline) = outline.map_err(|fault| BadHead::of(fault, bytes))? else {
             if bytes.len() >= MOST_ANSWER_HEAD {
                 return Err(BadHead::of(HeadFault::TooLarge, bytes));
@@ -132,7 +132,7 @@ pub(super) fn take(
     Ok(None)
 }
 
-impl Outline {
+impl HeadOutline {
     /// Parses the head at the beginning of `bytes`, and puts its fields' positions into `places`. `None` while it is
     /// incomplete.
     fn of(bytes: &[u8], places: &mut FieldPlaces) -> Result<Option<Self>, HeadFault> {

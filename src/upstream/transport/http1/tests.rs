@@ -67,8 +67,8 @@ impl OutgoingBody for Pieces {}
 type Client = Http1<Pieces, DuplexStream>;
 
 fn connected(room: usize) -> (Client, DuplexStream) {
-    let (near, far) = duplex(room);
-    (Http1::new(near, Rc::default()), far)
+    let (client_end, server_end) = duplex(room);
+    (Http1::new(client_end, Rc::default()), server_end)
 }
 
 fn get() -> Request<Pieces> {
@@ -101,24 +101,24 @@ async fn whole_body(client: &mut Client) -> Result<Vec<u8>, AnswerError> {
 }
 
 /// All bytes that have arrived at the server's end.
-fn received(far: &mut DuplexStream) -> Vec<u8> {
+fn received(server_end: &mut DuplexStream) -> Vec<u8> {
     let mut bytes = BytesMut::with_capacity(1 << 16);
     let mut cx = Context::from_waker(Waker::noop());
-    while let Poll::Ready(Ok(1..)) = pin!(far.read_buf(&mut bytes)).poll(&mut cx) {}
+    while let Poll::Ready(Ok(1..)) = pin!(server_end.read_buf(&mut bytes)).poll(&mut cx) {}
     bytes.to_vec()
 }
 
 #[tokio::test]
 async fn one_connection_carries_one_exchange_after_the_other() {
-    let (mut client, mut far) = connected(1 << 16);
+    let (mut client, mut server_end) = connected(1 << 16);
     for _ in 0..100 {
         client.begin(get(), &[]);
         let served = async {
             tokio::task::yield_now().await;
-            assert_eq!(received(&mut far), b"GET /a?b HTTP/1.1\r\n\r\n");
+            assert_eq!(received(&mut server_end), b"GET /a?b HTTP/1.1\r\n\r\n");
             let text = b"HTTP/1.1 200 OK\r\ncontent-length: 300\r\n\r\n";
-            far.write_all(text).await.unwrap();
-            far.write_all(&[b'x'; 300]).await.unwrap();
+            server_end.write_all(text).await.unwrap();
+            server_end.write_all(&[b'x'; 300]).await.unwrap();
         };
         let (answered, ()) = tokio::join!(answer(&mut client), served);
         assert_eq!(answered.unwrap().status(), StatusCode::OK);
@@ -135,7 +135,7 @@ async fn one_connection_carries_one_exchange_after_the_other() {
 
 #[tokio::test]
 async fn added_lines_stand_behind_the_fields_and_before_the_framing() {
-    let (mut client, mut far) = connected(1 << 16);
+    let (mut client, mut server_end) = connected(1 << 16);
     client.begin(
         post(None, Pieces::of(&[b"abc"])),
         &[b"via: 1.1 b\r\nx-id: ", b"7", b"\r\n"],
@@ -144,8 +144,12 @@ async fn added_lines_stand_behind_the_fields_and_before_the_framing() {
         tokio::task::yield_now().await;
         let expected = "POST / HTTP/1.1\r\nhost: a\r\nvia: 1.1 b\r\nx-id: 7\r\n\
                         transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
-        assert_eq!(str::from_utf8(&received(&mut far)).unwrap(), expected);
-        far.write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+        assert_eq!(
+            str::from_utf8(&received(&mut server_end)).unwrap(),
+            expected
+        );
+        server_end
+            .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
             .await
             .unwrap();
     };
@@ -157,18 +161,18 @@ async fn added_lines_stand_behind_the_fields_and_before_the_framing() {
 async fn bytes_that_were_not_asked_for_end_the_connection() {
     let text = b"HTTP/1.1 204 No Content\r\n\r\n";
     for early in [true, false] {
-        let (mut client, mut far) = connected(1 << 16);
+        let (mut client, mut server_end) = connected(1 << 16);
         client.begin(get(), &[]);
         let served = async {
             tokio::task::yield_now().await;
-            far.write_all(text).await.unwrap();
+            server_end.write_all(text).await.unwrap();
         };
         let (answered, ()) = tokio::join!(answer(&mut client), served);
         answered.unwrap();
         if early {
             assert!(client.is_free() && client.rest());
         }
-        far.write_all(b"H").await.unwrap();
+        server_end.write_all(b"H").await.unwrap();
         if early {
             client.begin(get(), &[]);
             let refused = answer(&mut client).await.unwrap_err();
@@ -182,21 +186,21 @@ async fn bytes_that_were_not_asked_for_end_the_connection() {
 
 #[tokio::test]
 async fn a_request_of_which_nothing_was_written_can_be_sent_again() {
-    let (mut client, far) = connected(1 << 16);
-    drop(far);
+    let (mut client, server_end) = connected(1 << 16);
+    drop(server_end);
     client.begin(post(Some("3"), Pieces::of(&[b"abc"])), &[]);
     let failed = answer(&mut client).await.unwrap_err();
     assert!(matches!(failed, AnswerError::Incomplete));
     let unsent = client.into_unsent(false).unwrap();
 
-    let (mut client, mut far) = connected(1 << 16);
-    client.begin_again(unsent);
+    let (mut client, mut server_end) = connected(1 << 16);
+    client.restart(unsent);
     let served = async {
         tokio::task::yield_now().await;
         let expected = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc";
-        assert_eq!(received(&mut far), expected);
+        assert_eq!(received(&mut server_end), expected);
         let text = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-        far.write_all(text).await.unwrap();
+        server_end.write_all(text).await.unwrap();
     };
     let (answered, ()) = tokio::join!(answer(&mut client), served);
     answered.unwrap();
@@ -206,40 +210,40 @@ async fn a_request_of_which_nothing_was_written_can_be_sent_again() {
 #[tokio::test]
 async fn a_request_that_was_written_is_sent_again_only_if_it_may_be_repeated() {
     for (repeatable, heard) in [(true, false), (false, false), (true, true)] {
-        let (mut client, mut far) = connected(1 << 16);
+        let (mut client, mut server_end) = connected(1 << 16);
         client.begin(get(), &[]);
         let served = async {
             tokio::task::yield_now().await;
-            received(&mut far);
+            received(&mut server_end);
             if heard {
-                far.write_all(b"HTTP").await.unwrap();
+                server_end.write_all(b"HTTP").await.unwrap();
                 tokio::task::yield_now().await;
             }
-            drop(far);
+            drop(server_end);
         };
         let (answered, ()) = tokio::join!(answer(&mut client), served);
         answered.unwrap_err();
         let unsent = client.into_unsent(repeatable);
         assert_eq!(unsent.is_some(), repeatable && !heard);
         if let Some(unsent) = unsent {
-            let (mut client, mut far) = connected(1 << 16);
-            client.begin_again(unsent);
+            let (mut client, mut server_end) = connected(1 << 16);
+            client.restart(unsent);
             let mut cx = Context::from_waker(Waker::noop());
             assert!(client.poll_answer(&mut cx).is_pending());
-            assert_eq!(received(&mut far), b"GET /a?b HTTP/1.1\r\n\r\n");
+            assert_eq!(received(&mut server_end), b"GET /a?b HTTP/1.1\r\n\r\n");
         }
     }
 }
 
 #[tokio::test]
 async fn an_early_answer_comes_while_the_request_goes_up() {
-    let (mut client, mut far) = connected(1 << 10);
+    let (mut client, mut server_end) = connected(1 << 10);
     let big = vec![b'x'; 1 << 14];
     client.begin(post(Some("32768"), Pieces::of(&[&big, &big])), &[]);
     let served = async {
         let text = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
         tokio::task::yield_now().await;
-        far.write_all(text).await.unwrap();
+        server_end.write_all(text).await.unwrap();
     };
     let (answered, ()) = tokio::join!(answer(&mut client), served);
     answered.unwrap();
@@ -249,7 +253,7 @@ async fn an_early_answer_comes_while_the_request_goes_up() {
     let reading = async {
         while !taken.ends_with(&[b'x'; 4]) || taken.len() < 32768 {
             let mut part = [0; 512];
-            let count = far.read(&mut part).await.unwrap();
+            let count = server_end.read(&mut part).await.unwrap();
             taken.extend_from_slice(&part[..count]);
         }
     };
@@ -260,14 +264,14 @@ async fn an_early_answer_comes_while_the_request_goes_up() {
 
 #[tokio::test]
 async fn a_server_that_answers_and_takes_no_more_is_heard() {
-    let (mut client, mut far) = connected(1 << 10);
+    let (mut client, mut server_end) = connected(1 << 10);
     let big = vec![b'x'; 1 << 14];
     client.begin(post(Some("16384"), Pieces::of(&[&big])), &[]);
     let mut cx = Context::from_waker(Waker::noop());
     assert!(client.poll_answer(&mut cx).is_pending());
     let text = b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno";
-    far.write_all(text).await.unwrap();
-    drop(far);
+    server_end.write_all(text).await.unwrap();
+    drop(server_end);
     let status = answer(&mut client).await.unwrap().status();
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(whole_body(&mut client).await.unwrap(), b"no");
@@ -286,7 +290,7 @@ async fn a_body_that_is_not_as_announced_ends_the_exchange() {
         failing,
     ];
     for body in bodies {
-        let (mut client, _far) = connected(1 << 10);
+        let (mut client, _server_end) = connected(1 << 10);
         client.begin(post(Some("3"), body), &[]);
         assert!(answer(&mut client).await.is_err());
         assert!(client.into_unsent(true).is_none());
@@ -397,7 +401,7 @@ proptest! {
         });
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let seen = runtime.block_on(async {
-            let (mut client, far) = connected(room);
+            let (mut client, server_end) = connected(room);
             client.begin(request, &[]);
             let seen = Rc::new(RefCell::new(Seen::default()));
             let service = service_fn(|request: Request<hyper::body::Incoming>| {
@@ -417,7 +421,7 @@ proptest! {
                 }
             });
             let serving = hyper::server::conn::http1::Builder::new()
-                .serve_connection(TokioIo::new(far), service);
+                .serve_connection(TokioIo::new(server_end), service);
             let asking = async {
                 answer(&mut client).await.unwrap();
                 whole_body(&mut client).await.unwrap();

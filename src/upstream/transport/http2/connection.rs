@@ -47,7 +47,7 @@ const MOST_REST: Duration = Duration::from_secs(60);
 
 /// The parts of every request's head that belong to the connection.
 #[derive(Debug, Clone)]
-pub(in crate::upstream) struct Origin {
+pub(in crate::upstream) struct H2Origin {
     /// The host for a request that names none.
     pub(in crate::upstream) authority: Option<Authority>,
     /// The connection is encrypted.
@@ -58,7 +58,7 @@ pub(in crate::upstream) struct Origin {
 #[derive(Debug)]
 pub(in crate::upstream) struct Http2Connection {
     sender: RefCell<Option<SendRequest<Bytes>>>,
-    origin: Origin,
+    origin: H2Origin,
     state: Rc<ConnectionState>,
     /// The window for sending to its server.
     window: Rc<SendWindow>,
@@ -143,7 +143,7 @@ impl Http2Connection {
     pub(in crate::upstream) async fn open(
         stream: ServerStream,
         socket: OpenSocket,
-        origin: Origin,
+        origin: H2Origin,
         max_age: Option<Duration>,
         freed: Rc<Notify>,
     ) -> Result<Rc<Self>, NoHttp2> {
@@ -328,7 +328,7 @@ impl OpenStream {
         StreamFault::new(error, part)
             .of_silent(state.is_silent.get())
             .behind(state.goaway.borrow().clone())
-            .told_by(&state.heard, id)
+            .explained_by(&state.heard, id)
     }
 
     /// Has the server sent `ENHANCE_YOUR_CALM`?
@@ -367,7 +367,7 @@ async fn drive(
 ) {
     let pings = connection.ping_pong();
     let mut watching = pin!(watch(pings, &state));
-    let mut leaving = pin!(leave(&state));
+    let mut leaving = pin!(leave_server(&state));
     let ended = poll_fn(|cx| {
         // Both are polled each time, so that the connection is driven after either wakes.
         if watching.as_mut().poll(cx).is_ready() || leaving.as_mut().poll(cx).is_ready() {
@@ -395,7 +395,7 @@ async fn drive(
 }
 
 /// Resolves some time after no sender is left: by then the connection should have ended by itself.
-async fn leave(state: &ConnectionState) {
+async fn leave_server(state: &ConnectionState) {
     state.left.notified().await;
     sleep(PONG).await;
 }

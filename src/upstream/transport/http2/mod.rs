@@ -42,7 +42,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::timeout;
-use upload::Upload;
+use upload::H2Upload;
 
 /// The longest wait for the end of a stream whose answer has no body.
 const QUIET_END: Duration = Duration::from_secs(1);
@@ -51,13 +51,13 @@ const QUIET_END: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Http2Exchange<B> {
     stream: OpenStream,
-    phase: Phase,
+    phase: StreamPhase,
     /// The request, for another attempt on another stream. Its body is here until it is sent, or longer if it is kept.
     request: Option<WholeRequest<B>>,
     /// The rest of the body of a request that is already answered.
     rest: Option<B>,
     /// The body is being sent.
-    upload: Option<Upload>,
+    upload: Option<H2Upload>,
     /// The state of the upload, until its end is noted there.
     state: Option<Rc<dyn UploadState>>,
     /// A part of the body has been taken.
@@ -92,7 +92,7 @@ impl fmt::Debug for Hold {
 }
 
 #[derive(Debug)]
-enum Phase {
+enum StreamPhase {
     /// The request has not been sent. `true`: bytes that the server has sent meanwhile have been read.
     Before(bool),
     /// The answer's head is awaited.
@@ -110,7 +110,7 @@ impl<B> Http2Exchange<B> {
     pub(super) fn new(stream: OpenStream) -> Self {
         Self {
             stream,
-            phase: Phase::Before(false),
+            phase: StreamPhase::Before(false),
             request: None,
             rest: None,
             upload: None,
@@ -136,7 +136,7 @@ impl<B> Http2Exchange<B> {
 
     /// Has the answer been read to its end?
     pub(super) fn is_read(&self) -> bool {
-        matches!(self.phase, Phase::Over)
+        matches!(self.phase, StreamPhase::Over)
     }
 
     /// Is a part of the request still to be sent?
@@ -170,7 +170,7 @@ impl<B> Http2Exchange<B> {
     pub(super) fn retry_cause(&self) -> RetryCause {
         match self.phase {
             _ if self.is_refused => RetryCause::Refused,
-            Phase::Before(_) => RetryCause::Connect,
+            StreamPhase::Before(_) => RetryCause::Connect,
             _ => RetryCause::Reset,
         }
     }
@@ -180,7 +180,7 @@ impl<B> Http2Exchange<B> {
     pub(super) fn is_stale(&self, error: &AnswerError) -> bool {
         match error {
             _ if !self.stream.is_reused => false,
-            _ if matches!(self.phase, Phase::Before(_)) => true,
+            _ if matches!(self.phase, StreamPhase::Before(_)) => true,
             AnswerError::Http2(fault) => !fault.is_reset() && self.stream.is_first_broken(),
             _ => false,
         }
@@ -219,14 +219,14 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         if self.is_heard {
             return None;
         }
-        let is_unsent = self.is_refused || matches!(self.phase, Phase::Before(_));
+        let is_unsent = self.is_refused || matches!(self.phase, StreamPhase::Before(_));
         let mut request = self.request.take()?;
-        let may_again = is_unsent || (repeatable && request.body.is_none());
+        let may_retry = is_unsent || (repeatable && request.body.is_none());
         let is_whole = !self.is_begun || request.body.as_mut().is_some_and(B::rewind);
         if let Some(state) = request.body.as_ref().and_then(B::upload) {
-            state.owed().sets_out_again();
+            state.owed().start_over();
         }
-        (may_again && is_whole).then_some(request)
+        (may_retry && is_whole).then_some(request)
     }
 
     /// Lets the request go elsewhere as long as the connection has no room for `need` bytes of its body: a request
@@ -269,12 +269,12 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Response<()>, AnswerError>> {
-        if let Phase::Before(is_read) = self.phase {
+        if let StreamPhase::Before(is_read) = self.phase {
             let is_once = self.request.as_ref().is_some_and(WholeRequest::is_once);
             if is_once && !is_read && self.stream.is_reused {
                 // The request may be sent only once: bytes that the server has sent meanwhile, such as the end of the
                 // connection, are read first.
-                self.phase = Phase::Before(true);
+                self.phase = StreamPhase::Before(true);
                 if pin!(tokio::task::yield_now()).poll(cx).is_pending() {
                     return Poll::Pending;
                 }
@@ -289,7 +289,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         if let Poll::Ready(Err(error)) = self.poll_upload(cx) {
             return Poll::Ready(Err(error));
         }
-        let Phase::Head(answer) = &mut self.phase else {
+        let StreamPhase::Head(answer) = &mut self.phase else {
             return Poll::Ready(Err(AnswerError::Incomplete));
         };
         if let Err(fault) = hear_interim(answer, cx, &mut self.interim) {
@@ -316,11 +316,11 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         };
         if is_bodiless && !stream.is_end_stream() {
             end_quietly(stream);
-            self.phase = Phase::Over;
+            self.phase = StreamPhase::Over;
             return Poll::Ready(Ok(response));
         }
         self.length = announced.filter(|_| !is_bodiless);
-        self.phase = Phase::Data(stream);
+        self.phase = StreamPhase::Data(stream);
         self.note_end();
         Poll::Ready(Ok(response))
     }
@@ -332,10 +332,10 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         };
         let head = request_head::head(&request.head, request.body.is_some(), &self.stream);
         let (answer, stream) = self.stream.send(head, request.body.is_none())?;
-        self.phase = Phase::Head(answer);
+        self.phase = StreamPhase::Head(answer);
         if let Some(body) = &request.body {
             self.state = body.upload();
-            self.upload = Some(Upload {
+            self.upload = Some(H2Upload {
                 stream,
                 piece: Bytes::new(),
                 trailers: None,
@@ -356,15 +356,17 @@ impl<B: OutgoingBody> Http2Exchange<B> {
             && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM));
         let is_answered = matches!(
             self.phase,
-            Phase::Data(_) | Phase::Trailers(_) | Phase::Over
+            StreamPhase::Data(_) | StreamPhase::Trailers(_) | StreamPhase::Over
         );
         let id = match &self.phase {
-            Phase::Head(answer) => Some(u32::from(answer.stream_id())),
-            Phase::Data(stream) | Phase::Trailers(stream) => Some(u32::from(stream.stream_id())),
-            Phase::Before(_) | Phase::Over => None,
+            StreamPhase::Head(answer) => Some(u32::from(answer.stream_id())),
+            StreamPhase::Data(stream) | StreamPhase::Trailers(stream) => {
+                Some(u32::from(stream.stream_id()))
+            }
+            StreamPhase::Before(_) | StreamPhase::Over => None,
         };
-        if !matches!(self.phase, Phase::Before(_)) {
-            self.phase = Phase::Over;
+        if !matches!(self.phase, StreamPhase::Before(_)) {
+            self.phase = StreamPhase::Over;
         }
         self.stream.is_broken = true;
         // The library resets a stream by itself if its answer is malformed.
@@ -403,7 +405,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
         loop {
             let failure = match &mut self.phase {
-                Phase::Data(stream) => match ready!(stream.poll_data(cx)) {
+                StreamPhase::Data(stream) => match ready!(stream.poll_data(cx)) {
                     Some(Ok(data)) => {
                         self.stream.note_sent();
                         // Data that is taken is passed on before more is requested.
@@ -419,21 +421,24 @@ impl<B: OutgoingBody> Http2Exchange<B> {
                     }
                     Some(Err(error)) => error,
                     None => {
-                        if let Phase::Data(stream) = std::mem::replace(&mut self.phase, Phase::Over)
+                        if let StreamPhase::Data(stream) =
+                            std::mem::replace(&mut self.phase, StreamPhase::Over)
                         {
-                            self.phase = Phase::Trailers(stream);
+                            self.phase = StreamPhase::Trailers(stream);
                         }
                         continue;
                     }
                 },
-                Phase::Trailers(stream) => match ready!(stream.poll_trailers(cx)) {
+                StreamPhase::Trailers(stream) => match ready!(stream.poll_trailers(cx)) {
                     Ok(trailers) => {
-                        self.phase = Phase::Over;
+                        self.phase = StreamPhase::Over;
                         return Poll::Ready(trailers.map(|all| Ok(Frame::trailers(all))));
                     }
                     Err(error) => error,
                 },
-                Phase::Over | Phase::Before(_) | Phase::Head(_) => return Poll::Ready(None),
+                StreamPhase::Over | StreamPhase::Before(_) | StreamPhase::Head(_) => {
+                    return Poll::Ready(None);
+                }
             };
             return Poll::Ready(Some(Err(self.failed(failure))));
         }
@@ -441,10 +446,10 @@ impl<B: OutgoingBody> Http2Exchange<B> {
 
     /// Notes the end of an answer whose last byte has been taken.
     fn note_end(&mut self) {
-        if let Phase::Data(stream) = &self.phase
+        if let StreamPhase::Data(stream) = &self.phase
             && stream.is_end_stream()
         {
-            self.phase = Phase::Over;
+            self.phase = StreamPhase::Over;
         }
     }
 }
@@ -452,7 +457,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
 impl<B> Drop for Http2Exchange<B> {
     fn drop(&mut self) {
         let is_complete = self.is_read() && self.upload.is_none();
-        let is_unused = matches!(self.phase, Phase::Before(_));
+        let is_unused = matches!(self.phase, StreamPhase::Before(_));
         // A stream that is open now is reset by us.
         self.stream.is_cut = !is_complete && !is_unused && !self.stream.is_broken;
     }

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 
 /// The state of sending a body.
 #[derive(Debug)]
-pub(super) struct Upload {
+pub(super) struct H2Upload {
     pub(super) stream: SendStream<Bytes>,
     /// A piece that waits for room.
     pub(super) piece: Bytes,

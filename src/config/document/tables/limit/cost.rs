@@ -1,7 +1,7 @@
 //! `cost` of a limit and of its tiers.
 
 use crate::config::document::{
-    Fields, Form, Setting, Table, ValueShape, count, custom, inner_table, number, table, text,
+    Fields, Form, Setting, Table, ValueShape, count, custom, inner_table, number, table, text_form,
     whole, word, words,
 };
 
@@ -18,7 +18,7 @@ table! {
     RequestCost = LIMIT_COST, "limits", "a cost";
 
     /// The field that gives the cost.
-    header: HeaderName = text(field), Required, "\"x-cost\"";
+    header: HeaderName = text_form(field), Required, "\"x-cost\"";
 
     /// The cost of a request without the field.
     default: u32 = count(), Value("1"), "1";
@@ -35,7 +35,7 @@ table! {
     ResponseCost = LIMIT_COST_LATER, "limits", "a cost that the response says";
 
     /// The field of the response that gives the cost.
-    response_header: CostPlace = text(|text| field(text).map(CostPlace::Header)), Unless(&["response_json"]), "\"x-units\"";
+    response_header: CostPlace = text_form(|text| field(text).map(CostPlace::Header)), Unless(&["response_json"]), "\"x-units\"";
 
     /// The member of the JSON body that gives the cost.
     response_json: CostPlace = custom(ValueShape::Text, member), Words("none"), "\"usage.total_tokens\"";

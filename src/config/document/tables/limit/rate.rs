@@ -2,7 +2,7 @@
 
 use crate::config::document::{
     Emptiness, Fields, Form, Items, List, Section as _, Setting, ValueShape, count, custom, table,
-    text,
+    text_form,
 };
 use crate::config::input::At;
 use crate::config::value::{Quota, rate};
@@ -14,7 +14,7 @@ table! {
     RateTable = LIMIT_RATE, "limits", "a rate in a list";
 
     /// The requests that are allowed in a time.
-    rate: Quota = text(rate), Required, "\"100/min\"";
+    rate: Quota = text_form(rate), Required, "\"100/min\"";
 
     /// The number of requests that may arrive at once.
     burst: u32 = count(), Words("N of the rate; 1 for `leaky-bucket`"), "20";

@@ -55,8 +55,8 @@ pub(super) fn shown_timeout(timeout: AnswerTimeout) -> Option<ShownValue> {
 }
 
 /// The destination of a redirect.
-pub(super) fn shown_redirect(own: Option<&StaticReply>) -> Option<ShownValue> {
-    match own {
+pub(super) fn shown_redirect(reply: Option<&StaticReply>) -> Option<ShownValue> {
+    match reply {
         Some(StaticReply::Redirect { to, status }) => {
             show(format!("{} ({})", to.written(), status.as_u16()))
         }
@@ -65,11 +65,11 @@ pub(super) fn shown_redirect(own: Option<&StaticReply>) -> Option<ShownValue> {
 }
 
 /// The route's static answer. Its status is shown; its body is not shown, since a body may be long.
-pub(super) fn shown_respond(own: Option<&StaticReply>) -> Option<ShownValue> {
-    match own {
+pub(super) fn shown_respond(reply: Option<&StaticReply>) -> Option<ShownValue> {
+    match reply {
         Some(StaticReply::Respond { status, .. }) => Some(ShownValue {
             text: status.as_u16().to_string(),
-            whole: Some(format!("{own:?}")),
+            whole: Some(format!("{reply:?}")),
         }),
         _ => show("none"),
     }

@@ -1,7 +1,7 @@
 //! `redirect` and `respond` of a route: responses without an upstream.
 
 use crate::config::document::{
-    Fields, Setting, ValueShape, any, custom, table, text, text_as, whole,
+    Fields, Setting, ValueShape, any, custom, table, text_as, text_form, whole,
 };
 use crate::config::report::{Code, Details as _};
 use crate::config::value::{Direction, ValueError, destination, field_value};
@@ -27,10 +27,10 @@ table! {
     status: StatusCode = custom(ValueShape::Whole { least: 200, most: 599 }, |key, fields| status(key, 200..=599, fields)), Value("200"), "410";
 
     /// The body of the answer.
-    body: String = text(any), Value("\"\""), "\"gone\"";
+    body: String = text_form(any), Value("\"\""), "\"gone\"";
 
     /// The media type of the body.
-    content_type: HeaderValue = text(content_type), Value("\"text/plain; charset=utf-8\""), "\"application/json\"";
+    content_type: HeaderValue = text_form(content_type), Value("\"text/plain; charset=utf-8\""), "\"application/json\"";
 }
 
 /// The statuses of redirects.

@@ -1,8 +1,8 @@
 //! Keys of an upstream that decide which server gets a request, and the treatment of requests that no server can take.
 
 use crate::config::document::{
-    At, Fields, Form, Section, Setting, ValueShape, Zero, custom, inner_table, number, table, text,
-    time, words,
+    At, Fields, Form, Section, Setting, ValueShape, Zero, custom, inner_table, number, table,
+    text_form, time, words,
 };
 use crate::config::report::{Code, Details as _};
 use crate::config::value::{Balance, balance, share};
@@ -15,11 +15,11 @@ table! {
     BalanceTable = BALANCE, "upstreams", "the choice of a server", takes Some("`round-robin`, `least-requests`, `random`, `hash:KEY`, or a table as `{ by = \"hash:header:x-user\", bounded = \"125%\" }`");
 
     /// The way of choosing, as in `balance` without a table.
-    by: Balance = text(balance), Required, "\"hash:header:x-user\"";
+    by: Balance = text_form(balance), Required, "\"hash:header:x-user\"";
 
     /// With `hash:KEY`, how many requests a server may have in flight, as a share of the average: one with more is passed
     /// over, and the next in the order of the key takes the request.
-    bounded: u32 = text(|text| share(text, 100..=1000)), Words("any number"), "\"125%\"";
+    bounded: u32 = text_form(|text| share(text, 100..=1000)), Words("any number"), "\"125%\"";
 }
 
 table! {

@@ -4,7 +4,7 @@
 use super::balance::{inner, is_table};
 use crate::config::document::{
     Fields, Form, Items, Section, Setting, ValueShape, Zero, any, count, custom, empty_list,
-    filled_texts, flag, number, table, text, time, word_list, words,
+    filled_texts, flag, number, table, text_form, time, word_list, words,
 };
 use crate::config::input::At;
 use crate::config::report::{Code, Details as _};
@@ -22,10 +22,10 @@ table! {
     HealthTable = HEALTH, "upstreams", "the probes", takes Some("a path, or a table as `{ path = \"/healthz\", interval = \"5s\" }`");
 
     /// The path that is asked for with GET.
-    path: Arc<str> = text(probe_path), Words("needed, unless `grpc` or `connect` is written"), "\"/healthz\"";
+    path: Arc<str> = text_form(probe_path), Words("needed, unless `grpc` or `connect` is written"), "\"/healthz\"";
 
     /// The service that is asked about by `grpc.health.v1`; an empty text is the server as a whole. SERVING alone is good.
-    grpc: String = text(any), Words("HTTP is asked"), "\"shop.Orders\"";
+    grpc: String = text_form(any), Words("HTTP is asked"), "\"shop.Orders\"";
 
     /// A connection alone is good.
     connect: bool = flag(), Words("`false`"), "true";
@@ -46,7 +46,7 @@ table! {
     status: Items<RangeInclusive<u16>> = filled_texts(statuses, empty_list("leave it out for `\"200-399\"`")), Value("\"200-399\""), "\"200\"";
 
     /// The `Host` of the probes.
-    host: Arc<str> = text(probe_host), Words("the server's own"), "\"orders.internal\"";
+    host: Arc<str> = text_form(probe_host), Words("the server's own"), "\"orders.internal\"";
 }
 
 table! {
@@ -64,7 +64,7 @@ table! {
 
     /// The part of the servers that may be ejected at once. One server may always be ejected, but never the last that
     /// serves.
-    at_most: u32 = text(|text| share(text, 0..=100)), Value("\"50%\""), "\"30%\"";
+    at_most: u32 = text_form(|text| share(text, 0..=100)), Value("\"50%\""), "\"30%\"";
 }
 
 table! {
@@ -82,7 +82,7 @@ table! {
     on: Items<RetryOn> = word_list(), Value("[\"connect\", \"refused\", \"reset\"]"), "[\"connect\", \"reset\", \"503\"]";
 
     /// How many of the upstream's requests in the last ten seconds may be sent again; always one a second.
-    budget: u32 = text(|text| share(text, 0..=100)), Value("\"20%\""), "\"10%\"";
+    budget: u32 = text_form(|text| share(text, 0..=100)), Value("\"20%\""), "\"10%\"";
 }
 
 /// A failure after which a request is retried, as written.

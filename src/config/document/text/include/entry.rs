@@ -54,7 +54,7 @@ pub(super) struct IncludeEntry {
 }
 
 /// Every entry that can be read.
-pub(super) fn all(
+pub(super) fn all_entries(
     source: &Source,
     value: &Spanned<DeValue<'_>>,
     variables: &Variables,
@@ -108,7 +108,7 @@ fn with_grant(
         upstreams,
     } = IncludeTable::read(&mut fields);
     let mut allowed = |at: &At<String>, path: &str| {
-        let read = AllowedPaths::read(&source.beside(at.span.start, path));
+        let read = AllowedPaths::read(&source.resolve_path(at.span.start, path));
         read.map_err(|why| {
             fields
                 .error(Code::BadPattern, "this is no pattern of files")

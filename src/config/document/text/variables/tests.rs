@@ -23,8 +23,8 @@ fn filled(text: &str) -> Result<String, Vec<(Code, String)>> {
     expand(&environment, text)
         .map(|(text, _)| text)
         .map_err(|slips| {
-            let told = |slip: Slip| (slip.code, text[slip.at].to_owned());
-            slips.into_iter().map(told).collect()
+            let described = |slip: Slip| (slip.code, text[slip.at].to_owned());
+            slips.into_iter().map(described).collect()
         })
 }
 

@@ -109,19 +109,19 @@ impl<'a> EarlierListeners<'a> {
 
     /// The first listener that takes the address of `second`.
     pub(super) fn takes(&self, second: &ListeningPlace) -> Option<&'a ListeningPlace> {
-        let mut near: Vec<Nth<'_>> = Vec::new();
-        near.extend(self.same.get(&second.address.clone().in_ipv4()));
+        let mut candidates: Vec<Nth<'_>> = Vec::new();
+        candidates.extend(self.same.get(&second.address.clone().in_ipv4()));
         if let Some(address) = second.address.socket_address() {
             let (ip, port) = (address.ip().to_canonical(), address.port());
-            near.extend(self.addresses.get(&SocketAddr::new(ip, port)));
-            near.extend(self.all.get(&port).into_iter().flatten());
-            near.extend(
+            candidates.extend(self.addresses.get(&SocketAddr::new(ip, port)));
+            candidates.extend(self.all.get(&port).into_iter().flatten());
+            candidates.extend(
                 [true, false]
                     .iter()
                     .filter_map(|is_ipv4| self.single.get(&(port, *is_ipv4))),
             );
         }
-        let taken = near
+        let taken = candidates
             .into_iter()
             .filter(|(_, first)| is_taken_by(first, second));
         let first = taken.min_by_key(|(nth, _)| *nth);
@@ -181,11 +181,13 @@ impl<'a> Reached<'a> {
                 let ip = host.parse::<IpAddr>().ok();
                 let exact = ip.map(|ip| SocketAddr::new(ip.to_canonical(), port));
                 let exact = exact.and_then(|address| self.addresses.get(&address));
-                let near = exact
+                let candidates = exact
                     .into_iter()
                     .chain(self.wide.get(&port).into_iter().flatten());
-                let own = near.filter(|(_, listener)| is_reached_by(&listener.address, host));
-                own.min_by_key(|(nth, _)| *nth)
+                let reached =
+                    candidates.filter(|(_, listener)| is_reached_by(&listener.address, host));
+                reached
+                    .min_by_key(|(nth, _)| *nth)
                     .map(|(_, listener)| *listener)
             }
         }
@@ -242,19 +244,19 @@ pub(super) fn overlap(one: &ListenAddress, other: &ListenAddress) -> bool {
 
 /// Does a connection to `host`, on the listener's port, arrive at the listener on `address`, according to the file?
 fn is_reached_by(address: &ListenAddress, host: &str) -> bool {
-    let Some(own) = address.socket_address() else {
+    let Some(listening) = address.socket_address() else {
         return false;
     };
     let is_local_name = host == "localhost" || host.ends_with(".localhost");
-    let own = own.ip().to_canonical();
+    let listening = listening.ip().to_canonical();
     match host.parse::<IpAddr>().map(|host| host.to_canonical()) {
         // A connection to the unspecified address leads to this machine.
         Ok(host) if host.is_loopback() || host.is_unspecified() => {
             let is_all = matches!(address, ListenAddress::EveryAddress(_))
-                || own.is_unspecified() && (own.is_ipv6() || host.is_ipv4());
-            is_all || own == host || host.is_unspecified() && own.is_loopback()
+                || listening.is_unspecified() && (listening.is_ipv6() || host.is_ipv4());
+            is_all || listening == host || host.is_unspecified() && listening.is_loopback()
         }
-        Ok(host) => own == host,
-        Err(_) => is_local_name && (own.is_unspecified() || own.is_loopback()),
+        Ok(host) => listening == host,
+        Err(_) => is_local_name && (listening.is_unspecified() || listening.is_loopback()),
     }
 }

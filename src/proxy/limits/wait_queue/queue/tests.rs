@@ -159,9 +159,9 @@ impl World {
         }
         turns.extend(self.others.iter().map(|(until, _)| *until));
         turns.sort();
-        let apart = Duration::from_micros(APART);
+        let spacing = Duration::from_micros(APART);
         assert!(
-            turns.windows(2).all(|two| two[1] - two[0] >= apart),
+            turns.windows(2).all(|two| two[1] - two[0] >= spacing),
             "{turns:?}"
         );
     }

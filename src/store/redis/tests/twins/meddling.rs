@@ -81,9 +81,9 @@ impl History {
             _ => (self.now + brim.whole) as f64,
         };
         let at = held + [0.0, 0.0, 0.0, 0.5][self.random.usize(..4)];
-        let own = interval.den.get();
-        let den = [own, own, own, own + 4][self.random.usize(..4)];
-        let part = [0, brim.part, brim.part + 1, 1, own, own + 1][self.random.usize(..6)];
+        let whole = interval.den.get();
+        let den = [whole, whole, whole, whole + 4][self.random.usize(..4)];
+        let part = [0, brim.part, brim.part + 1, 1, whole, whole + 1][self.random.usize(..6)];
         let mut bytes = at.to_be_bytes().to_vec();
         bytes.extend_from_slice(&part.to_be_bytes());
         bytes.extend_from_slice(&den.to_be_bytes());

@@ -83,9 +83,9 @@ impl History {
         let number = self.unheard.numbers[name] + self.random.u64(1..3);
         self.unheard.numbers[name] = number;
         self.unheard.mark = Some(keys + 1);
-        let beside = self.random.bool().then_some(&b"t:1:any:tb:{a}"[..]);
+        let sharing = self.random.bool().then_some(&b"t:1:any:tb:{a}"[..]);
         Some(MarkerKey {
-            key: layout::marker(&format!("t{name}"), beside, 7),
+            key: layout::marker(&format!("t{name}"), sharing, 7),
             number,
         })
     }
@@ -100,7 +100,7 @@ impl History {
     }
 
     /// Repeats an earlier call, after any other calls: it changes nothing.
-    pub(super) fn call_again(&mut self) {
+    pub(super) fn repeat_call(&mut self) {
         let calls = &self.unheard.calls;
         if calls.is_empty() {
             return;
@@ -120,12 +120,12 @@ impl History {
         let now = Timestamp::from_micros(self.now);
         for _ in 0..2 {
             let place = (&*slots.key, None);
-            let told = self
+            let freed = self
                 .model
                 .refund(now, place, &slots.limit, slots.ticket, How::Refund);
-            self.unheard.freed += usize::from(told > 0);
+            self.unheard.freed += usize::from(freed > 0);
             let command = question::refund(Some(now), std::iter::once(&slots.question), None);
-            self.ask(command, Expected::Refunded(vec![told]));
+            self.ask(command, Expected::Refunded(vec![freed]));
         }
         self.look(vec![slots.key]);
     }

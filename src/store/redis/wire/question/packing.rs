@@ -42,8 +42,8 @@ impl Question {
     /// Reads a packed question, and returns the rest.
     pub(crate) fn unpack(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let ([level, records], rest) = bytes.split_first_chunk()?;
-        let (keys, rest) = take(rest)?;
-        let (blocks, mut rest) = take(rest)?;
+        let (keys, rest) = take_part(rest)?;
+        let (blocks, mut rest) = take_part(rest)?;
         let mut question = Self {
             keys: SmallVec::from_slice(keys),
             counters: SmallVec::from_slice(&[KeyPlace::of(keys, 0)]),
@@ -53,7 +53,7 @@ impl Question {
             ..Self::default()
         };
         for _ in 0..*records {
-            let (record, more) = take(rest)?;
+            let (record, more) = take_part(rest)?;
             question.records.push(record.to_vec());
             rest = more;
         }
@@ -68,7 +68,7 @@ fn put(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-fn take(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+fn take_part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk()?;
     let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
     rest.split_at_checked(length)

@@ -40,7 +40,7 @@ fn keep_alive_is_left_out_where_it_stands_last() {
     ] {
         let mut bytes = BytesMut::from(format!("HTTP/1.1 204 No\r\n{sent}\r\n").as_str());
         let mut fields = HeaderMap::new();
-        let head = take(&mut bytes, false, &mut fields, &mut InterimCount::default()).unwrap();
+        let head = take_head(&mut bytes, false, &mut fields, &mut InterimCount::default()).unwrap();
         let head = head.unwrap();
         let names: Vec<_> = head
             .response
@@ -58,7 +58,7 @@ fn taken(sent: &[u8], size: usize) -> Result<Option<ResponseHead>, HeadFault> {
     let (mut bytes, mut interim) = (BytesMut::new(), InterimCount::default());
     for piece in sent.chunks(size) {
         bytes.extend_from_slice(piece);
-        let head = take(&mut bytes, false, &mut HeaderMap::new(), &mut interim);
+        let head = take_head(&mut bytes, false, &mut HeaderMap::new(), &mut interim);
         let head = head.map_err(|bad| bad.fault)?;
         if head.is_some() {
             return Ok(head);
@@ -92,7 +92,7 @@ fn what_comes_before_an_answer_is_bounded_however_it_is_cut() {
 fn shown(head: &[u8]) -> (String, String) {
     let mut bytes = BytesMut::from(head);
     let (mut spare, mut interim) = (HeaderMap::new(), InterimCount::default());
-    let taken = take(&mut bytes, false, &mut spare, &mut interim);
+    let taken = take_head(&mut bytes, false, &mut spare, &mut interim);
     let bad = taken.expect_err("a fault");
     (bad.fault.to_string(), bad.line.to_string())
 }

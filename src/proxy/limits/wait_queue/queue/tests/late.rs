@@ -10,24 +10,24 @@ const LONG: u64 = 60_000_000;
 struct Gate {
     store: MemoryStore,
     limit: Arc<Limit>,
-    apart: u64,
+    spacing: u64,
     began: Instant,
     /// Microseconds since then.
     passed: u64,
     line: WaitQueue,
     /// The waiting requests, by number.
     held: Vec<(usize, Arc<Waiter>)>,
-    came: usize,
+    arrived: usize,
     /// The time at which each request was released.
     went: Vec<(u64, usize)>,
     refused: Vec<(usize, Duration)>,
 }
 
 impl Gate {
-    fn new(apart: u64, burst: u32, max_wait: u64) -> Self {
+    fn new(spacing: u64, burst: u32, max_wait: u64) -> Self {
         let rate = Rate {
             count: NonZeroU32::MIN,
-            period: NonZeroU64::new(apart).unwrap(),
+            period: NonZeroU64::new(spacing).unwrap(),
         };
         let burst = NonZeroU32::new(burst).unwrap();
         let rule = Rule::LeakyBucket(LeakyBucket::new(rate, burst, 200, max_wait));
@@ -35,12 +35,12 @@ impl Gate {
         Self {
             store: MemoryStore::new(Clock::manual(Timestamp::from_micros(1_000_000)), 100),
             limit: Arc::new(Limit::new(Policy::new("queue".into(), by, rate), rule)),
-            apart,
+            spacing,
             began: Instant::now(),
             passed: 0,
             line: WaitQueue::default(),
             held: Vec::new(),
-            came: 0,
+            arrived: 0,
             went: Vec::new(),
             refused: Vec::new(),
         }
@@ -58,8 +58,8 @@ impl Gate {
         let Ruling::Admit { delay } = decided.decision.ruling else {
             return;
         };
-        let (number, now) = (self.came, self.now());
-        self.came += 1;
+        let (number, now) = (self.arrived, self.now());
+        self.arrived += 1;
         if delay == 0 && self.line.is_empty(now) {
             self.went.push((self.passed, number));
             return;
@@ -86,8 +86,8 @@ impl Gate {
             }
             let at = due[which(due.len())];
             let (number, spot) = (self.held[at].0, Arc::clone(&self.held[at].1));
-            if let Some(again) = spot.over() {
-                self.refused.push((number, again));
+            if let Some(retry_after) = spot.over() {
+                self.refused.push((number, retry_after));
                 self.held.remove(at);
                 self.line.leave(&spot, now);
             } else if self.line.turn(&spot, now).is_some_and(|turn| turn <= now) {
@@ -114,10 +114,10 @@ impl Gate {
                 let count = (last - first + 1) as u64;
                 // Both ends of the interval count; whole microseconds are rounded.
                 assert!(
-                    count * self.apart <= burst * self.apart + (to - from) + late + 2,
+                    count * self.spacing <= burst * self.spacing + (to - from) + late + 2,
                     "seed {seed}: {count} within {} us, {} us apart: {:?}",
                     to - from,
-                    self.apart,
+                    self.spacing,
                     self.went
                 );
             }
@@ -130,9 +130,9 @@ fn over_any_time_no_more_go_on_than_the_rate_whatever_the_machine_does() {
     let mut stops = 0;
     for seed in 0..60 {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let (apart, burst) = (rng.u64(2_000..120_000), rng.u32(1..5));
+        let (spacing, burst) = (rng.u64(2_000..120_000), rng.u32(1..5));
         let max_wait = [LONG, 800_000][rng.usize(..2)];
-        let mut gate = Gate::new(apart, burst, max_wait);
+        let mut gate = Gate::new(spacing, burst, max_wait);
         for _ in 0..150 {
             match rng.u8(..16) {
                 0..=5 => (0..rng.u8(1..4)).for_each(|_| gate.comes()),
@@ -148,7 +148,7 @@ fn over_any_time_no_more_go_on_than_the_rate_whatever_the_machine_does() {
                 }
                 8 => gate.passed += rng.u64(..40_000),
                 _ => {
-                    let until = gate.passed + rng.u64(..2 * apart);
+                    let until = gate.passed + rng.u64(..2 * spacing);
                     while gate.passed < until {
                         gate.passed += rng.u64(1..5_000);
                         gate.wakes(|due| rng.usize(..due));
@@ -231,16 +231,16 @@ fn a_burst_still_goes_at_once() {
 
 #[test]
 fn ordinary_lateness_moves_nobody() {
-    for apart in [1_000, 20_000] {
-        let mut gate = Gate::new(apart, 1, LONG);
+    for spacing in [1_000, 20_000] {
+        let mut gate = Gate::new(spacing, 1, LONG);
         (0..150).for_each(|_| gate.comes());
-        let mut rng = fastrand::Rng::with_seed(apart);
+        let mut rng = fastrand::Rng::with_seed(spacing);
         for n in 1..150 {
             // Timers are late by up to five milliseconds, each by a different time.
-            let at = n * apart + rng.u64(..5_000);
+            let at = n * spacing + rng.u64(..5_000);
             gate.passed = gate.passed.max(at);
             gate.wakes(|_| 0);
-            assert!(gate.went.len() as u64 > n, "{apart}: {n}");
+            assert!(gate.went.len() as u64 > n, "{spacing}: {n}");
         }
     }
 }
@@ -266,7 +266,7 @@ fn whoever_would_wait_too_long_is_refused_and_takes_nobodys_turn() {
     assert!(
         gate.refused
             .iter()
-            .all(|(_, again)| again.as_millis() == 100)
+            .all(|(_, retry_after)| retry_after.as_millis() == 100)
     );
     gate.check_the_law(1, 0);
 }

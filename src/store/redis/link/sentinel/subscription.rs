@@ -33,14 +33,14 @@ pub(super) async fn follow(sentinel: &RedisTarget) -> Result<RedisStream, StoreE
 }
 
 /// Waits for a notification, or for the end of the subscription.
-pub(super) async fn of(news: Option<&mut Option<RedisStream>>) {
-    let Some(news) = news else {
+pub(super) async fn next_message(subscription: Option<&mut Option<RedisStream>>) {
+    let Some(subscription) = subscription else {
         return std::future::pending().await;
     };
-    let Some(stream) = news else {
+    let Some(stream) = subscription else {
         return std::future::pending().await;
     };
     if !matches!(stream.read(&mut [0; 1024]).await, Ok(1..)) {
-        *news = None;
+        *subscription = None;
     }
 }

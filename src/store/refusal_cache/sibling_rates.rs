@@ -22,7 +22,7 @@ pub(super) struct RateBeside {
 }
 
 /// The other rates in the list of `refused` whose answers show their content.
-pub(super) fn of(
+pub(super) fn sibling_rates(
     refused: &Check<'_>,
     checks: &[Check<'_>],
     answers: &Answers,
@@ -32,7 +32,7 @@ pub(super) fn of(
     }
     let all = checks.iter().zip(&answers.each);
     let others = all.filter(|(check, _)| {
-        refused.limit.is_rate_beside(check.limit)
+        refused.limit.is_sibling_of(check.limit)
             && check.limit.id != refused.limit.id
             && check.key == refused.key
     });
@@ -45,13 +45,13 @@ pub(super) fn of(
 /// answer.
 #[cold]
 pub(super) fn recall(
-    beside: &[RateBeside],
+    siblings: &[RateBeside],
     checks: &[Check<'_>],
     passed: u64,
     answers: &mut [LimitAnswer],
 ) {
     for (check, answer) in checks.iter().zip(answers) {
-        let known = beside
+        let known = siblings
             .iter()
             .find(|one| Arc::ptr_eq(&one.limit, check.limit));
         let Some(one) = known.filter(|_| !answer.is_known()) else {
