@@ -15,7 +15,8 @@ pub(super) fn compare(running: &Backend, new: &Backend, changes: &mut Vec<FileCh
         ];
         let presented = presented.into_iter().filter(|(_, differs)| *differs);
         changes.extend(
-            presented.map(|(subject, _)| FileChange::live(subject, "changed; new connections use it")),
+            presented
+                .map(|(subject, _)| FileChange::live(subject, "changed; new connections use it")),
         );
     } else if running != new {
         let subjects = address(running, new).into_iter();
