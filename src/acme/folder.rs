@@ -256,12 +256,6 @@ impl Folder {
     }
 }
 
-/// The file in which the certificate of an identity is kept below `storage`.
-#[must_use]
-pub fn folder_of(storage: &Path, identity: &str) -> PathBuf {
-    Folder::at(storage).file(Part::Certificates, identity)
-}
-
 /// The certificate of an identity that is kept in a folder. Nothing where there is none that can be read, or where the
 /// storage is no folder.
 #[must_use]

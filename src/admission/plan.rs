@@ -86,22 +86,6 @@ impl PlannedCheck {
 }
 
 impl Plan {
-    /// Writes the keys of all limits that apply.
-    #[must_use]
-    pub fn of(service: &Service, caller: &Caller<'_>) -> Self {
-        let mut plan = Self::with_room(service);
-        plan.fill(service, caller, |_| true);
-        plan
-    }
-
-    /// An empty plan, with room for all limits that may come.
-    pub(crate) fn with_room(service: &Service) -> Self {
-        Self {
-            keys: Vec::with_capacity(64 * service.limits.len()),
-            ..Self::default()
-        }
-    }
-
     /// Becomes an empty plan, with room for all limits that may come. A plan is written where it lives, because it is
     /// large.
     #[inline]

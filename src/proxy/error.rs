@@ -159,12 +159,6 @@ impl ProxyError {
     pub fn reason(&self) -> Reason {
         self.row().reason
     }
-
-    /// The time after which the client may come back, in microseconds, where it is known.
-    #[must_use]
-    pub fn retry_after(&self) -> Option<u64> {
-        self.row().retry_after
-    }
 }
 
 impl From<IntakeError> for ProxyError {

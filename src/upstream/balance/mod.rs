@@ -225,12 +225,6 @@ impl<B: OutgoingBody> Balancer<B> {
         self.choices.borrow().tries_all
     }
 
-    /// The number of servers that may be asked.
-    #[must_use]
-    pub fn many(&self) -> usize {
-        self.choices.borrow().len()
-    }
-
     /// Makes the choices among the members as they are now. Those of members that stay keep their pools.
     #[cold]
     #[inline(never)]
