@@ -1,4 +1,4 @@
-//! The nearest known name to a misspelt one.
+//! The nearest known name to a misspelt one, and words for lists and numbers.
 
 use std::fmt::Display;
 
@@ -50,6 +50,15 @@ fn join<T: Display>(names: &[T], word: &str) -> String {
             let most: Vec<_> = most.iter().map(|name| format!("`{name}`")).collect();
             format!("{} {word} `{last}`", most.join(", "))
         }
+    }
+}
+
+/// `1 limit`, `2 limits`.
+#[must_use]
+pub fn counted(number: usize, word: &str) -> String {
+    match number {
+        1 => format!("1 {word}"),
+        _ => format!("{number} {word}s"),
     }
 }
 

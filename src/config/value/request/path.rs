@@ -1,18 +1,10 @@
 //! Path patterns, brought into the normal form that requests are matched in.
 
 use crate::config::value::servers::server::in_ascii;
-use crate::config::value::{Code, ValueError, quoted, with_valid_offers};
+use crate::config::value::{Code, ValueError, quoted};
 use crate::route::path::BadPath;
 use crate::route::{self, PathPattern, Segment};
 use std::sync::Arc;
-
-/// Reads `/v1/orders/{id}` or `/files/{*rest}`.
-///
-/// Literals are normalised as requests are: duplicate and trailing slashes go, unreserved escapes are decoded. A
-/// pattern that no normalised request can match (dot segments, `;parameters`, escaped separators) is refused.
-pub(in crate::config) fn path(text: &str) -> Result<PathPattern, ValueError> {
-    with_valid_offers(text, read)
-}
 
 /// Reads the path of a route. What a query asks for has a place of its own.
 pub(in crate::config) fn route_path(text: &str) -> Result<PathPattern, ValueError> {
@@ -164,7 +156,11 @@ pub(in crate::config) fn literal_path(path: &PathPattern) -> String {
     segments.collect()
 }
 
-fn read(text: &str) -> Result<PathPattern, ValueError> {
+/// Reads `/v1/orders/{id}` or `/files/{*rest}`.
+///
+/// Literals are normalised as requests are: duplicate and trailing slashes go, unreserved escapes are decoded. A
+/// pattern that no normalised request can match (dot segments, `;parameters`, escaped separators) is refused.
+pub(in crate::config) fn path(text: &str) -> Result<PathPattern, ValueError> {
     let wrong = |label: &str| {
         ValueError::of(Code::BadPath, text, "is not a path to match", label).offer([repaired(text)])
     };
