@@ -1,20 +1,12 @@
 //! The candidates: routes that nearly took the request, and why they did not. The route table itself answers each question.
 
-use super::stripped_fields::StrippedField;
+use super::explanation::{RouteCandidate, StrippedField};
 use crate::config::Compiled;
 use crate::intake::{RouteMembers, RouteRequest};
 use crate::key::is_secret;
 use crate::route::{Condition, HostPattern, Rule, Segment, Table};
 use http::Method;
 use std::sync::Arc;
-
-/// A route that nearly took the request.
-#[derive(Debug)]
-pub(super) struct RouteCandidate {
-    pub(super) name: Arc<str>,
-    pub(super) place: Option<String>,
-    pub(super) why: String,
-}
 
 /// A request as routes are matched against it.
 #[derive(Debug)]
