@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -125,15 +125,7 @@ pub enum Clock {
         start: Timestamp,
     },
     /// A clock that is moved by hand: for tests and simulations.
-    Manual(Arc<ManualClock>),
-}
-
-/// A clock that is moved by hand.
-#[derive(Debug, Default)]
-pub struct ManualClock {
-    at: AtomicU64,
-    /// The microseconds by which its wall clock is ahead.
-    wall_ahead: AtomicI64,
+    Manual(Arc<AtomicU64>),
 }
 
 impl Clock {
@@ -149,9 +141,7 @@ impl Clock {
     /// A clock that stands still until [`Clock::set`].
     #[must_use]
     pub fn manual(at: Timestamp) -> Self {
-        let clock = Self::Manual(Arc::default());
-        clock.set(at);
-        clock
+        Self::Manual(Arc::new(AtomicU64::new(at.0)))
     }
 
     /// The current time.
@@ -161,7 +151,7 @@ impl Clock {
             Self::System { origin, start } => {
                 start.plus(u64::try_from(origin.elapsed().as_micros()).unwrap_or(u64::MAX))
             }
-            Self::Manual(clock) => Timestamp(clock.at.load(Ordering::Relaxed)),
+            Self::Manual(clock) => Timestamp(clock.load(Ordering::Relaxed)),
         }
     }
 
@@ -171,24 +161,14 @@ impl Clock {
     pub fn wall(&self) -> Timestamp {
         match self {
             Self::System { .. } => wall(),
-            Self::Manual(clock) => {
-                let ahead = clock.wall_ahead.load(Ordering::Relaxed);
-                Timestamp(self.now().0.saturating_add_signed(ahead))
-            }
+            Self::Manual(_) => self.now(),
         }
     }
 
     /// Moves a manual clock, in either direction; a system clock does not change.
     pub fn set(&self, to: Timestamp) {
         if let Self::Manual(clock) = self {
-            clock.at.store(to.0, Ordering::Relaxed);
-        }
-    }
-
-    /// Sets the wall clock of a manual clock ahead by this number of microseconds, or back.
-    pub fn set_wall_ahead(&self, micros: i64) {
-        if let Self::Manual(clock) = self {
-            clock.wall_ahead.store(micros, Ordering::Relaxed);
+            clock.store(to.0, Ordering::Relaxed);
         }
     }
 }

@@ -4,6 +4,10 @@
     allow(clippy::disallowed_methods, reason = "a test may read the clock")
 )]
 
+/// Files of `tests` that unit tests include name the crate as the other tests do.
+#[cfg(test)]
+extern crate self as tollgate;
+
 pub mod acme;
 pub mod admin;
 pub mod admission;

@@ -257,12 +257,6 @@ impl Folder {
     }
 }
 
-/// The file that keeps the certificate of an identity below `storage`.
-#[must_use]
-pub fn folder_of(storage: &Path, identity: &str) -> PathBuf {
-    Folder::at(storage).file(Part::Certificates, identity)
-}
-
 /// The certificate of an identity that a folder keeps. `None` if no certificate can be read, or if the storage is not a
 /// folder.
 #[must_use]

@@ -74,7 +74,7 @@ pub use authority::{
     Authority, ChallengeKind, ExternalAccount, OrderedIdentity, PUBLIC_DIRECTORY,
     STAGING_DIRECTORY, Storage,
 };
-pub use folder::{folder_of, read_bundle};
+pub use folder::read_bundle;
 pub use issued::{Bundle, IssuedCertificates};
 pub use order_desk::{HandedCertificate, OrderDesk};
 pub use outlook::{

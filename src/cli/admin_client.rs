@@ -1,5 +1,6 @@
 //! The client of a gateway's admin listener: one request, one answer, both JSON.
 
+use super::runtime;
 use crate::listen::bind::reachable;
 use crate::listen::listener::ListenAddress;
 use http::header::{CONTENT_TYPE, HOST};
@@ -30,10 +31,7 @@ pub(super) fn post(listen: &ListenAddress, path: &str, body: &Value) -> io::Resu
         .header(CONTENT_TYPE, "application/json")
         .body(body.to_string())
         .map_err(io::Error::other)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(ask(listen, request))
+    runtime()?.block_on(ask(listen, request))
 }
 
 /// The answer to `GET path` at the admin listener on `listen`.

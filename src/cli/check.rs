@@ -26,6 +26,7 @@ mod tests;
 
 use crate::config::diff::diff;
 use crate::config::render::Colour;
+use crate::config::suggest::counted;
 use crate::config::{self, Compiled, EnvironmentFiles, Report, describe, leases};
 use crate::limit::{Limit, LimitId, Mode};
 use crate::telemetry::{printable, printable_json};
@@ -262,7 +263,7 @@ impl CheckOutput {
             0 => format!("a reload from {from} to {to} would change nothing\n"),
             many => format!(
                 "a reload from {from} to {to} would make {}\n",
-                count(many, "change")
+                counted(many, "change")
             ),
         };
         for change in &changes {
@@ -282,9 +283,9 @@ fn meaning(compiled: &Compiled) -> String {
     let mut text = format!(
         "{} is good: {}, {}, {}\n",
         compiled.source.name(),
-        count(outline.routes.len(), "route"),
-        count(outline.upstreams.len(), "upstream"),
-        count(limits.len(), "limit"),
+        counted(outline.routes.len(), "route"),
+        counted(outline.upstreams.len(), "upstream"),
+        counted(limits.len(), "limit"),
     );
     let routed = routed_limits(compiled);
     let width = outline.limits.iter().map(|limit| limit.name.len()).max();
@@ -301,7 +302,7 @@ fn meaning(compiled: &Compiled) -> String {
         }
     }
     for group in &outline.groups {
-        let members = count(group.len(), "member");
+        let members = counted(group.len(), "member");
         let by = compiled.hide(&group.by.to_string());
         let _ = writeln!(text, "  group {}: {members} by {by}", group.name);
     }
@@ -390,11 +391,4 @@ fn summary(compiled: Option<&Compiled>, report: &Report) -> Value {
         summary["shares"] = notes::shares::as_json(compiled);
     }
     summary
-}
-
-fn count(number: usize, word: &str) -> String {
-    match number {
-        1 => format!("1 {word}"),
-        _ => format!("{number} {word}s"),
-    }
 }

@@ -4,11 +4,9 @@
 //!
 //! ```text
 //! request          the explanation of a request, worked out with the gateway's own parts
-//! port             the port that the request names
-//! arrival          the listener by which it comes
+//! arrival          the listener by which it comes, and the port that it names
 //! handshake        the identity that its client gets, and whether its host may be served
 //! assumed_walk     the walk from its head to its plan, and what is not known of it
-//! stripped_fields  a field that is dropped before anything reads it
 //! candidates       routes that nearly took it
 //! server_choice    the server that it goes to, where a key chooses
 //! counters         `--live`: counters as they stand in the running gateway
@@ -28,10 +26,8 @@ mod handshake;
 mod json;
 mod masking;
 mod outlook;
-mod port;
 mod request;
 mod server_choice;
-mod stripped_fields;
 mod text;
 
 use super::admin_client;

@@ -23,9 +23,10 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Error, Parser, Subcommand};
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tokio::runtime::Runtime;
 
 /// A reverse-proxy gateway with built-in distributed rate limiting.
 ///
@@ -330,6 +331,13 @@ fn find_file() -> Result<PathBuf, CommandFailure> {
         "there is no gateway.toml here and none in /etc/tollgate\n\
          help: name one with --config FILE, or start without one: tollgate run --to HOST:PORT --limit 10/s",
     ))
+}
+
+/// The runtime in which a command asks others.
+fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
 }
 
 /// Writes a text to standard output, which may be closed.

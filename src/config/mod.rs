@@ -258,7 +258,7 @@ pub fn load_for_replay(
 /// If `url` has a mistake: the report, which shows `url` as given.
 pub fn store(url: &str) -> Result<crate::store::Backend, Report> {
     let front = "--store ";
-    value::store(url).map_err(|wrong| {
+    value::with_valid_offers(url, value::store).map_err(|wrong| {
         let shown = format!("{front}{url}");
         let mistake = wrong.at(&(front.len()..shown.len()));
         Report::new(Arc::new(Source::new("command line", shown)), vec![mistake])

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! diagnostic     one mistake: its code, places and help
-//! suggest        the nearest known name to a misspelt one
+//! suggest        the nearest known name to a misspelt one, and words for lists and numbers
 //! pages          the page of each diagnostic's code
 //! render         the report as text and as JSON
 //! render/github  the report beside the lines, on GitHub
@@ -16,8 +16,8 @@ pub mod pages;
 pub mod render;
 pub mod suggest;
 
-pub(in crate::config) use diagnostic::{Code, Details, Diagnostic, Findings, Severity, SpanLabel};
-pub(in crate::config) use suggest::{all_of, nearest, one_of};
+pub(in crate::config) use diagnostic::{Code, Details, Diagnostic, Findings, SpanLabel, Severity};
+pub(in crate::config) use suggest::{all_of, counted, nearest, one_of};
 
 use super::input::{Files, Source};
 use std::sync::Arc;
@@ -96,11 +96,7 @@ impl Report {
     /// `3 errors, 1 warning in gateway.toml`.
     #[must_use]
     pub fn summary(&self) -> String {
-        let count = |number: usize, word: &str| match number {
-            0 => None,
-            1 => Some(format!("1 {word}")),
-            _ => Some(format!("{number} {word}s")),
-        };
+        let count = |number, word| (number > 0).then(|| counted(number, word));
         let parts = [
             count(self.errors(), "error"),
             count(self.warnings(), "warning"),

@@ -155,7 +155,7 @@ impl ValueError {
 }
 
 /// Reads `text` with `read`. An error offers only texts that `read` itself accepts.
-fn with_valid_offers<T>(
+pub(super) fn with_valid_offers<T>(
     text: &str,
     read: impl Fn(&str) -> Result<T, ValueError>,
 ) -> Result<T, ValueError> {

@@ -41,13 +41,6 @@ impl Calendar {
             .unwrap_or([0, 0, 0, u64::MAX >> 11, u64::MAX >> 11, u64::MAX >> 11])
     }
 
-    /// The length of the window around `now`, in microseconds.
-    #[must_use]
-    pub fn length(&self, now: Timestamp) -> u64 {
-        let [_, _, start, end, ..] = self.around(now);
-        end - start
-    }
-
     /// The length of the longest window, in microseconds, assuming days of 24 hours.
     #[must_use]
     pub fn longest(&self) -> u64 {
@@ -175,7 +168,10 @@ mod tests {
             let calendar = calendar(unit, many);
             assert_eq!(calendar.longest(), days * DAY, "{many} {unit:?}");
             let every_ten_days = (0..3650).map(|step| Timestamp::from_micros(step * 10 * DAY));
-            let lengths = every_ten_days.map(|now| calendar.length(now));
+            let lengths = every_ten_days.map(|now| {
+                let [_, _, start, end, ..] = calendar.around(now);
+                end - start
+            });
             let longest = lengths.max().unwrap_or(0);
             assert_eq!(longest, days * DAY, "{many} {unit:?}");
         }

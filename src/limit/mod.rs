@@ -33,7 +33,7 @@
 //! on_down           what a limit does while the store is away
 //! policy            key, cost and mode, and the view of operators
 //! response_policy   the view of clients
-//! wire              states and parameters as bytes, for Redis and the scripts
+//! wire              parameters as bytes for the scripts, and the forms of stored states
 //! ```
 
 pub mod bucket;

@@ -1,4 +1,5 @@
-//! States and parameters as bytes: the values that Redis stores, and the arguments of the scripts.
+//! Parameters as bytes: the arguments of the scripts, and the forms of the states that scripts store. Tests alone read
+//! and write states in Rust (`tests/support/stored_state`).
 //!
 //! Big-endian, integers as doubles below 2^53, no number as text (notes: `algorithms`, sections 3.1 and 4.4).
 //!
@@ -13,21 +14,16 @@
 //! | concurrency | a sorted set: each slot's number f64, scored by its lease's end; in a row: number, end f64 |
 //! | record of an id | `ends` f64, the granted units u32, the repeats that went free u32 |
 
+use super::Rule;
 use super::bucket::Bucket;
 use super::clock_window::Anchor;
 use super::dedupe::Dedupe;
 use super::leaky_bucket::LeakyBucket;
 use super::rate::{Cost, Span};
-use super::sliding_window::MAX_PARTS;
 use super::token_bucket::TokenBucket;
-use super::{
-    BucketState, History, LogState, PartsState, RecordState, Rule, SlotsState, State, WindowState,
-};
 use crate::clock::Timestamp;
 use smallvec::SmallVec;
 
-/// A state as stored.
-pub type StateBytes = SmallVec<[u8; 16]>;
 /// One limit's parameters for one request, as the scripts read them.
 pub type Block = SmallVec<[u8; 64]>;
 
@@ -60,110 +56,6 @@ pub fn is_plain(block: &[u8]) -> bool {
 #[must_use]
 pub fn is_countable(block: &[u8]) -> bool {
     matches!(block.first(), Some(&(TOKEN_BUCKET..=SLIDING_LOG)))
-}
-
-impl State {
-    /// The stored form.
-    #[must_use]
-    pub fn encode(&self) -> StateBytes {
-        let mut bytes = StateBytes::new();
-        match self {
-            Self::Bucket(state) => put_bucket_state(&mut bytes, *state),
-            Self::History(state) => {
-                put_bucket_state(&mut bytes, state.bucket);
-                put(&mut bytes, state.history.found);
-                put(&mut bytes, state.history.back);
-            }
-            Self::Window(state) => {
-                put(&mut bytes, state.start);
-                bytes.extend_from_slice(&state.count.to_be_bytes());
-            }
-            Self::Parts(state) => {
-                put(&mut bytes, state.start);
-                for count in &state.counts {
-                    bytes.extend_from_slice(&count.to_be_bytes());
-                }
-            }
-            Self::Slots(state) => {
-                let mut leases: Vec<_> =
-                    state.0.iter().map(|(slot, until)| (until, slot)).collect();
-                leases.sort_unstable();
-                for (until, slot) in leases {
-                    put(&mut bytes, *slot);
-                    put(&mut bytes, *until);
-                }
-            }
-            Self::Log(state) => {
-                for instant in &state.0 {
-                    put(&mut bytes, *instant);
-                }
-            }
-            Self::Record(state) => {
-                put(&mut bytes, state.ends);
-                bytes.extend_from_slice(&state.granted.to_be_bytes());
-                bytes.extend_from_slice(&state.free.to_be_bytes());
-            }
-        }
-        bytes
-    }
-
-    /// Reads a state that `rule` could have stored. Any other value is invalid: it is overwritten, not trusted.
-    #[must_use]
-    pub fn decode(rule: &Rule, bytes: &[u8]) -> Option<Self> {
-        match (rule, bytes.len()) {
-            (Rule::TokenBucket(_) | Rule::LeakyBucket(_), 8 | 16 | 24 | 32) => bucket(bytes),
-            (Rule::FixedWindow(_) | Rule::ClockWindow(_), 12) => Some(Self::Window(WindowState {
-                start: whole(bytes, 0)?,
-                count: small(bytes, 8)?,
-            })),
-            (Rule::SlidingWindow(_), length @ 16..) if length % 4 == 0 => {
-                let counts = (8..length).step_by(4).map(|at| small(bytes, at));
-                let held = (length - 12) / 4;
-                let known = u32::try_from(held).is_ok_and(|held| held <= MAX_PARTS);
-                Some(Self::Parts(PartsState {
-                    start: whole(bytes, 0).filter(|_| known)?,
-                    counts: counts.collect::<Option<_>>()?,
-                }))
-            }
-            (Rule::SlidingLog(_), length @ 8..) if length % 8 == 0 => {
-                let instants = (0..length).step_by(8).map(|at| whole(bytes, at));
-                Some(Self::Log(LogState(instants.collect::<Option<_>>()?)))
-            }
-            (Rule::Concurrency(_), length @ 16..) if length % 16 == 0 => {
-                let leases = (0..length).step_by(16).map(|at| {
-                    let (slot, until) = (whole(bytes, at)?, whole(bytes, at + 8)?);
-                    Some((slot, until))
-                });
-                Some(Self::Slots(SlotsState(leases.collect::<Option<_>>()?)))
-            }
-            _ => None,
-        }
-    }
-}
-
-/// A bucket's state, followed by the history. Without a history, earlier charges are unknown.
-fn bucket(bytes: &[u8]) -> Option<State> {
-    let (at, behind) = (whole(bytes, 0)?, if bytes.len() % 16 == 8 { 8 } else { 16 });
-    let (part, den) = match behind {
-        8 => (0, 1),
-        _ => (small(bytes, 8)?, small(bytes, 12)?),
-    };
-    if behind == 16 && !(0 < part && part < den) {
-        return None;
-    }
-    let history = match (whole(bytes, behind), whole(bytes, behind + 8)) {
-        (Some(found), Some(back)) => Some(History { found, back }),
-        _ => None,
-    };
-    Some(State::of_bucket(BucketState { at, part, den }, history))
-}
-
-fn put_bucket_state(bytes: &mut StateBytes, state: BucketState) {
-    put(bytes, state.at);
-    if state.part > 0 {
-        bytes.extend_from_slice(&state.part.to_be_bytes());
-        bytes.extend_from_slice(&state.den.to_be_bytes());
-    }
 }
 
 /// The parameter block of `rule` for a request of `cost`, if it is the same at all times.
@@ -315,18 +207,6 @@ pub fn deduped(dedupe: &Dedupe, cost: Cost, inner: &[u8], none: &[u8]) -> Block 
     bytes
 }
 
-impl RecordState {
-    /// Reads a record. Any other value is invalid.
-    #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        (bytes.len() == 16).then_some(Self {
-            ends: whole(bytes, 0)?,
-            granted: small(bytes, 8)?,
-            free: small(bytes, 12)?,
-        })
-    }
-}
-
 /// A byte, and the numbers after it.
 fn put_all(bytes: &mut Block, first: u8, numbers: &[u64]) {
     bytes.push(first);
@@ -335,12 +215,12 @@ fn put_all(bytes: &mut Block, first: u8, numbers: &[u64]) {
     }
 }
 
-fn put_span<A: smallvec::Array<Item = u8>>(bytes: &mut SmallVec<A>, span: Span) {
+fn put_span(bytes: &mut Block, span: Span) {
     put(bytes, span.whole);
     put(bytes, u64::from(span.part));
 }
 
-fn put<A: smallvec::Array<Item = u8>>(bytes: &mut SmallVec<A>, value: u64) {
+fn put(bytes: &mut Block, value: u64) {
     bytes.extend_from_slice(&double(value));
 }
 
@@ -352,20 +232,4 @@ fn put<A: smallvec::Array<Item = u8>>(bytes: &mut SmallVec<A>, value: u64) {
 #[must_use]
 pub fn double(value: u64) -> [u8; 8] {
     (value as f64).to_be_bytes()
-}
-
-/// A double that is a whole number below 2^53, or `None`.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "only what is whole, not negative and below 2^53 is cast"
-)]
-fn whole(bytes: &[u8], at: usize) -> Option<u64> {
-    let value = f64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?);
-    ((0.0..9_007_199_254_740_992.0).contains(&value) && value.fract() == 0.0)
-        .then_some(value as u64)
-}
-
-fn small(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }

@@ -158,12 +158,6 @@ impl ProxyError {
     pub fn reason(&self) -> Reason {
         self.row().reason
     }
-
-    /// The time after which the client may retry, in microseconds, if known.
-    #[must_use]
-    pub fn retry_after(&self) -> Option<u64> {
-        self.row().retry_after
-    }
 }
 
 impl From<IntakeError> for ProxyError {

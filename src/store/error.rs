@@ -58,23 +58,6 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// The word for metrics and the access log.
-    #[must_use]
-    pub const fn label(&self) -> &'static str {
-        match self {
-            Self::Down => "down",
-            Self::Timeout { .. } => "timeout",
-            Self::Overloaded => "overloaded",
-            Self::Unreachable(_) => "unreachable",
-            Self::Lost(_) => "lost",
-            Self::Refused(_) | Self::Unpermitted(_) => "refused",
-            Self::Protocol(_) => "protocol",
-            Self::Answer { .. } => "answer",
-            Self::Clock { .. } => "clock",
-            Self::TooMany(_) => "too_many",
-        }
-    }
-
     /// Does one limit of the request alone cause the error, so that the other limits may be decided?
     pub(super) const fn is_of_one_limit(&self) -> bool {
         matches!(self, Self::Answer { .. } | Self::Clock { .. })

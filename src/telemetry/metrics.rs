@@ -275,10 +275,12 @@ impl Metrics {
     pub(super) fn access_lines_summarised(&self, lines: u64) {
         self.lines_summarised.add(lines);
     }
+}
 
+#[cfg(test)]
+impl Metrics {
     /// The number of lines of the access log that have been lost.
-    #[must_use]
-    pub fn access_lines_lost(&self) -> u64 {
+    pub(super) fn access_lines_lost(&self) -> u64 {
         self.lines_dropped.get()
     }
 }

@@ -5,6 +5,7 @@ use super::numbers::{
 };
 use super::under_test::UnderTest;
 use crate::support::connect;
+use crate::support::stored_state::StoredState as _;
 use std::sync::Arc;
 use tollgate::limit::clock_window::ClockWindow;
 use tollgate::limit::fixed_window::FixedWindow;

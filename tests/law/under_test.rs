@@ -2,6 +2,7 @@
 
 use super::numbers::{CLIENT, NOON};
 use crate::support::Redis;
+use crate::support::stored_state::StoredState as _;
 use http::HeaderName;
 use redis::Value;
 use std::sync::Arc;

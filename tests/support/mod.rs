@@ -20,6 +20,7 @@ mod redis;
 mod relay;
 mod sentinel;
 mod site;
+pub(crate) mod stored_state;
 pub(crate) mod tls;
 mod tls_client;
 mod transcript;

@@ -2,7 +2,8 @@
 
 use super::{CheckOutput, Format};
 use crate::app::key_sets::fetch_keys;
-use crate::cli::{BAD, UNREACHABLE, admin_client};
+use crate::cli::{BAD, UNREACHABLE, admin_client, runtime};
+use crate::config::suggest::counted;
 use crate::config::{Compiled, PublishedKeys};
 use crate::listen::listener::ListenAddress;
 use crate::store::redis::RedisReport;
@@ -89,10 +90,7 @@ impl Probe {
 /// # Errors
 /// If there is no runtime to probe them in.
 pub(super) fn probe(compiled: &Compiled) -> Result<Vec<Probe>, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
+    let runtime = runtime().map_err(|error| error.to_string())?;
     crate::telemetry::log::hear_http2();
     let probes = runtime.block_on(probe_all(compiled)).into_iter();
     // The lookup of a socket's path, on a disk that does not answer, may still block a thread.
@@ -105,10 +103,7 @@ pub(super) fn probe(compiled: &Compiled) -> Result<Vec<Probe>, String> {
 /// # Errors
 /// If the keys at one URL cannot be read.
 pub(in crate::cli) fn read_keys(compiled: &Compiled) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
+    let runtime = runtime().map_err(|error| error.to_string())?;
     for published in &compiled.key_sets {
         let probe = runtime.block_on(keys(published)).masked(compiled);
         if let Err(why) = probe.outcome {
@@ -175,7 +170,7 @@ async fn keys(published: &PublishedKeys) -> Probe {
         } else {
             format!(": {}", ids.join(", "))
         };
-        Ok(format!("{}{ids}", super::count(count, "key")))
+        Ok(format!("{}{ids}", counted(count, "key")))
     });
     Probe::new("jwks", shown_url(set.url()).into_owned(), outcome)
 }

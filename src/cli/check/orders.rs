@@ -5,6 +5,7 @@ use crate::acme::{
     Authority, KeptFailure, OrderOutlook, OrderedIdentity, SharedStorage, Storage, group_of,
     outlook, outlooks_in_store, refusal, unwritable,
 };
+use crate::cli::runtime;
 use crate::clock;
 use crate::config::describe::show_instant;
 use crate::config::{Compiled, Report};
@@ -57,16 +58,10 @@ fn ask_store(
     now: i64,
 ) -> Vec<Result<OrderOutlook, String>> {
     let store = &compiled.boot.store;
-    let Backend::Redis(target) = &store.source else {
+    let (Backend::Redis(target), [_, ..]) = (&store.source, orders) else {
         return Vec::new();
     };
-    if orders.is_empty() {
-        return Vec::new();
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let Ok(runtime) = runtime else {
+    let Ok(runtime) = runtime() else {
         return Vec::new();
     };
     runtime.block_on(async {

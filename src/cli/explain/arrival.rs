@@ -1,10 +1,9 @@
 //! The listener that a request uses: with TLS or without, or one that redirects all requests to `https`.
 
-use super::port::{asked_port, is_on};
 use crate::config::Compiled;
 use crate::listen::listener::Listener;
 use http::request::Parts;
-use http::uri;
+use http::{header, uri};
 
 /// Does a request use TLS? A request without a scheme uses TLS if the listener on its port has TLS, or if no listener
 /// serves requests without TLS.
@@ -41,4 +40,21 @@ fn on_port<'c>(compiled: &'c Compiled, parts: &Parts) -> impl Iterator<Item = &'
 fn plain(compiled: &Compiled) -> impl Iterator<Item = &Listener> {
     let listeners = compiled.boot.listen.listeners.iter();
     listeners.filter(|listener| listener.tls.is_none())
+}
+
+/// The port that a request names: in its URI, or else behind its host. One that names none may go to any: what stands in
+/// front of the gateway may have the default port.
+pub(super) fn asked_port(parts: &Parts) -> Option<u16> {
+    let by_host = || {
+        let host = parts.headers.get(header::HOST)?;
+        let host: uri::Authority = host.to_str().ok()?.parse().ok()?;
+        host.port_u16()
+    };
+    parts.uri.port_u16().or_else(by_host)
+}
+
+/// Is the listener on this port?
+pub(super) fn is_on(listener: &Listener, port: u16) -> bool {
+    let address = listener.address.socket_address();
+    address.is_some_and(|address| address.port() == port)
 }

@@ -1,9 +1,8 @@
 //! The walk of an explained request, on an assumed connection: its notes, and the facts that are unknown.
 
 use super::arrival;
-use super::explanation::{ExpectedAnswer, Unknown};
+use super::explanation::{ExpectedAnswer, StrippedField, Unknown};
 use super::handshake::HandshakeOutlook;
-use super::stripped_fields::StrippedField;
 use crate::admission::{Plan, RefusalCause};
 use crate::client::Scheme;
 use crate::config::Compiled;
@@ -64,7 +63,7 @@ impl ConnectionFacts for AssumedConnection<'_> {
 
     fn may_serve<'h>(&self, _host: impl FnOnce() -> Cow<'h, str>) -> bool {
         self.handshake
-            .is_none_or(|handshake| !handshake.is_misdirected())
+            .is_none_or(|handshake| !handshake.is_misdirected)
     }
 
     fn certificate(&self) -> Option<ShownCertificate<'_>> {

@@ -1,21 +1,13 @@
 //! The candidates: routes that nearly matched the request, and the reasons why they did not. The route table itself
 //! answers each question.
 
-use super::stripped_fields::StrippedField;
+use super::explanation::{RouteCandidate, StrippedField};
 use crate::config::Compiled;
 use crate::intake::{RouteMembers, RouteRequest};
 use crate::key::is_secret;
 use crate::route::{Condition, HostPattern, Rule, Segment, Table};
 use http::Method;
 use std::sync::Arc;
-
-/// A route that nearly matched the request.
-#[derive(Debug)]
-pub(super) struct RouteCandidate {
-    pub(super) name: Arc<str>,
-    pub(super) place: Option<String>,
-    pub(super) why: String,
-}
 
 /// A request in the form that routes are matched against.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use crate::limit::rate::Span;
 use crate::limit::verdict::{VerdictOutcome, Wait};
 use crate::limit::{Limit, Mode, Rule};
 use crate::listen::listener::ListenAddress;
+use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
-use std::fmt::Write as _;
 use std::io;
 
 /// Reads the state of each limit's counter from the gateway whose admin listener is at `listen`, and notes it with the
@@ -53,7 +53,7 @@ fn counter(applied: &AppliedLimit) -> Option<Value> {
             "limit": &*limit.name,
             "window": limit.window.as_deref(),
             "group": limit.group.as_deref(),
-            "key": hexadecimal(&counted.raw),
+            "key": HEXLOWER.encode(&counted.raw),
         })),
         _ => None,
     }
@@ -131,12 +131,4 @@ fn state_of(answer: &Value) -> CounterState {
         _ if answer["known"] == false => CounterState::Unknown,
         _ => CounterState::Failed(answer["error"].as_str().unwrap_or("no reason").to_owned()),
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut out, byte| {
-        // Writing into a string cannot fail.
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
 }

@@ -1,16 +1,15 @@
 //! The explanation of a request: the data, which `request` fills in and `text` and `json` show.
 
-use super::candidates::RouteCandidate;
 use super::handshake::HandshakeOutlook;
 use super::server_choice::ServerChoice;
-use super::stripped_fields::StrippedField;
-use crate::key::PriceError;
-use crate::key::TokenDoubt;
+use crate::intake::stripped_fields::StripCause;
 use crate::key::client_ip::Walk;
+use crate::key::{PriceError, TokenDoubt};
 use crate::limit::Limit;
 use crate::limit::verdict::{Verdict, VerdictOutcome};
 use crate::proxy::error::ProxyError;
 use http::{HeaderName, Method};
+use serde::Serialize;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -31,7 +30,8 @@ pub(super) struct Explanation {
 }
 
 /// A fact about a request that only the running gateway or an issuer knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Unknown {
     /// The keys of tokens that their issuer publishes at a URL. The answer depends on them.
     KeysByUrl,
@@ -40,14 +40,6 @@ pub(super) enum Unknown {
 }
 
 impl Unknown {
-    /// Its name in JSON.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::KeysByUrl => "keys_by_url",
-            Self::ChallengeText => "challenge_text",
-        }
-    }
-
     /// The unknown fact, and how to find it.
     pub(super) fn text(self) -> &'static str {
         match self {
@@ -106,6 +98,21 @@ pub(super) struct ChosenRoute {
     /// `None` if the route answers by itself.
     pub(super) upstream: Option<Arc<str>>,
     pub(super) servers: Vec<String>,
+}
+
+/// A route that nearly took the request.
+#[derive(Debug)]
+pub(super) struct RouteCandidate {
+    pub(super) name: Arc<str>,
+    pub(super) place: Option<String>,
+    pub(super) why: String,
+}
+
+/// A field that the gateway drops before anything reads it, so that neither the gateway nor the upstream sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct StrippedField {
+    pub(super) name: HeaderName,
+    pub(super) why: StripCause,
 }
 
 /// A limit that applies to the request.

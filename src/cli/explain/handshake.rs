@@ -1,7 +1,7 @@
 //! The handshake before a request: the identity that the client gets, the acceptance of its certificate, and whether
 //! the connection may serve the request's host.
 
-use super::port::{asked_port, is_on};
+use super::arrival::{asked_port, is_on};
 use crate::clock;
 use crate::config::Compiled;
 use crate::config::describe::show_instant;
@@ -11,7 +11,7 @@ use crate::route::host_key;
 use crate::tls::{CertificateFacts, ChosenBy, ClientVerify, Offer, ServerIdentity};
 use http::header;
 use http::request::Parts;
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::sync::Arc;
 
 /// The client's side of a handshake.
@@ -24,7 +24,7 @@ pub(super) struct ClientHandshake {
 }
 
 /// The outcome of a handshake.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(super) struct HandshakeOutlook {
     /// The address of the listener.
     listener: String,
@@ -34,15 +34,20 @@ pub(super) struct HandshakeOutlook {
     /// The reason why the client gets that identity, or none.
     why: String,
     /// The treatment of the client's certificate, if one is shown or requested.
+    #[serde(rename = "client_certificate")]
     certificate: Option<String>,
     /// The accepted certificate.
+    #[serde(skip)]
     taken: Option<TakenCertificate>,
     /// The authority of an ordered certificate, and whether the certificate has been issued.
+    #[serde(rename = "acme")]
     order: Option<String>,
     /// Is the handshake refused?
-    is_refused: bool,
-    /// May the connection serve the request's host?
-    may_serve: bool,
+    #[serde(rename = "refused")]
+    pub(super) is_refused: bool,
+    /// Does the request belong on another connection, since this one may not serve its host?
+    #[serde(rename = "misdirected")]
+    pub(super) is_misdirected: bool,
 }
 
 /// A client's certificate that the identity accepts.
@@ -63,16 +68,6 @@ impl HandshakeOutlook {
         })
     }
 
-    /// Does the handshake lead to no request?
-    pub(super) fn is_refused(&self) -> bool {
-        self.is_refused
-    }
-
-    /// Does the request belong on another connection?
-    pub(super) fn is_misdirected(&self) -> bool {
-        !self.is_refused && !self.may_serve
-    }
-
     /// Lines with their titles.
     pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
         let listener = &self.listener;
@@ -83,23 +78,9 @@ impl HandshakeOutlook {
         let order = self.order.clone().map(|text| ("", text));
         let certificate = self.certificate.clone().map(|text| ("", text));
         let other = "the host is another identity's, and one of the two demands or asks for certificates: it belongs on a connection of its own";
-        let misdirected = self.is_misdirected().then(|| ("", other.to_owned()));
+        let misdirected = self.is_misdirected.then(|| ("", other.to_owned()));
         let lines = [Some(("tls", identity)), order, certificate, misdirected];
         lines.into_iter().flatten().collect()
-    }
-
-    /// The outlook for programs.
-    pub(super) fn json(&self) -> Value {
-        json!({
-            "listener": self.listener,
-            "sni": self.sni,
-            "identity": self.identity,
-            "why": self.why,
-            "acme": self.order,
-            "client_certificate": self.certificate,
-            "refused": self.is_refused,
-            "misdirected": self.is_misdirected(),
-        })
     }
 }
 
@@ -150,6 +131,7 @@ pub(super) fn outlook(
         ..CertificateOutlook::default()
     });
     let is_refused = certificate.is_refused || is_pending;
+    let serves = identity.is_some_and(|identity| offer.may_serve(identity, Some(host)));
     Some(HandshakeOutlook {
         listener: listener.address.to_string(),
         why: why(choice, sni),
@@ -158,7 +140,7 @@ pub(super) fn outlook(
         certificate: certificate.text,
         taken: certificate.taken,
         is_refused,
-        may_serve: identity.is_some_and(|identity| offer.may_serve(identity, Some(host))),
+        is_misdirected: !is_refused && !serves,
         sni: sni.map(str::to_owned),
     })
 }

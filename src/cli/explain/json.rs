@@ -4,7 +4,6 @@ use super::explanation::{
     AppliedLimit, CountedKey, CounterState, ExpectedAnswer, Explanation, KeyFault, KeyResult,
     LimitOutlook, LiveVerdict, Routing,
 };
-use super::handshake::HandshakeOutlook;
 use super::server_choice::ServerChoice;
 use super::text::spelled;
 use crate::client;
@@ -21,7 +20,7 @@ pub(super) fn object(explanation: &Explanation) -> Value {
         "host": routing.map(|routing| &routing.host),
         "path": routing.map(|routing| json!({ "matched": routing.matched, "forwarded": routing.forwarded })),
         "client": walk(&explanation.client, &client::spelled(explanation.peer)),
-        "tls": explanation.handshake.as_ref().map(HandshakeOutlook::json),
+        "tls": explanation.handshake,
         "route": routing.and_then(route),
         "near": routing.map(|routing| {
             let all = routing.candidates.iter();
@@ -42,10 +41,10 @@ pub(super) fn object(explanation: &Explanation) -> Value {
             all.map(|name| &**name).collect::<Vec<&str>>()
         }),
         "token": routing.and_then(|routing| routing.token).map(|why| why.as_str()),
-        "unknown": explanation.unknown.iter().map(|one| one.as_str()).collect::<Vec<_>>(),
+        "unknown": explanation.unknown,
         "limits": routing.map(|routing| routing.limits.iter().map(limit).collect::<Vec<_>>()),
         "answer": match &explanation.handshake {
-            Some(handshake) if handshake.is_refused() => {
+            Some(handshake) if handshake.is_refused => {
                 json!({ "by": "handshake", "status": null, "reason": "refused", "held_us": null })
             }
             _ => answer(&explanation.answer),

@@ -2,11 +2,10 @@
 
 use super::explanation::{
     AppliedLimit, ChosenRoute, CountedKey, CounterState, ExpectedAnswer, Explanation, KeyFault,
-    KeyResult, LimitOutlook, LiveVerdict, Routing,
+    KeyResult, LimitOutlook, LiveVerdict, Routing, StrippedField,
 };
 use super::handshake::HandshakeOutlook;
 use super::request::ASSUMED_HOST;
-use super::stripped_fields::StrippedField;
 use crate::client;
 use crate::config::describe;
 use crate::key::TokenDoubt;
@@ -34,7 +33,10 @@ pub(super) fn explanation_text(explanation: &Explanation) -> String {
     for (title, text) in handshake.iter().flat_map(HandshakeOutlook::lines) {
         line(&mut out, title, &text);
     }
-    if handshake.as_ref().is_some_and(HandshakeOutlook::is_refused) {
+    if handshake
+        .as_ref()
+        .is_some_and(|handshake| handshake.is_refused)
+    {
         line(&mut out, "answer", "none, since the handshake is refused");
         return out;
     }

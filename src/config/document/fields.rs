@@ -6,7 +6,7 @@ use super::written_value::{as_list, help_of, number, one_or_all, type_error};
 use super::{IGNORE_WARNINGS, List, Setting, TABLES, misplaced};
 use crate::config::input::{At, Span};
 use crate::config::report::{Code, Details as _, Diagnostic, Findings, all_of, nearest, one_of};
-use crate::config::value::{ValueError, address, duration, quoted, rate};
+use crate::config::value::{ValueError, address, duration, quoted, rate, with_valid_offers};
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -211,7 +211,7 @@ impl<'a> Fields<'a> {
         read: impl Fn(&str) -> Result<T, ValueError>,
     ) -> Setting<T> {
         let text = self.typed(key, DeValue::as_str);
-        text.and_then(|text, span| self.take(read(text), span))
+        text.and_then(|text, span| self.take(with_valid_offers(text, &read), span))
     }
 
     /// A value or a list of values; `read` notes the mistakes of each.
@@ -271,7 +271,7 @@ impl<'a> Fields<'a> {
             .value(key)
             .is_some_and(|value| value.get_ref().is_str());
         let list = || alone.then(|| as_list(text, &read)).flatten();
-        let read = read(text).map_err(|wrong| wrong.instead_if(list()));
+        let read = with_valid_offers(text, &read).map_err(|wrong| wrong.instead_if(list()));
         self.take(read, &item.span())
     }
 
@@ -445,14 +445,14 @@ impl<'a> Fields<'a> {
                 let help = if matches!(shape, ValueShape::DurationOrOff) && number == "0" {
                     Some(format!("write `{key} = false` for no bound"))
                 } else {
-                    help_of(duration(&number))
+                    help_of(&number, duration)
                 };
                 self.wrong(key, Code::BadDuration, "is a number without its unit")
                     .at(span, "how long is that?")
                     .help_if(help);
             }
             (ValueShape::Rate(_), DeValue::Integer(_) | DeValue::Float(_)) => {
-                let help = help_of(rate(&number(value)));
+                let help = help_of(&number(value), rate);
                 self.wrong(key, Code::BadRate, "is a number without a time")
                     .at(span, "in how long?")
                     .help_if(help);
@@ -469,7 +469,7 @@ impl<'a> Fields<'a> {
                     {
                         Some(format!("write `{key} = {text}`{WITHOUT_QUOTES}"))
                     }
-                    (_, DeValue::Integer(_)) if key == "listen" => help_of(address(&number(value))),
+                    (_, DeValue::Integer(_)) if key == "listen" => help_of(&number(value), address),
                     _ => None,
                 };
                 let place = format!(" in `{}`", self.title);

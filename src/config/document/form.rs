@@ -4,11 +4,11 @@ use super::fields::{Fields, Zero};
 use super::vocabulary::{Emptiness, Table, ValueShape};
 use super::words::Words;
 use super::{Items, Setting, written_value};
-use crate::config::input::At;
-use crate::config::value::{ValueError, byte_rate};
+use crate::config::input::{At, Span};
+use crate::config::value::{ValueError, byte_rate, with_valid_offers};
 use std::ops::RangeInclusive;
 use std::time::Duration;
-use toml::de::DeValue;
+use toml::de::{DeTable, DeValue};
 
 /// The reader of a key's value, and the shape of the value.
 pub(super) trait Form<T> {
@@ -165,7 +165,7 @@ pub(super) fn bytes_in_a_second() -> impl Form<u64> {
             DeValue::Integer(_) => Some(written_value::number(value).into()),
             _ => None,
         });
-        text.and_then(|text, span| fields.take(byte_rate(&text), span))
+        text.and_then(|text, span| fields.take(with_valid_offers(&text, byte_rate), span))
     })
 }
 
@@ -187,6 +187,19 @@ pub(super) fn inner_table<R: Section, T>(
             })
         })
     })
+}
+
+/// The table that an entry of `key` is, and the value that `finish` makes of it.
+pub(super) fn entry_table<R: Section, T>(
+    key: &'static str,
+    fields: &mut Fields<'_>,
+    table: &DeTable<'_>,
+    span: Span,
+    finish: fn(R, &mut Fields<'_>) -> Option<T>,
+) -> Option<T> {
+    let name = At::new(key.to_owned(), span);
+    let read = |inner: &mut Fields<'_>| finish(R::read(inner), inner);
+    fields.inner(R::TABLE, key, name, table, read)
 }
 
 /// A table that is used as written, if it has no mistake.

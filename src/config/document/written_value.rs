@@ -2,7 +2,7 @@
 
 use super::vocabulary::Key;
 use crate::config::report::{Code, Details as _, Diagnostic};
-use crate::config::value::{ValueError, in_list};
+use crate::config::value::{ValueError, in_list, with_valid_offers};
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -48,8 +48,11 @@ pub(super) fn as_list<T>(
 }
 
 /// The help text of the error that the reader of a text returns.
-pub(super) fn help_of<T>(read: Result<T, ValueError>) -> Option<String> {
-    read.err()?.shown_help()
+pub(super) fn help_of<T>(
+    text: &str,
+    read: impl Fn(&str) -> Result<T, ValueError>,
+) -> Option<String> {
+    with_valid_offers(text, read).err()?.shown_help()
 }
 
 /// A number as it would be written in a text.

@@ -2,7 +2,7 @@
 
 use super::source::Source;
 use crate::config::report::{Code, Diagnostic, Report};
-use crate::config::value::ValueError;
+use crate::config::value::{ValueError, with_valid_offers};
 use crate::config::{Compiled, parse, value};
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -83,18 +83,22 @@ impl QuickStart<'_> {
                 shown.push_str(&starred(written));
                 found.extend(wrong(written).map(|wrong| wrong.at(&(start..shown.len()))));
             };
-        flag("to", Some(self.to), |text| value::server(text).err());
-        flag("limit", self.limit, |text| value::rate(text).err());
+        flag("to", Some(self.to), |text| wrong(text, value::server));
+        flag("limit", self.limit, |text| wrong(text, value::rate));
         flag("listen", self.listen, |text| {
-            value::listen_address(text).err()
+            wrong(text, value::listen_address)
         });
-        flag("tls", self.tls, |text| value::pem_pair(text).err());
-        flag("redis", self.redis, |text| value::store(text).err());
+        flag("tls", self.tls, |text| wrong(text, value::pem_pair));
+        flag("redis", self.redis, |text| wrong(text, value::store));
         if found.is_empty() {
             return Ok(());
         }
         Err(Report::new(Arc::new(Source::new(NAME, shown)), found))
     }
+}
+
+fn wrong<T>(text: &str, read: impl Fn(&str) -> Result<T, ValueError>) -> Option<ValueError> {
+    with_valid_offers(text, read).err()
 }
 
 /// The flag with stars before an `@`: a password may be there, even if other parts are missing.

@@ -53,6 +53,15 @@ fn join<T: Display>(names: &[T], word: &str) -> String {
     }
 }
 
+/// `1 limit`, `2 limits`.
+#[must_use]
+pub fn counted(number: usize, word: &str) -> String {
+    match number {
+        1 => format!("1 {word}"),
+        _ => format!("{number} {word}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
 //! Addresses to listen on, networks, hosts and methods.
 
-use super::{Code, ValueError, with_valid_offers};
+use super::{Code, ValueError};
 use crate::listen::listener::ListenAddress;
 use crate::route::HostPattern;
 use http::Method;
@@ -11,10 +11,6 @@ use std::path::Path;
 /// Reads `host:port` or `:port`, which is every address of IPv4. A name is not resolved: its address may differ from
 /// one start to the next.
 pub(in crate::config) fn address(text: &str) -> Result<SocketAddr, ValueError> {
-    with_valid_offers(text, read_address)
-}
-
-fn read_address(text: &str) -> Result<SocketAddr, ValueError> {
     let wrong = |label: &str| {
         ValueError::of(
             Code::BadAddress,
@@ -140,10 +136,6 @@ pub(in crate::config) fn file_mode(text: &str) -> Result<u32, ValueError> {
 
 /// Reads an address or address/bits.
 pub(in crate::config) fn network(text: &str) -> Result<IpNet, ValueError> {
-    with_valid_offers(text, read_network)
-}
-
-fn read_network(text: &str) -> Result<IpNet, ValueError> {
     let wrong = |label: &str| {
         ValueError::of(Code::BadNetwork, text, "is not a network", label)
             .help("write `\"10.0.0.0/8\"`, or an address alone as `\"10.0.0.1\"`")
@@ -182,16 +174,12 @@ pub(super) fn ascii_form(name: &str) -> Option<String> {
 
 /// Reads a network whose addresses contain IPv4 addresses in their last 32 bits.
 pub(in crate::config) fn translator(text: &str) -> Result<Ipv6Net, ValueError> {
-    with_valid_offers(text, read_translator)
-}
-
-fn read_translator(text: &str) -> Result<Ipv6Net, ValueError> {
     let wrong = |label: &str| {
         let what = "is no network of a translator";
         ValueError::of(Code::BadNetwork, text, what, label)
     };
     let of_form = "a network of IPv6 with 96 bits: the IPv4 address is the rest";
-    match read_network(text)? {
+    match network(text)? {
         IpNet::V6(network) if network.prefix_len() == 96 && network.addr() == network.network() => {
             Ok(network)
         }
@@ -206,10 +194,6 @@ fn read_translator(text: &str) -> Result<Ipv6Net, ValueError> {
 
 /// Reads a host to match: exact, or `*.` in front.
 pub(in crate::config) fn host(text: &str) -> Result<HostPattern, ValueError> {
-    with_valid_offers(text, read_host)
-}
-
-fn read_host(text: &str) -> Result<HostPattern, ValueError> {
     let wrong = |label: &str| ValueError::of(Code::BadHost, text, "is not a host", label);
     if let Some((_, rest)) = text.split_once("://") {
         let host = rest.split(['/', ':']).next().unwrap_or(rest);
@@ -266,10 +250,6 @@ fn host_name(text: &str, wrong: impl Fn(&str) -> ValueError) -> Result<HostPatte
 
 /// Reads a method. Methods are case-sensitive, and all common methods are in upper case.
 pub(in crate::config) fn method(text: &str) -> Result<Method, ValueError> {
-    with_valid_offers(text, read_method)
-}
-
-fn read_method(text: &str) -> Result<Method, ValueError> {
     let wrong = |label: &str| ValueError::of(Code::BadMethod, text, "is not a method", label);
     if text == "*" {
         return Err(
@@ -293,6 +273,7 @@ fn read_method(text: &str) -> Result<Method, ValueError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::value::with_valid_offers;
 
     #[test]
     fn addresses() {
@@ -320,7 +301,10 @@ mod tests {
             assert!(address(text).is_err(), "{text}");
         }
         assert_eq!(
-            address("8080").unwrap_err().shown_help().unwrap(),
+            with_valid_offers("8080", address)
+                .unwrap_err()
+                .shown_help()
+                .unwrap(),
             "write `\":8080\"`"
         );
     }
@@ -363,7 +347,10 @@ mod tests {
         );
         assert_eq!(host("[::1]").unwrap(), HostPattern::Exact("[::1]".into()));
         assert!(host("127.0.0.1").is_ok() && host("localhost").is_ok());
-        let offer = host("*.Bücher.de").unwrap_err().shown_help().unwrap();
+        let offer = with_valid_offers("*.Bücher.de", host)
+            .unwrap_err()
+            .shown_help()
+            .unwrap();
         assert_eq!(offer, "write `\"*.xn--bcher-kva.de\"`");
         for text in [
             "",

@@ -2,7 +2,7 @@
 
 use super::{
     ValueError, address, byte_rate, duration, host, method, network, part, path, rate, server,
-    store,
+    store, with_valid_offers,
 };
 use proptest::prelude::*;
 
@@ -16,7 +16,9 @@ fn offered(help: &str) -> Vec<&str> {
 }
 
 fn holds<T>(kind: &str, text: &str, read: impl Fn(&str) -> Result<T, ValueError>) {
-    let Err(wrong) = read(text) else { return };
+    let Err(wrong) = with_valid_offers(text, &read) else {
+        return;
+    };
     let help = wrong.shown_help().unwrap_or_default();
     for offer in offered(&help) {
         assert!(
@@ -40,8 +42,9 @@ fn all_hold(text: &str) {
     holds("store", text, store);
 }
 
-fn help<T>(read: Result<T, ValueError>) -> String {
-    read.err().unwrap().shown_help().unwrap_or_default()
+fn help<T>(text: &str, read: impl Fn(&str) -> Result<T, ValueError>) -> String {
+    let wrong = with_valid_offers(text, read).err().unwrap();
+    wrong.shown_help().unwrap_or_default()
 }
 
 #[test]
@@ -58,7 +61,7 @@ fn what_is_offered_is_what_was_meant() {
         ("http://x", "/"),
         ("/a b", "/a%20b"),
     ] {
-        assert_eq!(help(path(text)), format!("write `\"{offer}\"`"), "{text}");
+        assert_eq!(help(text, path), format!("write `\"{offer}\"`"), "{text}");
     }
     for (text, offer) in [
         ("10 per second", "10/s"),
@@ -70,16 +73,16 @@ fn what_is_offered_is_what_was_meant() {
         ("10/1.5s", "10/1500ms"),
         ("10 a month", "10/month"),
     ] {
-        assert_eq!(help(rate(text)), format!("write `\"{offer}\"`"), "{text}");
+        assert_eq!(help(text, rate), format!("write `\"{offer}\"`"), "{text}");
     }
     for (text, offer) in [("-5s", "5s"), ("0.5s", "500ms"), ("1.5min", "90s")] {
         assert_eq!(
-            help(duration(text)),
+            help(text, duration),
             format!("write `\"{offer}\"`"),
             "{text}"
         );
     }
-    assert_eq!(help(server("3000")), "write `\"http://127.0.0.1:3000\"`");
+    assert_eq!(help("3000", server), "write `\"http://127.0.0.1:3000\"`");
 }
 
 const MISTAKES: &[&str] = &[

@@ -1,6 +1,6 @@
 //! Values for responses of the gateway: error bodies, percentages, public names.
 
-use super::{Code, ValueError, with_valid_offers};
+use super::{Code, ValueError};
 use crate::config::report::one_of;
 use crate::snapshot::errors::{ErrorBody, ErrorPage};
 
@@ -47,24 +47,22 @@ pub(in crate::config) fn error_text(text: &str) -> Result<ErrorText, ValueError>
 
 /// Reads `10%`, up to 100.
 pub(in crate::config) fn percent(text: &str) -> Result<u8, ValueError> {
-    with_valid_offers(text, |text| {
-        let wrong = |label: &str| {
-            ValueError::of(
-                Code::BadNumber,
-                text,
-                "is not a share of the time to wait",
-                label,
-            )
-        };
-        let Some(digits) = text.strip_suffix('%') else {
-            let meant = text.parse::<u8>().ok().map(|number| format!("{number}%"));
-            return Err(wrong("must be whole percents").offer(meant));
-        };
-        match digits.parse::<u8>() {
-            Ok(percent) if percent <= 100 && !digits.starts_with('+') => Ok(percent),
-            _ => Err(wrong("must be from `0%` to `100%`")),
-        }
-    })
+    let wrong = |label: &str| {
+        ValueError::of(
+            Code::BadNumber,
+            text,
+            "is not a share of the time to wait",
+            label,
+        )
+    };
+    let Some(digits) = text.strip_suffix('%') else {
+        let meant = text.parse::<u8>().ok().map(|number| format!("{number}%"));
+        return Err(wrong("must be whole percents").offer(meant));
+    };
+    match digits.parse::<u8>() {
+        Ok(percent) if percent <= 100 && !digits.starts_with('+') => Ok(percent),
+        _ => Err(wrong("must be from `0%` to `100%`")),
+    }
 }
 
 /// Reads a tag that groups counters.
@@ -74,10 +72,8 @@ pub(in crate::config) fn tag(text: &str) -> Result<String, ValueError> {
 
 /// Reads a name that clients see.
 pub(in crate::config) fn public_name(text: &str) -> Result<String, ValueError> {
-    with_valid_offers(text, |text| {
-        let joined = text.split_ascii_whitespace().collect::<Vec<_>>().join("-");
-        name(text, "cannot be the name of a limit").map_err(|wrong| wrong.offer([joined]))
-    })
+    let joined = text.split_ascii_whitespace().collect::<Vec<_>>().join("-");
+    name(text, "cannot be the name of a limit").map_err(|wrong| wrong.offer([joined]))
 }
 
 /// Reads the prefix of every key in Redis, which a `:` follows.

@@ -4,7 +4,7 @@
 
 use super::net::ascii_form;
 use super::servers::server::{host_and_port, in_ascii};
-use super::{Code, ValueError, with_valid_offers};
+use super::{Code, ValueError};
 use crate::store::{Address, Backend, RedisEndpoint, RedisTarget, Secret};
 use crate::tls::{self, ClientTls};
 use std::sync::Arc;
@@ -17,11 +17,6 @@ const SENTINEL: u16 = 26379;
 const MOST_NODES: usize = 64;
 /// The longest path of a socket that every system accepts.
 const LONGEST_PATH: usize = 100;
-
-/// Reads the store's address, which may contain a password.
-pub(in crate::config) fn store(text: &str) -> Result<Backend, ValueError> {
-    with_valid_offers(text, read_backend)
-}
 
 /// Reads a name that the certificate of a server can have.
 pub(in crate::config) fn server_name(text: &str) -> Result<String, ValueError> {
@@ -43,7 +38,8 @@ fn wrong(label: &str) -> ValueError {
     )
 }
 
-fn read_backend(text: &str) -> Result<Backend, ValueError> {
+/// Reads the store's address, which may have a password in it.
+pub(in crate::config) fn store(text: &str) -> Result<Backend, ValueError> {
     if text == "memory:" {
         return Ok(Backend::Memory);
     }

@@ -1,7 +1,7 @@
 //! Files of TLS by their paths, and the names that an identity serves.
 
 use super::net::ascii_form;
-use super::{Code, ValueError, with_valid_offers};
+use super::{Code, ValueError};
 use crate::tls::ServedName;
 
 /// Reads the path of a PEM file. The content of such a file is refused, and not repeated: it may be a private key.
@@ -35,10 +35,6 @@ pub(in crate::config) fn pem_pair(text: &str) -> Result<[String; 2], ValueError>
 
 /// Reads a host that an identity serves: exact, or `*.` for one leading label.
 pub(in crate::config) fn served_name(text: &str) -> Result<ServedName, ValueError> {
-    with_valid_offers(text, read_served_name)
-}
-
-fn read_served_name(text: &str) -> Result<ServedName, ValueError> {
     let wrong = |label: &str| {
         ValueError::of(
             Code::BadHost,
@@ -79,6 +75,7 @@ fn read_served_name(text: &str) -> Result<ServedName, ValueError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::value::with_valid_offers;
 
     #[test]
     fn a_host_is_a_name_and_not_an_address() {
@@ -98,7 +95,7 @@ mod tests {
             ("bücher.example", Some("xn--bcher-kva.example")),
             ("a..b", None),
         ] {
-            let wrong = served_name(text).unwrap_err();
+            let wrong = with_valid_offers(text, served_name).unwrap_err();
             assert_eq!(wrong.offers.first().map(String::as_str), offer, "{text}");
         }
     }

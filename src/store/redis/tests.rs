@@ -23,6 +23,8 @@ mod replaced;
 mod scripts;
 mod shared_keys;
 mod silent;
+#[path = "../../../tests/support/stored_state.rs"]
+mod stored_state;
 pub(super) mod support;
 mod tls;
 mod trouble;

@@ -225,12 +225,6 @@ impl<B: OutgoingBody> Balancer<B> {
         self.choices.borrow().tries_all
     }
 
-    /// The number of usable servers.
-    #[must_use]
-    pub fn many(&self) -> usize {
-        self.choices.borrow().len()
-    }
-
     /// Computes the choices for the present members. Members that stay keep their pools.
     #[cold]
     #[inline(never)]

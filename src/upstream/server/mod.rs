@@ -33,10 +33,10 @@ pub struct Server {
     pub socket_fence: Option<SocketFence>,
 }
 
+#[cfg(test)]
 impl Server {
     /// A server with default settings.
-    #[must_use]
-    pub fn plain(url: ServerUrl) -> Self {
+    pub(crate) fn plain(url: ServerUrl) -> Self {
         Self {
             url,
             weight: 1,
@@ -45,7 +45,9 @@ impl Server {
             socket_fence: None,
         }
     }
+}
 
+impl Server {
     /// The most concurrent requests, if there is a bound. A connection of HTTP/1.1 carries one.
     #[must_use]
     pub fn most_requests(&self) -> Option<u32> {

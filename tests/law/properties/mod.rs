@@ -13,6 +13,7 @@ use super::numbers::{
     NOON, SECOND, clock_window, fixed_window, leaky_bucket, limit, rate, sliding_log,
     sliding_window, token_bucket,
 };
+use crate::support::stored_state::StoredState as _;
 use proptest::prelude::*;
 use tollgate::clock::Timestamp;
 use tollgate::limit::rate::{Cost, MAX_SPAN, Rate};

@@ -3,6 +3,7 @@
 use crate::config::Compiled;
 use crate::config::describe::upstream::most_at_once;
 use crate::config::outline::UpstreamOutline;
+use crate::config::suggest::counted;
 use crate::key::{KeyPart, MissingKey};
 use crate::limit::Limit;
 use crate::listen::dispatch::ConnectionBounds;
@@ -144,10 +145,7 @@ impl<'a> PlaceShares<'a> {
     /// The routes whose limits together let a client use all places, though no single route does.
     fn together(&self) -> Option<String> {
         let others = self.shares.len().checked_sub(1).filter(|many| *many > 0)?;
-        let others = match others {
-            1 => "1 other".to_owned(),
-            many => format!("{many} others"),
-        };
+        let others = counted(others, "other");
         let is_all = self.open.is_none() && most_of_all(&self.shares) >= self.all;
         is_all.then(|| format!("{} with {others}", self.shares[0].route))
     }

@@ -1,8 +1,8 @@
 //! `[jwt]`. The table names files of keys; [`crate::config::settings::jwt`] reads the keys.
 
 use crate::config::document::{
-    Fields, Items, List, Section as _, Setting, ValueShape, Zero, any, custom, flag, table,
-    text_as, text_form, texts, texts_as, time, whole, word_list, words,
+    Fields, Items, List, Setting, ValueShape, Zero, any, custom, entry_table, flag, table, text_form,
+    text_as, texts, texts_as, time, whole, word_list, words,
 };
 use crate::config::input::At;
 use crate::config::presentation::{show, show_list, show_time};
@@ -84,11 +84,7 @@ fn key_files(key: &'static str, fields: &mut Fields<'_>) -> List<KeyFile> {
             file: Setting::Valid(At::new(text.to_string(), item.span())),
             kid: Setting::Absent,
         }),
-        DeValue::Table(table) => {
-            let name = At::new(key.to_owned(), item.span());
-            let read = fields.inner(&JWT_KEY, key, name, table, KeyFile::read);
-            whole(read, fields)
-        }
+        DeValue::Table(table) => entry_table(key, fields, table, item.span(), whole),
         _ => fields.wrong_type(key, item),
     })
 }

@@ -2,8 +2,8 @@
 
 use crate::client::Nat64;
 use crate::config::document::{
-    Emptiness, Fields, Form, Items, List, Section as _, Setting, ValueShape, any, custom,
-    empty_list, table, text_as, text_form, whole, word, words,
+    Emptiness, Fields, Form, Items, List, Setting, ValueShape, any, custom, empty_list,
+    entry_table, inner_table, table, text_form, text_as, whole, word, words,
 };
 use crate::config::input::At;
 use crate::config::report::{Code, Details as _};
@@ -161,11 +161,7 @@ pub(in crate::config::document) fn listeners() -> impl Form<Items<ListenEntry>> 
 
 fn entries(key: &'static str, fields: &mut Fields<'_>) -> List<ListenEntry> {
     fields.items(key, |fields, item| match item.get_ref() {
-        DeValue::Table(table) => {
-            let name = At::new(key.to_owned(), item.span());
-            let read = fields.inner(&LISTENER, key, name, table, ListenEntry::read);
-            whole(read, fields)
-        }
+        DeValue::Table(table) => entry_table(key, fields, table, item.span(), whole),
         _ => {
             let address = fields.text_item(key, item, listen_address)?;
             Some(ListenEntry::plain(At::new(address, item.span())))
@@ -189,12 +185,8 @@ fn tls(key: &'static str, fields: &mut Fields<'_>) -> Setting<ListenerTls> {
             })
         }
         Some(DeValue::Table(_)) => {
-            let table = fields.typed(key, DeValue::as_table);
-            table.and_then(|table, span| {
-                let name = At::new(key.to_owned(), span.clone());
-                let read = fields.inner(&OWN_IDENTITY, key, name, table, OwnIdentity::read);
-                whole(read, fields).map(ListenerTls::Own)
-            })
+            let own = inner_table(whole).read(key, fields);
+            own.map(ListenerTls::Own)
         }
         _ => {
             let names = fields.texts(key, any);

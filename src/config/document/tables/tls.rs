@@ -2,15 +2,12 @@
 //! files.
 
 use crate::config::document::{
-    Emptiness, Fields, Form, Items, Section as _, Setting, ValueShape, any, as_written, custom,
-    empty_list, filled_texts, filled_word_list, flag, table, text_as, text_form, texts_as, word,
-    words,
+    Emptiness, Fields, Form, Items, Setting, ValueShape, any, as_written, custom, empty_list,
+    filled_texts, filled_word_list, flag, inner_table, table, text_form, text_as, texts_as, word, words,
 };
-use crate::config::input::At;
 use crate::config::presentation::{show, show_list};
 use crate::config::value::{pem_path, served_name};
 use crate::tls::{Alpn, ClientVerify, ServedName, TlsVersion};
-use toml::de::DeValue;
 
 table! {
     /// An identity of the gateway towards its clients: a certificate with its key, its hosts, and its demands on
@@ -95,13 +92,7 @@ fn client(key: &'static str, fields: &mut Fields<'_>) -> Setting<ClientTable> {
         return Setting::Absent;
     };
     if value.get_ref().is_table() {
-        let table = fields.typed(key, DeValue::as_table);
-        return table.and_then(|table, span| {
-            let name = At::new(key.to_owned(), span.clone());
-            fields.inner(&TLS_CLIENT, key, name, table, |inner| {
-                as_written(ClientTable::read(inner), inner)
-            })
-        });
+        return inner_table(as_written).read(key, fields);
     }
     let ca = fields.texts(key, pem_path);
     let ca = fields.filled(key, ca, &NO_AUTHORITY);

@@ -4,9 +4,9 @@ mod balance;
 mod server_health;
 
 use crate::config::document::{
-    Form, Items, Section as _, Setting, ValueShape, Words as _, Zero, any, as_written, count,
-    custom, empty_list, flag, inner_table, number, table, text_as, text_form, texts, time,
-    time_within, whole, word, words,
+    Form, Items, Setting, ValueShape, Words as _, Zero, any, as_written, count, custom, empty_list,
+    entry_table, flag, inner_table, number, table, text_form, text_as, texts, time, time_within, whole,
+    word, words,
 };
 use crate::config::input::At;
 use crate::config::presentation::describe::upstream::{
@@ -151,11 +151,7 @@ words! { ServerProtocol: Auto "auto", Http1 "1.1", Http2 "2" }
 fn servers() -> impl Form<Items<ServerEntry>> {
     custom(ValueShape::Servers(&SERVER), |key, fields| {
         let list = fields.items(key, |fields, item| match item.get_ref() {
-            DeValue::Table(table) => {
-                let name = At::new(key.to_owned(), item.span());
-                let read = fields.inner(&SERVER, key, name, table, ServerEntry::read);
-                whole(read, fields)
-            }
+            DeValue::Table(table) => entry_table(key, fields, table, item.span(), whole),
             _ => {
                 let url = fields.text_item(key, item, server)?;
                 Some(ServerEntry {

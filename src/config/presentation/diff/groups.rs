@@ -3,6 +3,7 @@
 use super::{Collection, FileChange, Outline, differences, to};
 use crate::config::document::GROUPS;
 use crate::config::document::vocabulary::Compare;
+use crate::config::report::counted;
 use crate::key::Group;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -38,10 +39,7 @@ fn group(old: &Group, new: &Group) -> Option<String> {
 
 /// `3 members more, 1 fewer`.
 fn members(joined: usize, left: usize) -> Option<String> {
-    let many = |number: usize| match number {
-        1 => "1 member".to_owned(),
-        number => format!("{number} members"),
-    };
+    let many = |number| counted(number, "member");
     match (joined, left) {
         (0, 0) => None,
         (joined, 0) => Some(format!("{} more", many(joined))),

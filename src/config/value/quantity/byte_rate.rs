@@ -1,7 +1,7 @@
 //! Rates of bytes: `256B/s`, `4KiB/s`.
 
 use super::time::leading_digits;
-use crate::config::value::{Code, ValueError, with_valid_offers};
+use crate::config::value::{Code, ValueError};
 
 /// The units and their sizes in bytes.
 const UNITS: [(&str, u64); 7] = [
@@ -18,10 +18,6 @@ const MOST: u64 = 1 << 30;
 
 /// Reads `NUNIT/s`, or a plain 0.
 pub(in crate::config) fn byte_rate(text: &str) -> Result<u64, ValueError> {
-    with_valid_offers(text, read_rate)
-}
-
-fn read_rate(text: &str) -> Result<u64, ValueError> {
     let wrong = |label: &str| {
         ValueError::of(Code::BadRate, text, "is not a rate of bytes", label)
         .help("write a whole number and its unit in a second, as `\"256B/s\"` or `\"4KiB/s\"`; 0 is off")
@@ -86,6 +82,7 @@ fn known(spelling: &str) -> Option<(&'static str, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::value::with_valid_offers;
 
     #[test]
     fn a_rate_is_read_as_people_write_it() {
@@ -122,7 +119,10 @@ mod tests {
                 "write a whole number and its unit",
             ),
         ] {
-            let shown = byte_rate(text).unwrap_err().shown_help().unwrap();
+            let shown = with_valid_offers(text, byte_rate)
+                .unwrap_err()
+                .shown_help()
+                .unwrap();
             assert!(shown.starts_with(help), "{text}: {shown}");
         }
     }

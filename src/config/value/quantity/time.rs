@@ -1,7 +1,7 @@
 //! Rates and durations: `100/min`, `7/3s`, `250ms`, `1m30s`.
 
 use crate::config::report::nearest;
-use crate::config::value::{Code, ValueError, quoted, with_valid_offers};
+use crate::config::value::{Code, ValueError, quoted};
 use crate::limit::Unit;
 use crate::limit::rate::{MAX_SPAN, Rate};
 use std::num::{NonZeroU32, NonZeroU64};
@@ -81,10 +81,6 @@ fn unit_length(unit: &str) -> Option<u64> {
 
 /// Reads `N/[M]UNIT`.
 pub(in crate::config) fn rate(text: &str) -> Result<Quota, ValueError> {
-    with_valid_offers(text, read_rate)
-}
-
-fn read_rate(text: &str) -> Result<Quota, ValueError> {
     let wrong = |label: &str| {
         ValueError::of(Code::BadRate, text, "is not a rate", label)
             .help("write how many in how long, as `\"100/min\"` or `\"10/s\"`")
@@ -246,10 +242,6 @@ fn unknown_unit(spelling: &str, wrong: ValueError) -> ValueError {
 
 /// Reads a sequence of numbers with units, and adds them up.
 pub(in crate::config) fn duration(text: &str) -> Result<Duration, ValueError> {
-    with_valid_offers(text, read_duration)
-}
-
-fn read_duration(text: &str) -> Result<Duration, ValueError> {
     let wrong = |label: &str| {
         ValueError::of(Code::BadDuration, text, "is not a time", label)
             .help("write a number with its unit, as `\"250ms\"`, `\"2s\"` or `\"1m30s\"`")

@@ -1,6 +1,6 @@
 //! The member of a JSON body from which a cost is read.
 
-use crate::config::value::{Code, ValueError, with_valid_offers};
+use crate::config::value::{Code, ValueError};
 use std::sync::Arc;
 
 /// The most names that lead to a member.
@@ -14,20 +14,18 @@ const ONE_MEMBER: &str = "name one member of nested objects, as `\"usage.total_t
 /// Reads the names that lead to a member of nested objects: `usage.total_tokens`. A text in another JSON query
 /// language, or a sum, would never match a member.
 pub(in crate::config) fn json_member(text: &str) -> Result<Arc<[Box<str>]>, ValueError> {
-    with_valid_offers(text, |text| {
-        let names: Vec<&str> = text.split('.').collect();
-        match fault(text, &names) {
-            None => Ok(names.into_iter().map(Box::from).collect()),
-            Some(label) => Err(ValueError::of(
-                Code::BadJsonMember,
-                text,
-                "does not lead to a member",
-                label,
-            )
-            .offer(repaired(text))
-            .help(ONE_MEMBER)),
-        }
-    })
+    let names: Vec<&str> = text.split('.').collect();
+    match fault(text, &names) {
+        None => Ok(names.into_iter().map(Box::from).collect()),
+        Some(label) => Err(ValueError::of(
+            Code::BadJsonMember,
+            text,
+            "does not lead to a member",
+            label,
+        )
+        .offer(repaired(text))
+        .help(ONE_MEMBER)),
+    }
 }
 
 /// The fault of a text that cannot name a member of any body.
@@ -77,6 +75,7 @@ pub(in crate::config) fn odd_name(names: &[Box<str>]) -> Option<(&str, &'static 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::value::with_valid_offers;
 
     #[test]
     fn what_no_body_has_is_refused() {
@@ -100,7 +99,7 @@ mod tests {
             ("a\"b", None),
             ("a.b.c.d.e.f.g.h.i", None),
         ] {
-            let wrong = json_member(text).expect_err(text);
+            let wrong = with_valid_offers(text, json_member).expect_err(text);
             assert_eq!(wrong.code, Code::BadJsonMember, "{text}");
             let offered = wrong.offers.first().map(String::as_str);
             assert_eq!(offered, offer, "{text}");

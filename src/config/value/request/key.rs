@@ -1,7 +1,7 @@
 //! One part of a key template, in the forms of the sources (`ip`, `header:NAME`, ...), or `ip/24,64`, or `everyone`.
 
 use crate::config::report::nearest;
-use crate::config::value::{Code, ValueError, quoted, with_valid_offers};
+use crate::config::value::{Code, ValueError, quoted};
 use crate::key::{KeyPart, Mask, SOURCES, SourceRow};
 use http::HeaderName;
 
@@ -11,10 +11,6 @@ const EVERYONE: &str = "everyone";
 
 /// Reads one part; `None` for `everyone`, which is a key without parts.
 pub(in crate::config) fn part(text: &str) -> Result<Option<KeyPart>, ValueError> {
-    with_valid_offers(text, read_part)
-}
-
-fn read_part(text: &str) -> Result<Option<KeyPart>, ValueError> {
     let wrong = |label: &str| {
         let forms: Vec<String> = SOURCES
             .iter()
@@ -113,17 +109,15 @@ pub(in crate::config::value) fn name_fault(text: &str) -> &'static str {
 
 /// Reads the name of a request's field.
 pub(in crate::config) fn field(text: &str) -> Result<HeaderName, ValueError> {
-    with_valid_offers(text, |text| {
-        field_name(text).ok_or_else(|| {
-            let name = text.strip_prefix("header:").unwrap_or_default();
-            ValueError::of(
-                Code::BadKey,
-                text,
-                "is no name of a field",
-                name_fault(text),
-            )
-            .offer((!name.is_empty()).then_some(name))
-        })
+    field_name(text).ok_or_else(|| {
+        let name = text.strip_prefix("header:").unwrap_or_default();
+        ValueError::of(
+            Code::BadKey,
+            text,
+            "is no name of a field",
+            name_fault(text),
+        )
+        .offer((!name.is_empty()).then_some(name))
     })
 }
 

@@ -1,19 +1,10 @@
 //! Path patterns in the normal form in which requests are matched.
 
 use crate::config::value::servers::server::in_ascii;
-use crate::config::value::{Code, ValueError, quoted, with_valid_offers};
+use crate::config::value::{Code, ValueError, quoted};
 use crate::route::path::BadPath;
 use crate::route::{self, PathPattern, Segment};
 use std::sync::Arc;
-
-/// Reads `/v1/orders/{id}` or `/files/{*rest}`.
-///
-/// Literals are normalised like requests: duplicate and trailing slashes are removed, and unreserved escapes are
-/// decoded. A pattern that no normalised request can match (dot segments, `;parameters`, escaped separators) is
-/// refused.
-pub(in crate::config) fn path(text: &str) -> Result<PathPattern, ValueError> {
-    with_valid_offers(text, read_pattern)
-}
 
 /// Reads the path of a route. Conditions on a query have a separate key.
 pub(in crate::config) fn route_path(text: &str) -> Result<PathPattern, ValueError> {
@@ -165,7 +156,11 @@ pub(in crate::config) fn literal_path(path: &PathPattern) -> String {
     segments.collect()
 }
 
-fn read_pattern(text: &str) -> Result<PathPattern, ValueError> {
+/// Reads `/v1/orders/{id}` or `/files/{*rest}`.
+///
+/// Literals are normalised as requests are: duplicate and trailing slashes go, unreserved escapes are decoded. A
+/// pattern that no normalised request can match (dot segments, `;parameters`, escaped separators) is refused.
+pub(in crate::config) fn path(text: &str) -> Result<PathPattern, ValueError> {
     let wrong = |label: &str| {
         ValueError::of(Code::BadPath, text, "is not a path to match", label).offer([repaired(text)])
     };

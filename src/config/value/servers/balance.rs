@@ -2,7 +2,7 @@
 
 use crate::config::report::{nearest, one_of};
 use crate::config::value::request::key::part;
-use crate::config::value::{Code, ValueError, with_valid_offers};
+use crate::config::value::{Code, ValueError};
 use crate::key::KeyPart;
 use crate::upstream::balance_rule::BalanceRule;
 use std::ops::RangeInclusive;
@@ -19,10 +19,6 @@ pub(in crate::config) struct Balance {
 
 /// Reads `round-robin`, `least-requests`, `random` or `hash:KEY`.
 pub(in crate::config) fn balance(text: &str) -> Result<Balance, ValueError> {
-    with_valid_offers(text, read_balance)
-}
-
-fn read_balance(text: &str) -> Result<Balance, ValueError> {
     let plain = |rule| Ok(Balance { rule, key: None });
     match text {
         "round-robin" => return plain(BalanceRule::RoundRobin),
@@ -66,63 +62,57 @@ fn without_key(label: &str) -> ValueError {
 /// Reads a percentage from `least` to `most`.
 pub(in crate::config) fn share(text: &str, within: RangeInclusive<u32>) -> Result<u32, ValueError> {
     let (least, most) = (within.start(), within.end());
-    with_valid_offers(text, |text| {
-        let wrong = |label: String| {
-            ValueError::of(
-                Code::BadNumber,
-                text,
-                "is not a percentage that fits here",
-                label,
-            )
-        };
-        let Some(digits) = text.strip_suffix('%') else {
-            let meant = text.parse::<u32>().ok().map(|number| format!("{number}%"));
-            return Err(wrong("must be whole percents, as `\"50%\"`".into()).offer(meant));
-        };
-        match digits.parse::<u32>() {
-            Ok(percent) if within.contains(&percent) && !digits.starts_with('+') => Ok(percent),
-            _ => Err(wrong(format!("must be from `{least}%` to `{most}%`"))),
-        }
-    })
+    let wrong = |label: String| {
+        ValueError::of(
+            Code::BadNumber,
+            text,
+            "is not a percentage that fits here",
+            label,
+        )
+    };
+    let Some(digits) = text.strip_suffix('%') else {
+        let meant = text.parse::<u32>().ok().map(|number| format!("{number}%"));
+        return Err(wrong("must be whole percents, as `\"50%\"`".into()).offer(meant));
+    };
+    match digits.parse::<u32>() {
+        Ok(percent) if within.contains(&percent) && !digits.starts_with('+') => Ok(percent),
+        _ => Err(wrong(format!("must be from `{least}%` to `{most}%`"))),
+    }
 }
 
 /// Reads a status, or a range of statuses: `204`, `200-399`.
 pub(in crate::config) fn statuses(text: &str) -> Result<RangeInclusive<u16>, ValueError> {
-    with_valid_offers(text, |text| {
-        let (first, last) = text.split_once('-').unwrap_or((text, text));
-        let status = |text: &str| text.trim().parse::<u16>().ok();
-        match (status(first), status(last)) {
-            (Some(first), Some(last)) if 100 <= first && first <= last && last < 600 => {
-                Ok(first..=last)
-            }
-            _ => Err(ValueError::of(
-                Code::BadNumber,
-                text,
-                "is no status",
-                "a number from 100 to 599, or two with `-` between them",
-            )
-            .help("write `\"200-399\"`")),
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let status = |text: &str| text.trim().parse::<u16>().ok();
+    match (status(first), status(last)) {
+        (Some(first), Some(last)) if 100 <= first && first <= last && last < 600 => {
+            Ok(first..=last)
         }
-    })
+        _ => Err(ValueError::of(
+            Code::BadNumber,
+            text,
+            "is no status",
+            "a number from 100 to 599, or two with `-` between them",
+        )
+        .help("write `\"200-399\"`")),
+    }
 }
 
 /// Reads the path of a probe, with its query.
 pub(in crate::config) fn probe_path(text: &str) -> Result<Arc<str>, ValueError> {
-    with_valid_offers(text, |text| {
-        let is_target = text.starts_with('/') && text.parse::<http::uri::PathAndQuery>().is_ok();
-        if is_target && !text.contains('#') {
-            return Ok(text.into());
-        }
-        let meant = (!text.starts_with('/') && !text.contains("://")).then(|| format!("/{text}"));
-        Err(ValueError::of(
-            Code::BadPath,
-            text,
-            "is no path to probe",
-            "a path begins with `/`",
-        )
-        .help("write `\"/healthz\"`")
-        .offer(meant))
-    })
+    let is_target = text.starts_with('/') && text.parse::<http::uri::PathAndQuery>().is_ok();
+    if is_target && !text.contains('#') {
+        return Ok(text.into());
+    }
+    let meant = (!text.starts_with('/') && !text.contains("://")).then(|| format!("/{text}"));
+    Err(ValueError::of(
+        Code::BadPath,
+        text,
+        "is no path to probe",
+        "a path begins with `/`",
+    )
+    .help("write `\"/healthz\"`")
+    .offer(meant))
 }
 
 /// Reads the `Host` of probes: a name or an address, with or without a port.

@@ -4,17 +4,12 @@
 
 use crate::config::report::nearest;
 use crate::config::value::net::ascii_form;
-use crate::config::value::{Code, ValueError, with_valid_offers};
+use crate::config::value::{Code, ValueError};
 use crate::intake::head::is_host;
 use crate::upstream::{ServerHost, ServerUrl};
 use http::HeaderValue;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
-
-/// Reads `http://host:port`, `https://host:port`, `h2c://host:port`, `unix:/path`, `host:port` or `demo:`.
-pub(in crate::config) fn server(text: &str) -> Result<ServerUrl, ValueError> {
-    with_valid_offers(text, read_server)
-}
 
 /// Reads the `Host` for servers: `client`, `upstream`, or a host with or without a port.
 pub(in crate::config) fn server_host(text: &str) -> Result<Option<ServerHost>, ValueError> {
@@ -57,7 +52,8 @@ pub(in crate::config::value) fn named_host(text: &str) -> Result<HeaderValue, Va
     })
 }
 
-fn read_server(text: &str) -> Result<ServerUrl, ValueError> {
+/// Reads `http://host:port`, `https://host:port`, `h2c://host:port`, `unix:/path`, `host:port` or `demo:`.
+pub(in crate::config) fn server(text: &str) -> Result<ServerUrl, ValueError> {
     let wrong = |label: &str| {
         ValueError::new(Code::BadServer, "this is not a server's address", label)
             .help("write it as `\"http://10.0.0.5:3000\"`")
@@ -200,6 +196,7 @@ pub(in crate::config::value) fn host_and_port(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::value::with_valid_offers;
 
     #[test]
     fn a_name_with_other_letters_is_offered_in_its_ascii_form() {
@@ -212,7 +209,7 @@ mod tests {
             ("straße.example:80", "http://xn--strae-oqa.example:80"),
             ("http://例え.jp", "http://xn--r8jz45g.jp"),
         ] {
-            let help = server(text).unwrap_err().shown_help();
+            let help = with_valid_offers(text, server).unwrap_err().shown_help();
             assert_eq!(help, Some(format!("write `\"{offer}\"`")), "{text}");
         }
         let help = named_host("müller.example:8080").unwrap_err().shown_help();

@@ -349,7 +349,7 @@ mod tests {
         let limit = Arc::clone(limit);
         let error = ProxyError::Refused(RefusalCause::Limited { limit, wait });
         let details = ProblemDetails {
-            wait: error.retry_after(),
+            wait: error.row().retry_after,
             error: &error,
             violated: &violated,
             prepared: None,

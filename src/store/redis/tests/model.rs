@@ -1,5 +1,6 @@
 //! A store built from the pure functions alone: the reference for Redis and the scripts.
 
+use super::stored_state::{self, StoredState as _};
 use crate::clock::Timestamp;
 use crate::limit::RecordState;
 use crate::limit::dedupe::DedupeCheck;
@@ -62,7 +63,7 @@ impl Model {
     }
 
     fn record(&self, name: &[u8]) -> Option<RecordState> {
-        RecordState::decode(&self.stored.get(name)?.0)
+        stored_state::record(&self.stored.get(name)?.0)
     }
 
     fn remember(&mut self, name: &[u8], now: Timestamp, record: RecordState) {

@@ -1,11 +1,11 @@
 //! `rate` of a limit, of its tiers and of its candidate.
 
 use crate::config::document::{
-    Emptiness, Fields, Form, Items, List, Section as _, Setting, ValueShape, count, custom, table,
-    text_form,
+    Emptiness, Fields, Form, Items, List, Setting, ValueShape, as_written, count, custom,
+    entry_table, table, text_form,
 };
 use crate::config::input::At;
-use crate::config::value::{Quota, rate};
+use crate::config::value::{Quota, rate, with_valid_offers};
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -47,15 +47,14 @@ fn rates(key: &'static str, fields: &mut Fields<'_>) -> List<RateEntry> {
     );
     let rates = fields.items(key, |fields, item| match item.get_ref() {
         DeValue::String(text) => {
-            let quota = fields.take(rate(text), &item.span())?;
+            let quota = fields.take(with_valid_offers(text, rate), &item.span())?;
             Some(RateEntry {
                 quota: At::new(quota, item.span()),
                 burst: Setting::Absent,
             })
         }
         DeValue::Table(table) if is_list => {
-            let name = At::new(key.to_owned(), item.span());
-            let read = fields.inner(&LIMIT_RATE, key, name, table, RateTable::read);
+            let read: RateTable = entry_table(key, fields, table, item.span(), as_written)?;
             let quota = read.rate.at().filter(|_| !read.burst.is_bad())?.clone();
             let burst = read.burst;
             Some(RateEntry { quota, burst })

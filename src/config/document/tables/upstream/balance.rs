@@ -1,14 +1,13 @@
 //! Keys of an upstream that decide which server gets a request, and the treatment of requests that no server can take.
 
 use crate::config::document::{
-    At, Fields, Form, Section, Setting, ValueShape, Zero, custom, inner_table, number, table,
-    text_form, time, words,
+    Fields, Form, Section as _, ValueShape, Zero, custom, inner_table, number, table, text_form, time,
+    whole, words,
 };
 use crate::config::report::{Code, Details as _};
 use crate::config::value::{Balance, balance, share};
 use crate::upstream::balance_rule::{BalanceRule, NoneLeft, QueueRule};
 use std::time::Duration;
-use toml::de::DeValue;
 
 table! {
     /// How a server is chosen, with more about it.
@@ -40,7 +39,7 @@ words! { NoneLeft: TryAll "try-all", Refuse "503" }
 pub(in crate::config::document) fn balance_form() -> impl Form<Balance> {
     custom(ValueShape::TextOrInner(&BALANCE), |key, fields| {
         if is_table(key, fields) {
-            inner(key, fields, bounded)
+            inner_table(bounded).read(key, fields)
         } else {
             fields.text(key, balance)
         }
@@ -54,24 +53,8 @@ pub(in crate::config::document) fn is_table(key: &str, fields: &Fields<'_>) -> b
         .is_some_and(|value| value.get_ref().is_table())
 }
 
-/// The table of `key`, and the value that `finish` makes of it.
-pub(in crate::config::document) fn inner<R: Section, T>(
-    key: &'static str,
-    fields: &mut Fields<'_>,
-    finish: fn(R, &mut Fields<'_>) -> Option<T>,
-) -> Setting<T> {
-    let table = fields.typed(key, DeValue::as_table);
-    table.and_then(|table, span| {
-        let name = At::new(key.to_owned(), span.clone());
-        fields.inner(R::TABLE, key, name, table, |inner| {
-            let read = R::read(inner);
-            let is_bad = read.is_bad();
-            finish(read, inner).filter(|_| !is_bad)
-        })
-    })
-}
-
 fn bounded(table: BalanceTable, fields: &mut Fields<'_>) -> Option<Balance> {
+    let table = whole(table, fields)?;
     let mut balance = table.by.get()?.clone();
     if let Some(bounded) = table.bounded.at() {
         let BalanceRule::Hash { bounded: bound } = &mut balance.rule else {

@@ -1,10 +1,10 @@
 //! Keys of an upstream that decide when a server gets no requests (probes and ejection), and which requests are
 //! retried.
 
-use super::balance::{inner, is_table};
+use super::balance::is_table;
 use crate::config::document::{
     Fields, Form, Items, Section, Setting, ValueShape, Zero, any, count, custom, empty_list,
-    filled_texts, flag, number, table, text_form, time, word_list, words,
+    filled_texts, flag, inner_table, number, table, text_form, time, word_list, words,
 };
 use crate::config::input::At;
 use crate::config::report::{Code, Details as _};
@@ -115,7 +115,7 @@ impl RetryOn {
 pub(in crate::config::document) fn health_form() -> impl Form<ProbeRule> {
     custom(ValueShape::TextOrInner(&HEALTH), |key, fields| {
         if is_table(key, fields) {
-            return inner(key, fields, probes);
+            return inner_table(probes).read(key, fields);
         }
         let path = fields.text(key, probe_path);
         path.map(|path| {
@@ -192,7 +192,7 @@ fn off_or<R: Section, T>(
     finish: fn(R, &mut Fields<'_>) -> Option<Option<T>>,
 ) -> Setting<Option<T>> {
     if is_table(key, fields) {
-        return inner(key, fields, finish);
+        return inner_table(finish).read(key, fields);
     }
     let flag = fields.typed(key, DeValue::as_bool);
     flag.and_then(|is_on, span| {

@@ -1,6 +1,7 @@
 //! Rates and times as people write them, correctly and incorrectly.
 
 use super::*;
+use crate::config::value::with_valid_offers;
 
 #[test]
 fn rates_are_read_as_people_write_them() {
@@ -43,7 +44,10 @@ fn a_wrong_rate_says_what_to_write() {
         ("1/4503599627370497us", "the longest is `52124d`"),
     ] {
         assert_eq!(
-            rate(text).unwrap_err().shown_help().as_deref(),
+            with_valid_offers(text, rate)
+                .unwrap_err()
+                .shown_help()
+                .as_deref(),
             Some(help),
             "{text}"
         );
@@ -85,7 +89,10 @@ fn times_add_up() {
         ("1M", "`min` is a minute; a month is written `30d`"),
     ] {
         assert_eq!(
-            duration(text).unwrap_err().shown_help().as_deref(),
+            with_valid_offers(text, duration)
+                .unwrap_err()
+                .shown_help()
+                .as_deref(),
             Some(help),
             "{text}"
         );

@@ -1,0 +1,150 @@
+//! States as the bytes that Redis stores. Only tests need them in Rust: scripts read and write them in a running gateway.
+//! The forms stand in `limit::wire`. The unit tests of the store include this file as well.
+
+use smallvec::SmallVec;
+use tollgate::limit::sliding_window::MAX_PARTS;
+use tollgate::limit::wire::double;
+use tollgate::limit::{
+    BucketState, History, LogState, PartsState, RecordState, Rule, SlotsState, State, WindowState,
+};
+
+/// A state as stored.
+pub(crate) type StateBytes = SmallVec<[u8; 16]>;
+
+/// States to bytes, and back.
+pub(crate) trait StoredState: Sized {
+    /// The stored form.
+    fn encode(&self) -> StateBytes;
+
+    /// Reads a state that `rule` could have stored. Any other value is no state: it is overwritten, not trusted.
+    fn decode(rule: &Rule, bytes: &[u8]) -> Option<Self>;
+}
+
+impl StoredState for State {
+    fn encode(&self) -> StateBytes {
+        let mut bytes = StateBytes::new();
+        match self {
+            Self::Bucket(state) => put_bucket_state(&mut bytes, *state),
+            Self::History(state) => {
+                put_bucket_state(&mut bytes, state.bucket);
+                put(&mut bytes, state.history.found);
+                put(&mut bytes, state.history.back);
+            }
+            Self::Window(state) => {
+                put(&mut bytes, state.start);
+                bytes.extend_from_slice(&state.count.to_be_bytes());
+            }
+            Self::Parts(state) => {
+                put(&mut bytes, state.start);
+                for count in &state.counts {
+                    bytes.extend_from_slice(&count.to_be_bytes());
+                }
+            }
+            Self::Slots(state) => {
+                let mut leases: Vec<_> =
+                    state.0.iter().map(|(slot, until)| (until, slot)).collect();
+                leases.sort_unstable();
+                for (until, slot) in leases {
+                    put(&mut bytes, *slot);
+                    put(&mut bytes, *until);
+                }
+            }
+            Self::Log(state) => {
+                for instant in &state.0 {
+                    put(&mut bytes, *instant);
+                }
+            }
+            Self::Record(state) => {
+                put(&mut bytes, state.ends);
+                bytes.extend_from_slice(&state.granted.to_be_bytes());
+                bytes.extend_from_slice(&state.free.to_be_bytes());
+            }
+        }
+        bytes
+    }
+
+    fn decode(rule: &Rule, bytes: &[u8]) -> Option<Self> {
+        match (rule, bytes.len()) {
+            (Rule::TokenBucket(_) | Rule::LeakyBucket(_), 8 | 16 | 24 | 32) => bucket(bytes),
+            (Rule::FixedWindow(_) | Rule::ClockWindow(_), 12) => Some(Self::Window(WindowState {
+                start: whole(bytes, 0)?,
+                count: small(bytes, 8)?,
+            })),
+            (Rule::SlidingWindow(_), length @ 16..) if length % 4 == 0 => {
+                let counts = (8..length).step_by(4).map(|at| small(bytes, at));
+                let held = (length - 12) / 4;
+                let known = u32::try_from(held).is_ok_and(|held| held <= MAX_PARTS);
+                Some(Self::Parts(PartsState {
+                    start: whole(bytes, 0).filter(|_| known)?,
+                    counts: counts.collect::<Option<_>>()?,
+                }))
+            }
+            (Rule::SlidingLog(_), length @ 8..) if length % 8 == 0 => {
+                let instants = (0..length).step_by(8).map(|at| whole(bytes, at));
+                Some(Self::Log(LogState(instants.collect::<Option<_>>()?)))
+            }
+            (Rule::Concurrency(_), length @ 16..) if length % 16 == 0 => {
+                let leases = (0..length).step_by(16).map(|at| {
+                    let (slot, until) = (whole(bytes, at)?, whole(bytes, at + 8)?);
+                    Some((slot, until))
+                });
+                Some(Self::Slots(SlotsState(leases.collect::<Option<_>>()?)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A bucket's state, with the history behind it. Without a history, the state is one of which nothing else is known.
+fn bucket(bytes: &[u8]) -> Option<State> {
+    let (at, behind) = (whole(bytes, 0)?, if bytes.len() % 16 == 8 { 8 } else { 16 });
+    let (part, den) = match behind {
+        8 => (0, 1),
+        _ => (small(bytes, 8)?, small(bytes, 12)?),
+    };
+    if behind == 16 && !(0 < part && part < den) {
+        return None;
+    }
+    let history = match (whole(bytes, behind), whole(bytes, behind + 8)) {
+        (Some(found), Some(back)) => Some(History { found, back }),
+        _ => None,
+    };
+    Some(State::of_bucket(BucketState { at, part, den }, history))
+}
+
+fn put_bucket_state(bytes: &mut StateBytes, state: BucketState) {
+    put(bytes, state.at);
+    if state.part > 0 {
+        bytes.extend_from_slice(&state.part.to_be_bytes());
+        bytes.extend_from_slice(&state.den.to_be_bytes());
+    }
+}
+
+/// Reads a record. Any other value is none.
+pub(crate) fn record(bytes: &[u8]) -> Option<RecordState> {
+    (bytes.len() == 16).then_some(RecordState {
+        ends: whole(bytes, 0)?,
+        granted: small(bytes, 8)?,
+        free: small(bytes, 12)?,
+    })
+}
+
+fn put(bytes: &mut StateBytes, value: u64) {
+    bytes.extend_from_slice(&double(value));
+}
+
+/// A double that is a whole number below 2^53, or nothing.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "only what is whole, not negative and below 2^53 is cast"
+)]
+fn whole(bytes: &[u8], at: usize) -> Option<u64> {
+    let value = f64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?);
+    ((0.0..9_007_199_254_740_992.0).contains(&value) && value.fract() == 0.0)
+        .then_some(value as u64)
+}
+
+fn small(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
