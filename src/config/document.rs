@@ -56,8 +56,8 @@ use super::secrets::Numbering;
 use fields::{Fields, WITHOUT_QUOTES, Zero};
 use form::{
     Form, any, as_written, bytes_in_a_second, count, custom, empty_list, entry_table, filled_texts,
-    filled_word_list, flag, inner_table, number, text_form, text_as, texts, texts_as, time, time_or_off,
-    time_within, whole, word, word_list,
+    filled_word_list, flag, inner_table, number, text_as, text_form, texts, texts_as, time,
+    time_or_off, time_within, whole, word, word_list,
 };
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};

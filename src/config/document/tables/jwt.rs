@@ -1,8 +1,8 @@
 //! `[jwt]`. The table names files of keys; [`crate::config::settings::jwt`] reads the keys.
 
 use crate::config::document::{
-    Fields, Items, List, Setting, ValueShape, Zero, any, custom, entry_table, flag, table, text_form,
-    text_as, texts, texts_as, time, whole, word_list, words,
+    Fields, Items, List, Setting, ValueShape, Zero, any, custom, entry_table, flag, table, text_as,
+    text_form, texts, texts_as, time, whole, word_list, words,
 };
 use crate::config::input::At;
 use crate::config::presentation::{show, show_list, show_time};

@@ -3,7 +3,7 @@
 use crate::client::Nat64;
 use crate::config::document::{
     Emptiness, Fields, Form, Items, List, Setting, ValueShape, any, custom, empty_list,
-    entry_table, inner_table, table, text_form, text_as, whole, word, words,
+    entry_table, inner_table, table, text_as, text_form, whole, word, words,
 };
 use crate::config::input::At;
 use crate::config::report::{Code, Details as _};

@@ -3,7 +3,8 @@
 
 use crate::config::document::{
     Emptiness, Fields, Form, Items, Setting, ValueShape, any, as_written, custom, empty_list,
-    filled_texts, filled_word_list, flag, inner_table, table, text_form, text_as, texts_as, word, words,
+    filled_texts, filled_word_list, flag, inner_table, table, text_as, text_form, texts_as, word,
+    words,
 };
 use crate::config::presentation::{show, show_list};
 use crate::config::value::{pem_path, served_name};

@@ -5,8 +5,8 @@ mod server_health;
 
 use crate::config::document::{
     Form, Items, Setting, ValueShape, Words as _, Zero, any, as_written, count, custom, empty_list,
-    entry_table, flag, inner_table, number, table, text_form, text_as, texts, time, time_within, whole,
-    word, words,
+    entry_table, flag, inner_table, number, table, text_as, text_form, texts, time, time_within,
+    whole, word, words,
 };
 use crate::config::input::At;
 use crate::config::presentation::describe::upstream::{

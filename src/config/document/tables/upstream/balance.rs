@@ -1,8 +1,8 @@
 //! Keys of an upstream that decide which server gets a request, and the treatment of requests that no server can take.
 
 use crate::config::document::{
-    Fields, Form, Section as _, ValueShape, Zero, custom, inner_table, number, table, text_form, time,
-    whole, words,
+    Fields, Form, Section as _, ValueShape, Zero, custom, inner_table, number, table, text_form,
+    time, whole, words,
 };
 use crate::config::report::{Code, Details as _};
 use crate::config::value::{Balance, balance, share};
