@@ -1,5 +1,5 @@
-//! The program of this process, to be started again as its successor: by the path with which it was started, where an
-//! upgrade may have put another file, and with the same arguments.
+//! The program of this process, which a handover starts again as the successor: it has the same arguments and the same
+//! path, at which an upgrade may have put another file.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt as _;

@@ -173,7 +173,7 @@ impl Default for Ring {
 }
 
 impl Ring {
-    /// Appends a connection. Returns true if the connection is the first as well.
+    /// Appends a connection. Returns true if the connection is also the first one of the ring.
     fn join(&mut self, entries: &mut [ConnectionEntry], which: usize, at: u32) -> bool {
         entries[at as usize].links[which] = RingLink {
             before: self.last,

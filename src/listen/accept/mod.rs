@@ -144,8 +144,8 @@ impl ListeningSocket {
         }
     }
 
-    /// Accepts the connections that wait when draining begins, which the system would otherwise reset; at most as many
-    /// as the queue can hold, since new ones may arrive as fast.
+    /// Accepts the connections that wait when draining begins, which the system would otherwise reset. It accepts at
+    /// most as many as the queue can hold, since new connections may arrive equally fast.
     async fn accept_waiting(self, dispatcher: &Dispatcher, peers: &dyn PeerTrust) {
         let Ok(socket) = self.socket.leave_runtime() else {
             return;

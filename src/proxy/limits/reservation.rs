@@ -181,8 +181,8 @@ impl Reservations {
         }
     }
 
-    /// Notes that the response is over, or that its client has `left`. The numbers so far count; without any, a client
-    /// that has left is charged by the limit's `on_leave`.
+    /// Notes that the response is over, or that its client has `left`. The numbers so far count; if there are none, a
+    /// client that has left is charged by the limit's `on_leave`.
     pub(in crate::proxy) fn over(&self, left: bool) {
         self.call_ended(false);
         let left = left && self.begun.get();

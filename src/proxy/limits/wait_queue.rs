@@ -236,8 +236,8 @@ impl RefundDesk {
         }
     }
 
-    /// Refunds the free positions at the end of a queue, the last one first. One answer is awaited at a time; otherwise
-    /// a position could reach the store before the one after it.
+    /// Refunds the free positions at the end of a queue, the last one first. The queue waits for the store's answer
+    /// before the next refund; otherwise a position could reach the store before a later position.
     fn give_back(&self, name: &QueueKey, line: &mut WaitQueue) {
         while !line.is_returning {
             let last = line.take_last();

@@ -64,7 +64,7 @@ impl Reachability {
         }
     }
 
-    /// Notes that `server` has given no valid answer, and logs one a minute for each cause.
+    /// Notes that `server` has given no valid answer, and logs one message a minute for each cause.
     #[cold]
     pub(in crate::upstream) fn faulted(&self, server: &Destination, fault: &UpstreamFault<'_>) {
         let Some(cause) = fault.cause else { return };

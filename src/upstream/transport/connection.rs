@@ -29,7 +29,7 @@ pub struct Connection<B: OutgoingBody> {
     /// The last request may be sent again although a server may have acted on it.
     is_repeatable: bool,
     /// The last answer on the connection was to HEAD and without a length: many servers then close the connection,
-    /// perhaps only after the check whether they have.
+    /// perhaps only after the gateway has checked that it is open.
     is_doubtful: bool,
     /// The time until which its server will surely keep it, as far as known.
     rests_until: Instant,

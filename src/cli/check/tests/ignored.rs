@@ -1,4 +1,4 @@
-//! Warnings that a file ignores: in it, in what it includes, and as printed.
+//! Tests of warnings that a file ignores: in the file itself, in its included files, and in its printed form.
 
 use super::*;
 

@@ -110,8 +110,8 @@ fn end_of_string(inside: &[u8]) -> Option<usize> {
     })
 }
 
-/// Has the upstream a smaller fraction of its quota left than `left` is of our limit's capacity? Then all of its fields
-/// stay. If the upstream does not name its quota, the numbers left are compared.
+/// Has the upstream a smaller fraction of its quota left than `left` is of our limit's capacity? If so, all of its
+/// fields stay. If the upstream does not name its quota, the numbers left are compared.
 pub(super) fn is_tighter(fields: &HeaderMap, limit: &Limit, left: u64) -> bool {
     // Some upstreams write `100, 100;w=60`: the applying quota, then all of them with their windows.
     let number = |name: &HeaderName| -> Option<u64> {

@@ -20,7 +20,7 @@ pub enum AnswerError {
     /// The connection failed.
     #[error("the connection failed")]
     Io(#[source] io::Error),
-    /// The connection ended inside the head of the answer, of which this arrived.
+    /// The connection ended inside the head of the answer; the value is the received part.
     #[error("the connection ended inside the answer's head")]
     CutHead(OffendingLine),
     /// The connection ended, or failed, inside the body of the answer.
