@@ -4,6 +4,7 @@ use crate::client::Client;
 use crate::clock;
 use crate::descriptors::DescriptorReserve;
 use crate::intake::head::Target;
+use crate::intake::peer;
 use crate::listen::Peer;
 use crate::proxy::Reply;
 use crate::proxy::Worker;
@@ -225,7 +226,9 @@ fn way_back<'l>(
         .service(exchange.decided.route?)
         .host_change
         .as_ref()?;
-    Some(WayBack::of(change, target, fields, exchange))
+    let (trust, peer) = (&local.snapshot.trust, exchange.arrived.peer);
+    let scheme = peer::client_scheme(trust, peer, fields, target);
+    Some(WayBack::of(change, target, scheme))
 }
 
 /// The parts of the request that depend on the server that it is sent to.

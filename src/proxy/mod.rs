@@ -9,6 +9,8 @@
 //! forwarding             from the route's upstream to the client's answer
 //! server                 the head that a server gets, the choice of it, and further attempts
 //! bodies                 both bodies, streamed
+//! grpc                   a call of gRPC on its way: its deadline and its status
+//! grpc/timeout           the deadline that a server gets
 //! upgrade                a WebSocket: the two connections are joined
 //! upgrade/tunnel         both directions, until one side ends
 //! upgrade/direction      one direction
@@ -30,6 +32,7 @@ pub mod bodies;
 pub mod error;
 pub mod exchange;
 mod forwarding;
+pub mod grpc;
 pub mod limits;
 pub mod request;
 pub mod server;
@@ -51,6 +54,7 @@ use crate::telemetry::metrics::WorkerMetrics;
 use crate::tls::AuthorityChallenges;
 use crate::upstream::pool::Pools;
 use arc_swap::ArcSwap;
+use bodies::body_prefix::PrefixBudget;
 use bodies::kept_body::KeptBodyBytes;
 use bodies::request_body::RequestBody;
 use bytes::Bytes;
@@ -60,7 +64,6 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, header};
 use hyper::body::Incoming;
 use limits::wait_queue::WorkerQueues;
-use request::body_prefix::PrefixBudget;
 use request::early_reply::answered_by_route;
 use request::intake_stops::Unplanned;
 use std::cell::RefCell;

@@ -11,7 +11,7 @@ use super::{Fault, instant};
 use crate::clock::Timestamp;
 use crate::key::address::read_address;
 use crate::limit::verdict::INLINE_LIMITS;
-use crate::proxy::request::grpc::is_server_error;
+use crate::proxy::grpc::is_server_error;
 use http::{HeaderMap, Method, header};
 use smallvec::SmallVec;
 use std::borrow::Cow;

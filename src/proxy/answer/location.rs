@@ -3,9 +3,7 @@
 
 use crate::client::Scheme;
 use crate::intake::head::Target;
-use crate::intake::peer;
 use crate::proxy::answer::upstream_answer::UpstreamAnswer;
-use crate::proxy::exchange::Exchange;
 use crate::snapshot::HostChange;
 use crate::upstream::{ServerHost, ServerUrl};
 use http::{HeaderMap, HeaderValue, header};
@@ -45,14 +43,12 @@ impl<'a> WayBack<'a> {
     pub(in crate::proxy) fn of(
         change: &'a HostChange,
         target: &Target,
-        fields: &HeaderMap,
-        exchange: &Exchange,
+        scheme: Scheme,
     ) -> Box<Self> {
-        let trust = &exchange.local.snapshot.trust;
         Box::new(Self {
             change,
             host: target.authority().cloned(),
-            scheme: peer::client_scheme(trust, exchange.arrived.peer, fields, target),
+            scheme,
         })
     }
 

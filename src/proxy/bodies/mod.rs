@@ -3,6 +3,7 @@
 //! In: pieces of a body. Out: the same pieces, with deadlines, a minimum rate, and the cause if they end too early.
 //!
 //! ```text
+//! body_prefix    the beginning of the body, read for limits that tell repeats by it. Else 400, 408
 //! request_body   the body, streamed up, with an idle deadline and a least rate
 //! kept_body      its beginning, for a server that has not begun
 //! soft_timeout   patience with a pause in a body
@@ -15,6 +16,7 @@
 
 pub mod body;
 pub(super) mod body_failure;
+pub(crate) mod body_prefix;
 pub(super) mod body_rest;
 pub(crate) mod kept_body;
 pub(super) mod request_body;

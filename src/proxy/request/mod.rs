@@ -11,18 +11,13 @@
 //! intake_stops              the walk to the plan of the limits (room `intake`), and what is waited for on it
 //! handshake_facts           what limits and the log learn of the handshake
 //! authority_challenge       the answer to an authority that looks whether a host is ours
-//! grpc                      a call of gRPC on its way
-//! grpc/timeout              the deadline of a call
 //! early_reply               answers to requests that are not forwarded
 //! descriptor_reserve        an open file for the server's connection. Else 503
-//! body_prefix               the beginning of the body, for limits that tell repeats by it. Else 400, 408
 //! ```
 
 pub(super) mod authority_challenge;
-pub(crate) mod body_prefix;
 pub(super) mod descriptor_reserve;
 pub(super) mod early_reply;
-pub mod grpc;
 pub(super) mod handshake_facts;
 pub(super) mod head_rejection;
 pub(super) mod intake_stops;

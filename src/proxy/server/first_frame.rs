@@ -3,9 +3,9 @@
 
 use crate::proxy::bodies::body_failure::UploadFailure;
 use crate::proxy::bodies::body_failure::broken_by;
+use crate::proxy::bodies::body_prefix::BodyPrefix;
 use crate::proxy::error::ProxyError;
 use crate::proxy::exchange::Exchange;
-use crate::proxy::request::body_prefix::BodyPrefix;
 use http::request::Parts;
 use http::{Method, Version, header};
 use http_body_util::BodyExt as _;

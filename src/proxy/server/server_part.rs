@@ -3,7 +3,7 @@
 
 use crate::clock;
 use crate::proxy::bodies::request_body::RequestBody;
-use crate::proxy::request::grpc::GrpcCall;
+use crate::proxy::grpc::GrpcCall;
 use crate::upstream::connection::Connection;
 use crate::upstream::failure::UpstreamError;
 use crate::upstream::pool::Pool;

@@ -2,7 +2,7 @@
 
 use crate::intake::grpc_call::{CallDeadline, GRPC_TIMEOUT};
 use crate::proxy::answer::header_value;
-use crate::proxy::request::grpc::LAST_PART;
+use crate::proxy::grpc::LAST_PART;
 use http::{HeaderMap, HeaderValue};
 use std::time::Duration;
 use tokio::time::Instant;
