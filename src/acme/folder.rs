@@ -109,9 +109,9 @@ impl Folder {
     /// When others may, or what is there cannot be looked at.
     pub(super) fn hold_all(&self) -> io::Result<()> {
         for part in Part::ALL {
-            self.hold(part.folder())?;
+            self.require_ownership(part.folder())?;
         }
-        self.hold(CHALLENGES)?;
+        self.require_ownership(CHALLENGES)?;
         for file in [LOCK, WATCH] {
             if_there(ownership::hold_regular(&self.0.join(file)))?;
         }
@@ -120,7 +120,7 @@ impl Folder {
 
     /// Holds the folder and a part of it, as far as they are there, to the rule that no others write to them. The folder
     /// may stand behind a link, its parts may not.
-    fn hold(&self, part: &str) -> io::Result<VolumeGroup> {
+    fn require_ownership(&self, part: &str) -> io::Result<VolumeGroup> {
         let Some(found) = if_there(fs::metadata(&self.0))? else {
             return Ok(VolumeGroup::default());
         };
@@ -134,7 +134,7 @@ impl Folder {
 
     /// Takes the right to write to the files of a part from the group that has got it with a volume's mounting.
     fn close_to_group(&self, part: Part) -> io::Result<()> {
-        let volume = self.hold(part.folder())?;
+        let volume = self.require_ownership(part.folder())?;
         let Some(files) = if_there(fs::read_dir(self.0.join(part.folder())))? else {
             return Ok(());
         };
@@ -169,7 +169,7 @@ impl Folder {
     /// # Errors
     /// When it cannot be read, is no regular file, or others may have written it.
     pub(super) fn read(&self, part: Part, name: &str) -> io::Result<Option<String>> {
-        let volume = self.hold(part.folder())?;
+        let volume = self.require_ownership(part.folder())?;
         let Some(file) = open(&self.file(part, name), volume)? else {
             return Ok(None);
         };
@@ -208,7 +208,7 @@ impl Folder {
 
     /// The answers that processes have ready, by the digests of their challenges' names.
     pub(super) fn all_posted(&self) -> io::Result<HashMap<[u8; 32], Vec<u8>>> {
-        let volume = self.hold(CHALLENGES)?;
+        let volume = self.require_ownership(CHALLENGES)?;
         let mut all = HashMap::new();
         for entry in fs::read_dir(self.0.join(CHALLENGES))?.flatten() {
             let name = entry.file_name();
@@ -229,7 +229,7 @@ impl Folder {
     /// Has orders wait until this process has read their answers, as long as this is held. Nothing where there is no such
     /// folder yet, or where an order is just looking for watches.
     pub(super) fn watch(&self) -> io::Result<Option<FolderWatch>> {
-        self.hold(CHALLENGES)?;
+        self.require_ownership(CHALLENGES)?;
         let file = match lockable(&self.0.join(WATCH)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             opened => opened?,

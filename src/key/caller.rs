@@ -111,7 +111,7 @@ pub enum Doubt<'a> {
     /// The part came several times, with different values.
     Several(&'a KeyPart),
     /// The part is claimed by a token that is not believed.
-    Unbelieved(&'a KeyPart),
+    Untrusted(&'a KeyPart),
 }
 
 /// The fault of a token, for people.
@@ -126,7 +126,7 @@ pub enum TokenDoubt {
     /// No key is believed for the algorithm that the token names.
     Algorithm,
     /// The token's signature is of no key that is believed.
-    Unbelieved,
+    Untrusted,
     /// The claims, or one that the standard gives a form, have another one.
     ClaimForm,
     /// The token states no end of its time, and must.
@@ -150,7 +150,7 @@ impl TokenDoubt {
             Self::Malformed => "no token",
             Self::Misspelt => "not spelled as `Bearer`, a blank and a token alone",
             Self::Algorithm => "of an algorithm (`alg`) for which no key is believed",
-            Self::Unbelieved => "not signed by a key that is believed",
+            Self::Untrusted => "not signed by a key that is believed",
             Self::ClaimForm => {
                 "not formed as RFC 7519 says: its claims are no object, or one such as `sub` is of another kind"
             }

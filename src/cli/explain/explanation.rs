@@ -165,7 +165,7 @@ pub(super) enum KeyFault {
     /// The part came several times, with different values.
     Ambiguous,
     /// A token that is not believed claims the part.
-    Unbelieved,
+    Untrusted,
     /// A token claims the part, and the keys of its issuer have not been read.
     KeysUnread,
     /// Another limit refuses the part as unknown, so that this one is not asked.
@@ -179,7 +179,7 @@ impl KeyFault {
             Self::Absent => "absent",
             Self::Unknown => "unknown",
             Self::Ambiguous => "ambiguous",
-            Self::Unbelieved => "unbelieved",
+            Self::Untrusted => "unbelieved",
             Self::KeysUnread => "keys_unread",
             Self::LeftOut => "left_out",
         }

@@ -34,7 +34,7 @@ impl MemoryStore {
     }
 
     /// Counts slots of a request that is in flight already, even without room. The answer frees them.
-    pub fn hold(
+    pub fn count_slots(
         &self,
         limit: &Arc<Limit>,
         key: &[u8],

@@ -166,7 +166,7 @@ impl RuleReader<'_> {
         let shown = quoted(&show_rate(rate.value));
         let label = format!("{what} of {units} at {shown} take more than 142 years");
         let other = (place != &rate.span).then_some(&rate.span);
-        self.out_of_range("reaches too distance to be computed exactly")
+        self.out_of_range("reaches too far to be computed exactly")
             .at(place, label)
             .help(format!("the largest that fits is {most}"))
             .and_if(other, "");
@@ -270,7 +270,7 @@ impl RuleReader<'_> {
         let most = SlidingWindow::most(period / 1000 / written);
         if u64::from(rate.value.count.get()) > most {
             let label = "more than weights of whole milliseconds can count";
-            self.out_of_range("reaches too distance to be computed exactly")
+            self.out_of_range("reaches too far to be computed exactly")
                 .at(&rate.span, label)
                 .help(format!("the largest count that fits is {most}"));
             return None;
