@@ -110,9 +110,9 @@ impl Folder {
     /// If others may write, or the folder cannot be examined.
     pub(super) fn hold_all(&self) -> io::Result<()> {
         for part in Part::ALL {
-            self.hold(part.folder())?;
+            self.require_ownership(part.folder())?;
         }
-        self.hold(CHALLENGES)?;
+        self.require_ownership(CHALLENGES)?;
         for file in [LOCK, WATCH] {
             if_there(ownership::hold_regular(&self.0.join(file)))?;
         }
@@ -121,7 +121,7 @@ impl Folder {
 
     /// Checks that no others may write to the folder and a part of it, if they exist. The folder may be behind a
     /// symbolic link, its parts may not.
-    fn hold(&self, part: &str) -> io::Result<VolumeGroup> {
+    fn require_ownership(&self, part: &str) -> io::Result<VolumeGroup> {
         let Some(found) = if_there(fs::metadata(&self.0))? else {
             return Ok(VolumeGroup::default());
         };
@@ -135,7 +135,7 @@ impl Folder {
 
     /// Removes a group's right to write to the files of a part, which the group got when a volume was mounted.
     fn close_to_group(&self, part: Part) -> io::Result<()> {
-        let volume = self.hold(part.folder())?;
+        let volume = self.require_ownership(part.folder())?;
         let Some(files) = if_there(fs::read_dir(self.0.join(part.folder())))? else {
             return Ok(());
         };
@@ -170,7 +170,7 @@ impl Folder {
     /// # Errors
     /// If the file cannot be read, is not a regular file, or others may have written it.
     pub(super) fn read(&self, part: Part, name: &str) -> io::Result<Option<String>> {
-        let volume = self.hold(part.folder())?;
+        let volume = self.require_ownership(part.folder())?;
         let Some(file) = open(&self.file(part, name), volume)? else {
             return Ok(None);
         };
@@ -209,7 +209,7 @@ impl Folder {
 
     /// The answers that processes have posted, by the digests of their challenges' names.
     pub(super) fn all_posted(&self) -> io::Result<HashMap<[u8; 32], Vec<u8>>> {
-        let volume = self.hold(CHALLENGES)?;
+        let volume = self.require_ownership(CHALLENGES)?;
         let mut all = HashMap::new();
         for entry in fs::read_dir(self.0.join(CHALLENGES))?.flatten() {
             let name = entry.file_name();
@@ -230,7 +230,7 @@ impl Folder {
     /// While this lock is held, orders wait until this process has read their answers. `None` if the folder does not
     /// exist yet, or an order is just looking for watches.
     pub(super) fn watch(&self) -> io::Result<Option<FolderWatch>> {
-        self.hold(CHALLENGES)?;
+        self.require_ownership(CHALLENGES)?;
         let file = match lockable(&self.0.join(WATCH)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             opened => opened?,

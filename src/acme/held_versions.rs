@@ -35,7 +35,7 @@ impl HeldVersions {
         self.0.lock().versions.get(identity).cloned()
     }
 
-    pub(super) fn hold(&self, identity: &Arc<str>, entry: String, version: u64) {
+    pub(super) fn keep(&self, identity: &Arc<str>, entry: String, version: u64) {
         let mut held = self.0.lock();
         held.elsewhere.remove(identity);
         held.versions.insert(Arc::clone(identity), (entry, version));

@@ -100,7 +100,7 @@ impl OrderDesk {
                 |same_name| Arc::clone(&same_name.name),
             );
             if let Some((entry, version)) = one.version {
-                self.0.versions.hold(&identity, entry, version);
+                self.0.versions.keep(&identity, entry, version);
             }
             self.0.issued.put_newer(&identity, bundle);
         }

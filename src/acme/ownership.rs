@@ -15,7 +15,7 @@ const GROUP_WRITES: u32 = 0o020;
 
 /// The reason why the files at a path are not trusted.
 #[derive(Debug)]
-pub(super) struct Unbelieved {
+pub(super) struct Untrusted {
     path: PathBuf,
     why: Cause,
 }
@@ -62,7 +62,8 @@ impl VolumeGroup {
 /// # Errors
 /// If others may write, in words with the command that fixes it.
 pub(super) fn hold_folder(path: &Path, found: &Metadata) -> io::Result<VolumeGroup> {
-    hold(found, is_process_group).map_err(|writer| refused(path, Cause::OpenFolder(writer)))?;
+    require_owner(found, is_process_group)
+        .map_err(|writer| refused(path, Cause::OpenFolder(writer)))?;
     let group = (found.mode() & GROUP_WRITES != 0).then(|| found.gid());
     Ok(VolumeGroup(group))
 }
@@ -76,7 +77,7 @@ pub(super) fn hold_file(path: &Path, found: &Metadata, volume: VolumeGroup) -> i
     if !found.is_file() {
         return Err(refused(path, Cause::NoFile));
     }
-    hold(found, |group| volume.0 == Some(group))
+    require_owner(found, |group| volume.0 == Some(group))
         .map_err(|writer| refused(path, Cause::OpenFile(writer)))
 }
 
@@ -120,7 +121,7 @@ pub(super) fn close_to_group(file: &File, volume: VolumeGroup) -> io::Result<()>
 /// applied for the folder's owner, or for the user that its group lets in.
 pub(super) fn is_refusal(folder: &Path, error: &io::Error) -> bool {
     let inner = error.get_ref();
-    let Some(unbelieved) = inner.and_then(|inner| inner.downcast_ref::<Unbelieved>()) else {
+    let Some(untrusted) = inner.and_then(|inner| inner.downcast_ref::<Untrusted>()) else {
         return false;
     };
     let asks = geteuid().as_raw();
@@ -130,7 +131,7 @@ pub(super) fn is_refusal(folder: &Path, error: &io::Error) -> bool {
             owner => owner == 0,
         })
     };
-    match unbelieved.why {
+    match untrusted.why {
         Cause::Link | Cause::NoFile => true,
         Cause::OpenFolder(OtherWriter::Everybody) | Cause::OpenFile(OtherWriter::Everybody) => true,
         Cause::OpenFolder(_) | Cause::OpenFile(_) => is_gateways(),
@@ -168,10 +169,10 @@ pub(super) fn writing_group(folder: &Path) -> Option<u32> {
 
 fn refused(path: &Path, why: Cause) -> io::Error {
     let path = path.to_owned();
-    io::Error::other(Unbelieved { path, why })
+    io::Error::other(Untrusted { path, why })
 }
 
-fn hold(found: &Metadata, may: impl FnOnce(u32) -> bool) -> Result<(), OtherWriter> {
+fn require_owner(found: &Metadata, may: impl FnOnce(u32) -> bool) -> Result<(), OtherWriter> {
     let user = geteuid().as_raw();
     match other_writer(found.uid(), found.gid(), found.mode(), user, may) {
         Some(writer) => Err(writer),
@@ -185,7 +186,7 @@ fn is_process_group(group: u32) -> bool {
 }
 
 /// Includes the command that fixes it.
-impl fmt::Display for Unbelieved {
+impl fmt::Display for Untrusted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         let command = match self.why {
@@ -222,7 +223,7 @@ impl fmt::Display for Unbelieved {
     }
 }
 
-impl StdError for Unbelieved {}
+impl StdError for Untrusted {}
 
 fn other_writer(
     owner: u32,

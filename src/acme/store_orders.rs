@@ -130,7 +130,7 @@ impl Orders {
             return Ok(StoreVersion::Even);
         };
         self.note_taken(identity, &bundle, "the store");
-        self.versions.hold(&identity.name, name, there);
+        self.versions.keep(&identity.name, name, there);
         self.issued.put(&identity.name, bundle);
         Ok(StoreVersion::Even)
     }
@@ -151,7 +151,7 @@ impl Orders {
             Ok(version) => *version,
             Err(_) => (self.wall)().micros().max(held.saturating_add(1)),
         };
-        self.versions.hold(&identity.name, name, version);
+        self.versions.keep(&identity.name, name, version);
         kept.map(drop)
     }
 

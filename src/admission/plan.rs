@@ -297,12 +297,12 @@ impl Plan {
                 limit,
                 part: part.clone(),
             },
-            Doubt::Unbelieved(part) => match caller.identity.doubt() {
+            Doubt::Untrusted(part) => match caller.identity.doubt() {
                 Some(TokenDoubt::KeysUnread) => RefusalCause::KeysUnread,
                 why => RefusalCause::BadToken {
                     limit,
                     part: part.clone(),
-                    why: why.unwrap_or(TokenDoubt::Unbelieved),
+                    why: why.unwrap_or(TokenDoubt::Untrusted),
                 },
             },
         });

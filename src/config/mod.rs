@@ -140,7 +140,7 @@ impl Compiled {
 
     /// The error about stored ACME orders of an identity that cannot be trusted.
     #[must_use]
-    pub fn unbelieved(&self, identity: &str, why: String) -> Diagnostic {
+    pub fn untrusted(&self, identity: &str, why: String) -> Diagnostic {
         let error = Diagnostic::error(Code::CertificateUnreadable, why);
         match self.places.get(&("tls", identity.to_owned())) {
             Some(at) => error.at(

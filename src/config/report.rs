@@ -16,7 +16,7 @@ pub mod pages;
 pub mod render;
 pub mod suggest;
 
-pub(in crate::config) use diagnostic::{Code, Details, Diagnostic, Findings, Severity, SpanLabel};
+pub(in crate::config) use diagnostic::{Caret, Code, Details, Diagnostic, Findings, Severity};
 pub(in crate::config) use suggest::{all_of, counted, nearest, one_of};
 
 use super::input::{Files, Source};

@@ -111,7 +111,7 @@ pub enum Doubt<'a> {
     /// The part occurs several times, with different values.
     Several(&'a KeyPart),
     /// The part is a claim of an untrusted token.
-    Unbelieved(&'a KeyPart),
+    Untrusted(&'a KeyPart),
 }
 
 /// The fault of a token, for people.
@@ -126,7 +126,7 @@ pub enum TokenDoubt {
     /// No key is trusted for the algorithm that the token names.
     Algorithm,
     /// The token's signature is not from a trusted key.
-    Unbelieved,
+    Untrusted,
     /// The claims, or a claim with a standard form, are malformed.
     ClaimForm,
     /// The token states no end of its validity, and must.
@@ -150,7 +150,7 @@ impl TokenDoubt {
             Self::Malformed => "no token",
             Self::Misspelt => "not spelled as `Bearer`, a blank and a token alone",
             Self::Algorithm => "of an algorithm (`alg`) for which no key is trusted",
-            Self::Unbelieved => "not signed by a key that is trusted",
+            Self::Untrusted => "not signed by a key that is trusted",
             Self::ClaimForm => {
                 "not formed as RFC 7519 says: its claims are no object, or one such as `sub` is of another kind"
             }

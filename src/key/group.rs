@@ -249,11 +249,11 @@ impl<'a> Memberships<'a> {
                 let said = write_part(by, caller, keys);
                 let digest = match said {
                     PartReading::One => piece_digest(&keys[start..]),
-                    PartReading::Nothing | PartReading::Several | PartReading::Unbelieved => None,
+                    PartReading::Nothing | PartReading::Several | PartReading::Untrusted => None,
                 };
                 keys.truncate(start);
                 match said {
-                    PartReading::Unbelieved => return Err(Doubt::Unbelieved(by)),
+                    PartReading::Untrusted => return Err(Doubt::Untrusted(by)),
                     PartReading::Several if !by.may_repeat() => {
                         return Err(Doubt::Several(by));
                     }

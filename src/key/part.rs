@@ -18,7 +18,7 @@ pub(super) enum PartReading {
     /// Several values.
     Several,
     /// An untrusted value.
-    Unbelieved,
+    Untrusted,
 }
 
 /// The beginning of a certificate's subject, before the digest of its authorities and `:`.
@@ -76,7 +76,7 @@ pub(super) fn write_part(part: &KeyPart, caller: &Caller<'_>, out: &mut Vec<u8>)
             let claim = caller.identity.claim(claim);
             return match &claim {
                 Some(claim) => write_several(std::iter::once(claim.as_bytes()), *secret, out),
-                None if caller.identity.doubt().is_some() => PartReading::Unbelieved,
+                None if caller.identity.doubt().is_some() => PartReading::Untrusted,
                 None => PartReading::Nothing,
             };
         }

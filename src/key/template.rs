@@ -79,7 +79,7 @@ impl KeyTemplate {
     ) -> Result<MissingKey, Doubt<'k>> {
         let is_skipped = self.missing == MissingKey::Skip;
         let is_elsewhere = match reading {
-            PartReading::Unbelieved => return Err(Doubt::Unbelieved(part)),
+            PartReading::Untrusted => return Err(Doubt::Untrusted(part)),
             PartReading::Several if !part.may_repeat() => return Err(Doubt::Several(part)),
             // Different cookies refuse no request, and a limit that would apply to it is not skipped.
             PartReading::Several => true,

@@ -87,7 +87,7 @@ impl Verifier {
             .filter_map(|keys| Some(keys.as_ref()?.as_slice()));
         let all: Vec<&[TokenKey]> = std::iter::once(&self.keys[..]).chain(published).collect();
         let doubt = match tried(token, head, &all) {
-            Err(why @ (TokenDoubt::Unbelieved | TokenDoubt::Algorithm)) => why,
+            Err(why @ (TokenDoubt::Untrusted | TokenDoubt::Algorithm)) => why,
             decided => return decided,
         };
         let is_named = |key: &TokenKey| head.kid.is_some() && key.id == head.kid;
@@ -141,7 +141,7 @@ fn tried(
     head: &Header,
     keys: &[&[TokenKey]],
 ) -> Result<Map<String, Value>, TokenDoubt> {
-    let mut why = TokenDoubt::Unbelieved;
+    let mut why = TokenDoubt::Untrusted;
     for one in candidates(keys, head) {
         match decode::<Map<String, Value>>(token, &one.key, &one.validation) {
             Ok(token) => return Ok(token.claims),
@@ -149,7 +149,7 @@ fn tried(
         }
     }
     let takes = |key: &TokenKey| key.validation.algorithms.contains(&head.alg);
-    if why == TokenDoubt::Unbelieved && !keys.iter().copied().flatten().any(takes) {
+    if why == TokenDoubt::Untrusted && !keys.iter().copied().flatten().any(takes) {
         why = TokenDoubt::Algorithm;
     }
     Err(why)

@@ -357,22 +357,22 @@ fn reserve(reservations: &mut OpenReservations, mut open: OpenCharges, stay: &St
         open.slots.append(&mut open.places);
     }
     open.leave_queues();
-    let mut hold = |charge, amendment| reservations.hold(charge, amendment, stay.begins, stay.ends);
+    let mut keep = |charge, amendment| reservations.keep(charge, amendment, stay.begins, stay.ends);
     for charge in open.slots {
-        hold(charge, Amendment::Refund);
+        keep(charge, Amendment::Refund);
     }
     for charge in open.refundable {
         let limit = &charge.limit;
         let is_cancelled = stay.is_abandoned && RequestEnd::Abandoned.refunds(limit);
         let has_failed = request.failed() && RequestEnd::ServerError.refunds(limit);
         if is_cancelled || has_failed {
-            hold(charge, Amendment::Refund);
+            keep(charge, Amendment::Refund);
         } else if let Some(meter) = &limit.meter
             && let Some(cost) = request.cost.or_else(|| request.logged_cost(&limit.name))
         {
             // As in the gateway, a cost above the maximum counts as the maximum.
             let cost = Cost::new(cost.min(meter.max));
-            hold(charge, Amendment::Settlement(cost));
+            keep(charge, Amendment::Settlement(cost));
         }
     }
 }

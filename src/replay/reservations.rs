@@ -24,7 +24,7 @@ struct DueReservation {
 
 impl OpenReservations {
     /// Keeps `reservation` from `now` until `ends`, and amends it then. A slot is renewed until then.
-    pub(super) fn hold(
+    pub(super) fn keep(
         &mut self,
         reservation: Reservation,
         amendment: Amendment,

@@ -16,7 +16,7 @@
 //! invalidation                 changes of counters that end such knowledge
 //! refusal_cache                refusals that still count cost no call
 //! refusal_cache/single_flight  one request asks when a refusal has ended
-//! refusal_cache/sibling_rates    the other rates of a list
+//! refusal_cache/sibling_rates  the other rates of a list
 //! lease                        permits taken with one call, used by the next requests
 //! lease/key_lease              the lease of one key
 //! lease/grant                  permits of several limits at once

@@ -25,7 +25,7 @@ use crate::limit::rate::Cost;
 use crate::limit::verdict::{Measurement, Wait};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
-use sibling_rates::RateBeside;
+use sibling_rates::SiblingRate;
 pub(super) use single_flight::Flight;
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -64,7 +64,7 @@ struct Refusal {
     answered_at: Timestamp,
     until: Timestamp,
     /// The other rates of the limit's list, which admitted the request.
-    siblings: Box<[RateBeside]>,
+    siblings: Box<[SiblingRate]>,
     /// Set once the refusal has ended and a request calls again.
     in_flight: Option<Rc<Notify>>,
 }
@@ -77,7 +77,7 @@ struct Recalled<'a> {
     measured: Measurement,
     /// The time since the answer.
     passed: u64,
-    siblings: &'a [RateBeside],
+    siblings: &'a [SiblingRate],
 }
 
 /// The instants at which a call to Redis was sent and answered.

@@ -31,7 +31,7 @@ pub fn start(level: Level) -> Result<(), BadFilter> {
         .with_target(false)
         .with_ansi(io::stderr().is_terminal() && may_colour())
         .with_writer(StderrLines);
-    let filter = filter.map_or_else(|| ordinary(level), |asked| in_force(asked, level));
+    let filter = filter.map_or_else(|| ordinary(level), |asked| effective(asked, level));
     let subscriber = tracing_subscriber::registry()
         .with(lines.with_filter(filter))
         .with(h2_words::listener());
@@ -49,7 +49,7 @@ pub fn hear_http2() {
 
 /// The requested filter. If it has levels of modules alone, all others keep the level of the file: a misspelt word,
 /// which is read as the name of a module, silences nothing.
-fn in_force(asked: Targets, level: Level) -> Targets {
+fn effective(asked: Targets, level: Level) -> Targets {
     if asked.default_level().is_some() {
         return asked;
     }
@@ -299,11 +299,11 @@ mod tests {
     #[test]
     fn a_word_that_is_no_level_silences_nothing() {
         for asked in ["nonsense", "hyper=debug"] {
-            let filter = in_force(asked.parse().unwrap(), Level::Warn);
+            let filter = effective(asked.parse().unwrap(), Level::Warn);
             assert!(filter.would_enable("tollgate::telemetry", &tracing::Level::WARN));
             assert!(!filter.would_enable("tollgate::telemetry", &tracing::Level::INFO));
         }
-        let filter = in_force("error,hyper=debug".parse().unwrap(), Level::Warn);
+        let filter = effective("error,hyper=debug".parse().unwrap(), Level::Warn);
         assert!(!filter.would_enable("tollgate::telemetry", &tracing::Level::WARN));
     }
 }

@@ -2,6 +2,7 @@
 
 mod grain;
 mod imports;
+mod names;
 mod pages;
 mod release_build;
 

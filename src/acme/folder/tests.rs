@@ -146,7 +146,7 @@ fn a_link_that_comes_meanwhile_is_not_closed_to_the_group() {
     opened(&folder.path().join("certificates"), 0o2770);
     opened(&pair, 0o660);
     opened(&elsewhere, 0o660);
-    let volume = folder.hold("certificates").unwrap();
+    let volume = folder.require_ownership("certificates").unwrap();
     let looked_at = open(&pair, volume).unwrap().unwrap();
     fs::remove_file(&pair).unwrap();
     symlink(&elsewhere, &pair).unwrap();

@@ -81,7 +81,7 @@ pub(super) fn refused(task: &CheckTask, compiled: &Compiled) -> Option<Report> {
     let refused = orders.filter_map(|order| Some((&*order.name, refusal(order)?)));
     let errors: Vec<_> = refused
         .filter(|(_, why)| reported.insert(why.clone()))
-        .map(|(name, why)| compiled.unbelieved(name, why))
+        .map(|(name, why)| compiled.untrusted(name, why))
         .collect();
     if errors.is_empty() {
         return None;

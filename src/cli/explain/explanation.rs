@@ -180,7 +180,7 @@ pub(super) enum KeyFault {
     /// The part came several times, with different values.
     Ambiguous,
     /// A claim of an untrusted token is the part.
-    Unbelieved,
+    Untrusted,
     /// A token's claim is the part, and the keys of its issuer have not been read.
     KeysUnread,
     /// Another limit refuses the part as unknown, so that this limit is not checked.
@@ -194,7 +194,7 @@ impl KeyFault {
             Self::Absent => "absent",
             Self::Unknown => "unknown",
             Self::Ambiguous => "ambiguous",
-            Self::Unbelieved => "unbelieved",
+            Self::Untrusted => "unbelieved",
             Self::KeysUnread => "keys_unread",
             Self::LeftOut => "left_out",
         }

@@ -391,10 +391,10 @@ impl AppliedLimit {
 fn doubtful(doubt: Doubt<'_>, caller: &Caller<'_>) -> KeyResult {
     let (fault, part) = match doubt {
         Doubt::Several(part) => (KeyFault::Ambiguous, part),
-        Doubt::Unbelieved(part) if caller.identity.doubt() == Some(TokenDoubt::KeysUnread) => {
+        Doubt::Untrusted(part) if caller.identity.doubt() == Some(TokenDoubt::KeysUnread) => {
             (KeyFault::KeysUnread, part)
         }
-        Doubt::Unbelieved(part) => (KeyFault::Unbelieved, part),
+        Doubt::Untrusted(part) => (KeyFault::Untrusted, part),
     };
     KeyResult::Faulty(fault, part.to_string())
 }

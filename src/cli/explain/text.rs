@@ -247,7 +247,7 @@ fn key_fault(fault: KeyFault, part: &str, decides: bool) -> String {
         KeyFault::KeysUnread => {
             format!("counts by {part}, which the token states: nobody here can verify that")
         }
-        KeyFault::Unbelieved => {
+        KeyFault::Untrusted => {
             format!("{refuses}: {part} is needed, and the request's token is not trusted")
         }
     }

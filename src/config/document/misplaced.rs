@@ -4,7 +4,7 @@ use super::vocabulary::{Key, Table};
 use super::{IGNORE_WARNINGS, INCLUDE, TABLES};
 use crate::config::report::{all_of, nearest, one_of};
 
-/// The advice about `name`, which `table` lacks; `near` is the key of the table that was probably meant.
+/// The advice about `name`, which `table` does not have; `suggestion` is the key of the table that is probably meant.
 pub(super) fn advice(table: &Table, name: &str, suggestion: Option<&Key>) -> String {
     if let Some(key) = suggestion {
         return format!("did you mean `{}`? {}", key.name, key.about);

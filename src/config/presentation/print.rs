@@ -7,7 +7,7 @@ use super::outline::Outline;
 use crate::config::document::vocabulary::{Default, Table, ValueShape};
 use crate::config::document::{IGNORE_WARNINGS, TABLES};
 use crate::config::input::{EnvironmentFiles, Files, Source};
-use crate::config::report::{Findings, Report, SpanLabel};
+use crate::config::report::{Caret, Findings, Report};
 use crate::config::secrets::{Numbering, SecretLocation, redaction};
 use crate::config::{Compiled, document, load_in, parse, read_file, value};
 use crate::limit::{Limit, Mode};
@@ -90,7 +90,7 @@ fn without_conflicts(mut lines: Vec<PrintedLine>) -> Vec<PrintedLine> {
             Ok(compiled) => compiled.report(),
             Err(report) => report,
         };
-        let added = |label: &SpanLabel| {
+        let added = |label: &Caret| {
             let line = report.source.position(label.span.start).line - 1;
             lines.get(line).filter(|line| line.added).map(|_| line)
         };

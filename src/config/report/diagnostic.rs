@@ -177,14 +177,14 @@ impl Severity {
 
 /// A place with a text about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SpanLabel {
+pub struct Caret {
     /// The place.
     pub span: Span,
     /// Words beside the caret; the text may be empty.
     pub text: String,
 }
 
-impl SpanLabel {
+impl Caret {
     fn new(span: &Span, text: impl Into<String>) -> Self {
         Self {
             span: span.clone(),
@@ -203,9 +203,9 @@ pub struct Diagnostic {
     /// The mistake, in the words of the file.
     pub message: String,
     /// The place; `None` if the mistake is about the whole file.
-    pub primary: Option<SpanLabel>,
+    pub primary: Option<Caret>,
     /// The other places involved.
-    pub others: Vec<SpanLabel>,
+    pub others: Vec<Caret>,
     /// Places that the diagnostic concerns but does not show.
     pub concerns: Vec<Span>,
     /// The advice.
@@ -245,12 +245,12 @@ impl Diagnostic {
     }
 
     /// Every visible place, the primary place first.
-    pub(in crate::config) fn labels(&self) -> impl Iterator<Item = &SpanLabel> {
+    pub(in crate::config) fn labels(&self) -> impl Iterator<Item = &Caret> {
         self.primary.iter().chain(&self.others)
     }
 
     /// Every visible place, for changes.
-    pub(in crate::config) fn labels_mut(&mut self) -> impl Iterator<Item = &mut SpanLabel> {
+    pub(in crate::config) fn labels_mut(&mut self) -> impl Iterator<Item = &mut Caret> {
         self.primary.iter_mut().chain(&mut self.others)
     }
 
@@ -283,13 +283,13 @@ impl Diagnostic {
 pub(in crate::config) trait Details: BorrowMut<Diagnostic> + Sized {
     /// Adds the place, and the words beside the caret.
     fn at(mut self, span: &Span, text: impl Into<String>) -> Self {
-        self.borrow_mut().primary = Some(SpanLabel::new(span, text));
+        self.borrow_mut().primary = Some(Caret::new(span, text));
         self
     }
 
     /// Adds another place.
     fn and(mut self, span: &Span, text: impl Into<String>) -> Self {
-        self.borrow_mut().others.push(SpanLabel::new(span, text));
+        self.borrow_mut().others.push(Caret::new(span, text));
         self
     }
 

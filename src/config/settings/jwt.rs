@@ -54,10 +54,8 @@ pub(in crate::config) fn read_tokens(
     let before = side_files.found.len();
     settings(written, side_files.found);
     let algorithms: Vec<Algorithm> = written.algorithms.values();
-    if algorithms.is_empty()
-        || written.algorithms.is_bad()
-        || side_files.found.has_error_since(before)
-    {
+    let is_wrong = written.algorithms.is_bad() || side_files.found.has_error_since(before);
+    if algorithms.is_empty() || is_wrong {
         return None;
     }
     let rules = KeyRules {

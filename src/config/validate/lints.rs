@@ -205,9 +205,9 @@ fn without_scheme(route: &Route) -> String {
 
 /// The longest delay of the limit and of its tiers.
 fn longest(limit: &Limit) -> LongestWait<'_> {
-    let mut longest = hold(limit, None);
+    let mut longest = longest_wait(limit, None);
     for tier in limit.tiers.entries() {
-        let of_tier = hold(limit, Some(&tier.value));
+        let of_tier = longest_wait(limit, Some(&tier.value));
         if of_tier.wait > longest.wait {
             longest = of_tier;
         }
@@ -216,7 +216,7 @@ fn longest(limit: &Limit) -> LongestWait<'_> {
 }
 
 /// The longest delay: `max_wait`, or the time of a full queue if that is shorter.
-fn hold<'a>(limit: &'a Limit, tier: Option<&'a Tier>) -> LongestWait<'a> {
+fn longest_wait<'a>(limit: &'a Limit, tier: Option<&'a Tier>) -> LongestWait<'a> {
     let max_wait = tier.and_then(|tier| tier.max_wait.at());
     let max_wait = max_wait.or(limit.max_wait.at());
     let queue = tier.and_then(|tier| tier.queue.at());

@@ -50,16 +50,16 @@ fn only_what_is_signed_as_it_must_be_claims_anything() {
     let none = "eyJhbGciOiJub25lIn0";
     let stolen = other.split('.').nth(1).unwrap();
     for (token, why) in [
-        (other.clone(), TokenDoubt::Unbelieved),
+        (other.clone(), TokenDoubt::Untrusted),
         (
             signed(Algorithm::HS384, SECRET, &claims),
             TokenDoubt::Algorithm,
         ),
         (
             format!("{head}.{stolen}.{signature}"),
-            TokenDoubt::Unbelieved,
+            TokenDoubt::Untrusted,
         ),
-        (format!("{head}.{body}."), TokenDoubt::Unbelieved),
+        (format!("{head}.{body}."), TokenDoubt::Untrusted),
         (format!("{none}.{body}."), TokenDoubt::Algorithm),
         (format!("{none}.{body}.{signature}"), TokenDoubt::Algorithm),
         (format!("{head}.{body}"), TokenDoubt::Malformed),

@@ -337,7 +337,7 @@ impl Dispatcher {
         true
     }
 
-    /// Makes a worker other than the one that counts in `own` evict an idle connection of `client`.
+    /// Has another worker than the one that counts in `except` evict an idle connection of `client`.
     async fn evict_elsewhere(&self, client: Client, except: &Arc<AtomicUsize>) -> bool {
         let others = self.workers.iter();
         for worker in others.filter(|worker| !Arc::ptr_eq(&worker.open, except)) {

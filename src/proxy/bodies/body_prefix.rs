@@ -114,7 +114,11 @@ impl PrefixBudget {
         client: Option<IpAddr>,
     ) -> Result<Option<ReadAhead>, UploadFailure> {
         // Limits that decide come first.
-        let Some(limit) = service.limits.iter().find(|limit| asks(limit, fields)) else {
+        let Some(limit) = service
+            .limits
+            .iter()
+            .find(|limit| reads_content(limit, fields))
+        else {
             return Ok(None);
         };
         let patience = if limit.mode.decides() {
@@ -147,7 +151,7 @@ impl PrefixBudget {
 }
 
 /// Does `limit` recognise a repeat by the request's id together with its content?
-fn asks(limit: &Limit, fields: &HeaderMap) -> bool {
+fn reads_content(limit: &Limit, fields: &HeaderMap) -> bool {
     let mut dedupe = limit.dedupe.iter();
     dedupe.any(|dedupe| {
         dedupe.of == Sameness::Request && matches!(dedupe.field.of(fields), Ok(Some(_)))

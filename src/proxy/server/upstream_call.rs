@@ -48,7 +48,7 @@ pub struct UpstreamCall<'a> {
 pub struct AddedLines<'a>([&'a [u8]; 3]);
 
 impl<'a> AddedLines<'a> {
-    /// The lines of `beside`, followed by the request's `id`; none without `beside`.
+    /// The lines of `forwarded`, which end with the request's `id`; none without it.
     #[must_use]
     pub fn new(forwarded: Option<&'a ForwardedFields>, id: &'a HeaderValue) -> Self {
         Self(forwarded.map_or([b""; 3], |forwarded| {

@@ -45,7 +45,7 @@ fn write_said(request: &LoggedRequest<'_>, limit: &Limit, out: &mut Vec<u8>) -> 
 /// line lacks parts. A token that was not trusted is not verified again.
 impl Identity for LoggedRequest<'_> {
     fn doubt(&self) -> Option<TokenDoubt> {
-        self.was_doubted().then_some(TokenDoubt::Unbelieved)
+        self.was_doubted().then_some(TokenDoubt::Untrusted)
     }
 
     fn tells_group(&self, group: &str) -> bool {

@@ -348,7 +348,7 @@ impl KeyLease {
 }
 
 impl LeaseCall {
-    /// Takes over the answers to `order`, requested by `check`. They arrived at `told`.
+    /// Takes over the answers to `order`, asked by `check`. They arrived at `answered_at`.
     pub(in crate::store) fn of(
         check: &Check<'_>,
         terms: &LeaseTerms,

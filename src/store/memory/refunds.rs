@@ -35,7 +35,7 @@ impl MemoryStore {
     }
 
     /// Counts slots of a request that is already in flight, even without room. The returned reservation frees them.
-    pub fn hold(
+    pub fn count_slots(
         &self,
         limit: &Arc<Limit>,
         key: &[u8],

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// One of the other rates, measured and not charged.
 #[derive(Debug)]
-pub(super) struct RateBeside {
+pub(super) struct SiblingRate {
     limit: Arc<Limit>,
     cost: Cost,
     /// The instant of the measurement, by the store's clock.
@@ -26,7 +26,7 @@ pub(super) fn sibling_rates(
     refused: &Check<'_>,
     checks: &[Check<'_>],
     answers: &Answers,
-) -> Box<[RateBeside]> {
+) -> Box<[SiblingRate]> {
     if refused.limit.window.is_none() {
         return Box::default();
     }
@@ -37,7 +37,7 @@ pub(super) fn sibling_rates(
             && check.key == refused.key
     });
     others
-        .filter_map(|(check, answer)| RateBeside::of(check, answer))
+        .filter_map(|(check, answer)| SiblingRate::of(check, answer))
         .collect()
 }
 
@@ -45,7 +45,7 @@ pub(super) fn sibling_rates(
 /// answer.
 #[cold]
 pub(super) fn recall(
-    siblings: &[RateBeside],
+    siblings: &[SiblingRate],
     checks: &[Check<'_>],
     passed: u64,
     answers: &mut [LimitAnswer],
@@ -64,7 +64,7 @@ pub(super) fn recall(
     }
 }
 
-impl RateBeside {
+impl SiblingRate {
     fn of(check: &Check<'_>, answer: &LimitAnswer) -> Option<Self> {
         let measured = answer.measured()?;
         let is_plain = measured.granted.is_none() && measured.repeat == Repeat::No;

@@ -81,8 +81,7 @@ impl SharedStore {
         *self.local.decide(&with_history)
     }
 
-    /// The decision by a cached refusal of the shared limits, together with the `own` limits, which are charged
-    /// nothing.
+    /// The decision by a remembered refusal of the shared limits, beside the `local` limits, which are charged nothing.
     fn decide_remembered(
         &self,
         checks: &[Check<'_>],

@@ -29,7 +29,7 @@ impl SharedStore {
         let by = Decider::Local {
             gateways: self.fleet.gateways(),
         };
-        self.local.hold(limit, key, slot.ticket.cost, by)
+        self.local.count_slots(limit, key, slot.ticket.cost, by)
     }
 
     /// The same slot for Redis, in whose place this process has given it.

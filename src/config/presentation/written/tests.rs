@@ -60,7 +60,7 @@ fn no_key_is_lost_in_silence() {
     assert!(count > 200, "{count}");
 }
 
-/// Calls `told` with the table without one of its parts, for each part at every depth.
+/// Calls `visit` with the table less each of its parts, at every depth.
 fn parts(whole: &Written, visit: &mut dyn FnMut(&Written)) {
     let with = |name: &str, entry: Option<WrittenEntry>| {
         let others = whole.keys.iter().filter(|(other, _)| &***other != name);

@@ -3,7 +3,7 @@
 use super::MOST_LISTED;
 use crate::config::input::Source;
 use crate::config::report::pages::Page;
-use crate::config::report::{Code, Diagnostic, Report, Severity, SpanLabel};
+use crate::config::report::{Caret, Code, Diagnostic, Report, Severity};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -77,7 +77,7 @@ fn result(source: &Source, diagnostic: &Diagnostic) -> Value {
     result
 }
 
-fn location(source: &Source, label: &SpanLabel) -> Value {
+fn location(source: &Source, label: &Caret) -> Value {
     let start = source.shown_position(label.span.start);
     let end = source.shown_end(&label.span);
     json!({

@@ -109,7 +109,7 @@ impl Waiter {
 }
 
 impl Position {
-    /// A position with a request that arrived at `came`, and that request's waiter.
+    /// A position with a request that came at `arrived`, and that request's waiter.
     pub(super) fn taken(
         arrived: Instant,
         until: Instant,

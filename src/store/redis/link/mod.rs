@@ -4,17 +4,17 @@
 //! answers.
 //!
 //! ```text
-//! transport      the stream that a connection runs over
-//! connection     a connection that all calls of a worker share
-//! login          what goes first on a connection
-//! rights         may the user call the commands of the scripts?
-//! signals        signs of connections to the watch
-//! sentinel       the master's address, from the sentinels
-//! sentinel/news  a sentinel reports another master by itself
-//! pool           the connections of one worker to one Redis
-//! reply          the scripts' answers, read strictly
-//! outage         one line in the log for all workers
-//! health         is Redis asked, or away?
+//! transport              the stream that a connection runs over
+//! connection             a connection that all calls of a worker share
+//! login                  what goes first on a connection
+//! rights                 may the user call the commands of the scripts?
+//! signals                signs of connections to the watch
+//! sentinel               the master's address, from the sentinels
+//! sentinel/subscription  a sentinel reports another master by itself
+//! pool                   the connections of one worker to one Redis
+//! reply                  the scripts' answers, read strictly
+//! outage                 one line in the log for all workers
+//! health                 is Redis asked, or away?
 //! ```
 
 pub(super) mod connection;

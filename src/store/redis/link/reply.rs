@@ -50,8 +50,7 @@ pub(crate) fn read_replies(
     read_each(bytes, shape, |reply| replies.push(reply)).map(|()| replies)
 }
 
-/// Passes to `told` the answer to each of the requests with this number of limits each. After an error, none of them
-/// counts.
+/// Hands to `note_reply` the answer to each of the requests with so many limits each. After an error, none of them counts.
 pub(crate) fn read_each(
     bytes: &[u8],
     shape: impl Iterator<Item = usize>,

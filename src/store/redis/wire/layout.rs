@@ -102,7 +102,7 @@ pub(crate) fn limit_of<'k>(prefix: &str, counter: &'k [u8]) -> Option<&'k str> {
     std::str::from_utf8(rest.get(..end)?).ok()
 }
 
-/// The key of the marker with this name, in the slot of the counter `beside`. No limit has the key: it has no kind.
+/// The key of the marker with this name, in the slot of the counter `colocated`. No limit has the key: it has no kind.
 #[must_use]
 pub(crate) fn marker(prefix: &str, colocated: Option<&[u8]>, name: u64) -> Vec<u8> {
     let tag = colocated.and_then(|counter| {
