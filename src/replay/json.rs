@@ -211,16 +211,6 @@ pub(super) fn is_at_end(text: &str, at: usize) -> bool {
     blank(text, at) == text.len()
 }
 
-/// A value that is nested `depth` deep, and the position at which it ends.
-#[inline(always)]
-pub(super) fn nested_value(
-    text: &str,
-    at: usize,
-    depth: usize,
-) -> Result<(Value<'_>, usize), Fault> {
-    value(text, at, depth)
-}
-
 /// The value of a member, and the position at which it ends.
 #[inline(always)]
 pub(super) fn value_at(text: &str, at: usize) -> Result<(Value<'_>, usize), Fault> {
@@ -243,9 +233,9 @@ fn end(text: &str, start: usize, close: u8, depth: usize) -> Result<usize, Fault
     }
 }
 
-/// A value, and the position at which it ends.
+/// A value that is nested `depth` deep, and the position at which it ends.
 #[inline(always)]
-fn value(text: &str, at: usize, depth: usize) -> Result<(Value<'_>, usize), Fault> {
+pub(super) fn value(text: &str, at: usize, depth: usize) -> Result<(Value<'_>, usize), Fault> {
     let start = blank(text, at);
     match byte(text, start).ok_or(Fault::NotJson)? {
         b'"' => {

@@ -86,7 +86,7 @@ impl MappedLevel {
                 continue;
             }
             let value;
-            (value, at) = json::nested_value(line, start, depth)?;
+            (value, at) = json::value(line, start, depth)?;
             for &member in members {
                 said.values[member] = Some(value);
             }
