@@ -243,7 +243,7 @@ mod tests {
         let hosts = ["a.example".to_owned()];
         assert_eq!(known_words(&known, &hosts), "no certificate has come yet");
         known.is_damaged = true;
-        assert!(known_words(&known, &hosts).starts_with("what is kept is damaged"));
+        assert!(known_words(&known, &hosts).starts_with("the kept certificate is damaged"));
         known.is_damaged = false;
         known.failures = 2;
         known.next = Some(1_800_000_000);
