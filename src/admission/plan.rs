@@ -166,7 +166,7 @@ impl Plan {
             };
             match found {
                 // A counter for such a key would be a fresh counter for every guess.
-                KeyOutcome::Key if self.is_of_unknown(limit) => self.keys.truncate(start),
+                KeyOutcome::Key if self.unknown_part(limit).is_some() => self.keys.truncate(start),
                 KeyOutcome::Key => {
                     self.push(at, caller, start, &mut standing, &values.cost);
                 }
@@ -342,13 +342,11 @@ impl Plan {
         });
     }
 
-    /// Does the limit count by a part whose value no group knows, so that the value gets no counter?
-    fn is_of_unknown(&self, limit: &Limit) -> bool {
-        let lack = || self.findings.as_ref()?.lack.as_ref();
-        lack().is_some_and(|lack| {
-            let mut unknown = lack.unknown.iter();
-            limit.by.unknown.is_none() && unknown.any(|part| limit.by.parts.contains(part))
-        })
+    /// The part of the limit's key whose value no group knows, so that the value gets no counter.
+    #[must_use]
+    pub fn unknown_part(&self, limit: &Limit) -> Option<&KeyPart> {
+        let mut unknown = self.findings.as_ref()?.lack.as_ref()?.unknown.iter();
+        unknown.find(|part| limit.by.unknown.is_none() && limit.by.parts.contains(part))
     }
 
     /// The cause for which the request is refused if none of its limits refuses it.

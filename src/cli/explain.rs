@@ -36,8 +36,8 @@ use super::{BAD, CommandFailure, UNREACHABLE, USAGE, VariableArgs, find_file, sh
 use crate::client::UNIX;
 use crate::config::pages::Page;
 use crate::config::{self, Code};
-use crate::listen::FramingFault;
 use crate::listen::listener::ListenAddress;
+use crate::listen::{FramingFault, encoded_target};
 use crate::route::host_key;
 use crate::telemetry::{printable, printable_json};
 use crate::tls::CertificateFacts;
@@ -186,7 +186,7 @@ fn described(args: &ExplainArgs, target: &str) -> Result<ExplainedRequest, Strin
         Some((text, _)) => (text, true),
         None => (target, false),
     };
-    let uri: Uri = text
+    let uri: Uri = encoded_target(text)
         .parse()
         .map_err(|wrong| format!("`{target}` is not a path or URI: {wrong}"))?;
     let mut fields = HeaderMap::new();

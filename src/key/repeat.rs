@@ -1,7 +1,7 @@
 //! The id that marks repeats of a request: a field read with bounds, and known outside of this process as a digest
 //! only.
 
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use sha2::{Digest, Sha256};
 
 /// Longest id, in bytes. A client with a longer id is charged for every request.
@@ -78,7 +78,8 @@ impl Content {
     #[must_use]
     pub fn announced(fields: &HeaderMap) -> Self {
         let length = fields.get(header::CONTENT_LENGTH);
-        let has_length = length.is_some_and(|length| length != "0");
+        let is_zero = |length: &HeaderValue| length.as_bytes().iter().all(|digit| *digit == b'0');
+        let has_length = length.is_some_and(|length| !is_zero(length));
         if has_length || fields.contains_key(header::TRANSFER_ENCODING) {
             Self::Unread
         } else {

@@ -21,6 +21,7 @@ pub use arrival::{encrypted_peers, proxy_protocol, refused_chains};
 pub use connection::{handler, keep_alive};
 pub use socket::framing::FramingFault;
 pub use socket::minimum_rate;
+pub use socket::raw_target::encoded_target;
 
 use crate::client::Scheme;
 use crate::telemetry::metrics::Connected;

@@ -27,7 +27,6 @@ mod text;
 mod timestamp;
 mod writer;
 
-#[cfg(test)]
 pub(crate) use escape::LONGEST as LONGEST_TEXT;
 #[cfg(test)]
 pub(crate) use refusal_summary::LINES_A_SECOND;

@@ -105,8 +105,7 @@ impl AuthorityChallenges {
         if let Some(text) = self.text(host, token) {
             return Some(text);
         }
-        let is_of_base64url = |one: u8| one.is_ascii_alphanumeric() || one == b'-' || one == b'_';
-        if !TOKEN.contains(&token.len()) || !token.bytes().all(is_of_base64url) {
+        if !is_challenge_token(token) {
             return None;
         }
         let elsewhere = self.0.elsewhere.load_full()?;
@@ -193,6 +192,13 @@ impl Drop for PostedAnswer {
                 .change(|ready| drop(ready.handshakes.remove(&host))),
         }
     }
+}
+
+/// May this be the token of a challenge: base64url of a usual length (RFC 8555 section 8.3)?
+#[must_use]
+pub fn is_challenge_token(token: &str) -> bool {
+    let is_of_base64url = |one: u8| one.is_ascii_alphanumeric() || one == b'-' || one == b'_';
+    TOKEN.contains(&token.len()) && token.bytes().all(is_of_base64url)
 }
 
 #[cfg(test)]

@@ -57,7 +57,9 @@ mod server_identity;
 mod session;
 mod validity;
 
-pub use authority_challenges::{AuthorityChallenges, CHALLENGE_PATH, PostedAnswer};
+pub use authority_challenges::{
+    AuthorityChallenges, CHALLENGE_PATH, PostedAnswer, is_challenge_token,
+};
 pub use certificate::CertificateFacts;
 pub use chain_order::OutOfPlace;
 pub use challenge_answer::{CHALLENGE_PROTOCOL, OthersAnswer};

@@ -3,6 +3,7 @@
 use super::arrival;
 use super::explanation::{ExpectedAnswer, StrippedField, Unknown};
 use super::handshake::HandshakeOutlook;
+use crate::acme::{ChallengeKind, OrderedIdentity};
 use crate::admission::{Plan, RefusalCause};
 use crate::client::Scheme;
 use crate::config::Compiled;
@@ -10,13 +11,16 @@ use crate::intake::peer::ConnectionPeer;
 use crate::intake::stripped_fields::StripCause;
 use crate::intake::{
     ConnectionFacts, EarlyAnswer, HeadFacts, IntakeError, Recorder, RequestWalk, Stop,
+    challenge_token,
 };
 use crate::key::ShownCertificate;
 use crate::proxy::error::ProxyError;
+use crate::route::host_key;
 use crate::route::path::NormalPath;
 use crate::snapshot::Snapshot;
+use crate::tls::is_challenge_token;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, Method};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
@@ -26,14 +30,14 @@ pub(super) struct AssumedConnection<'a> {
     peer: ConnectionPeer,
     redirects: bool,
     handshake: Option<&'a HandshakeOutlook>,
-    orders_certificates: bool,
+    orders: &'a [OrderedIdentity],
 }
 
 impl<'a> AssumedConnection<'a> {
     /// The connection from `peer` for the request in `parts`, with or without TLS, and with this outcome of its
     /// handshake.
     pub(super) fn of(
-        compiled: &Compiled,
+        compiled: &'a Compiled,
         parts: &Parts,
         peer: Option<IpAddr>,
         scheme: Scheme,
@@ -47,8 +51,21 @@ impl<'a> AssumedConnection<'a> {
             },
             redirects: scheme == Scheme::Http && arrival::is_sent_on(compiled, parts),
             handshake,
-            orders_certificates: !compiled.orders.is_empty(),
+            orders: &compiled.orders,
         }
+    }
+}
+
+impl AssumedConnection<'_> {
+    /// May an authority find its text here: is `path` that of a challenge for `host`, for which a certificate is ordered?
+    fn may_be_challenge(&self, host: &str, path: &str) -> bool {
+        let host = host_key(host);
+        let is_ordered = |identity: &OrderedIdentity| {
+            let kinds = &identity.authority.challenges;
+            kinds.contains(&ChallengeKind::Http01) && identity.hosts.iter().any(|one| *one == host)
+        };
+        let token = challenge_token(&Method::GET, path);
+        token.is_some_and(is_challenge_token) && self.orders.iter().any(is_ordered)
     }
 }
 
@@ -71,7 +88,7 @@ impl ConnectionFacts for AssumedConnection<'_> {
     }
 
     fn may_have_texts(&self) -> bool {
-        self.orders_certificates
+        !self.orders.is_empty()
     }
 }
 
@@ -100,6 +117,8 @@ pub(super) enum AssumedEnd {
     Early(EarlyAnswer),
     /// The request gets no plan.
     Failed(IntakeError),
+    /// A certification authority may look for a text, and may get it.
+    Challenged,
 }
 
 impl WalkNotes {
@@ -114,7 +133,13 @@ impl WalkNotes {
             match walk.go_on(snapshot, head, self) {
                 Ok(Stop::Planned) => return AssumedEnd::Planned,
                 Ok(Stop::Answer(answer)) => return AssumedEnd::Early(answer),
-                Ok(Stop::ChallengeText) => self.unknown.push(Unknown::ChallengeText),
+                Ok(Stop::ChallengeText) => {
+                    let (host, path) = (head.target.host(), head.parts.uri.path());
+                    if head.connection.may_be_challenge(host, path) {
+                        self.unknown.push(Unknown::ChallengeText);
+                        return AssumedEnd::Challenged;
+                    }
+                }
                 // Since no request is sent, no counter is used up, no descriptor is needed and no body arrives.
                 Ok(Stop::EarlyQuestion(_) | Stop::OpenFile | Stop::BodyBeginning) => {}
                 Err(error) => return AssumedEnd::Failed(error),
@@ -134,7 +159,7 @@ impl AssumedEnd {
             Self::Early(EarlyAnswer::Here) | Self::Planned => {
                 ExpectedAnswer::gateway(204, "it is for the gateway itself".to_owned())
             }
-            Self::Failed(IntakeError::Refused(RefusalCause::KeysUnread)) => {
+            Self::Challenged | Self::Failed(IntakeError::Refused(RefusalCause::KeysUnread)) => {
                 ExpectedAnswer::unknown(None)
             }
             Self::Failed(error) => ExpectedAnswer::refused(&ProxyError::from(error)),

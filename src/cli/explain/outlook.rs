@@ -2,32 +2,37 @@
 
 use super::explanation::{
     AppliedLimit, EarlyCounters, ExpectedAnswer, Explanation, LimitOutlook, OwnAnswer, Routing,
+    Unknown,
 };
 use crate::admission::RefusalCause;
 use crate::clock;
 use crate::config::describe;
+use crate::key::Caller;
 use crate::limit::verdict::{Decision, Ruling, Verdict, VerdictOutcome, Wait};
 use crate::limit::{Limit, Rule, Scope};
 use crate::proxy::answer::static_reply;
 use crate::proxy::error::ProxyError;
+use crate::proxy::server::forwarded::hops;
 use crate::snapshot::Service;
 use http::uri::PathAndQuery;
-use http::{Method, Uri, header};
+use http::{Uri, header};
 
-/// The end of a request under `service`, by its method, its forwarded target, and the requirements that it does not
+/// The end of a request of `caller` under `service`, by its forwarded target, and the requirements that it does not
 /// meet.
 pub(super) fn answer(
     service: &Service,
-    method: &Method,
+    caller: &Caller<'_>,
     forwarded_target: &PathAndQuery,
     lack: Option<&RefusalCause>,
     limits: &[AppliedLimit],
 ) -> ExpectedAnswer {
     let deciding = || limits.iter().filter(|limit| limit.deciding().is_some());
-    let fresh = limits.iter().filter_map(AppliedLimit::deciding);
+    let is_unread = matches!(lack, Some(RefusalCause::KeysUnread));
+    let certain = || deciding().filter(|applied| !is_unread || !applied.limit.asks_token());
+    let fresh = certain().filter_map(AppliedLimit::deciding);
     let verdicts = fresh.map(|counted| counted.fresh).collect();
     if let Ruling::Refuse { by, wait } = Decision::of(clock::wall(), verdicts).ruling
-        && let Some(refusing) = deciding().nth(by)
+        && let Some(refusing) = certain().nth(by)
     {
         return ExpectedAnswer::refused(&ProxyError::limited(&refusing.limit, wait));
     }
@@ -35,7 +40,7 @@ pub(super) fn answer(
         None => LimitOutlook::None,
         Some(_) => LimitOutlook::Unasked,
     });
-    if let Some(RefusalCause::KeysUnread) = lack {
+    if is_unread {
         return ExpectedAnswer::unknown(limits);
     }
     if let Some(lack) = lack {
@@ -52,6 +57,12 @@ pub(super) fn answer(
         };
     }
     if service.upstream.is_some() {
+        if hops::is_loop(caller.fields) {
+            return ExpectedAnswer {
+                limits,
+                ..ExpectedAnswer::refused(&ProxyError::Loop)
+            };
+        }
         return ExpectedAnswer {
             gateway_answer: None,
             limits,
@@ -67,7 +78,7 @@ pub(super) fn answer(
         };
     };
     let uri = Uri::from(forwarded_target.clone());
-    let answer = static_reply::answer(static_reply, method, &uri);
+    let answer = static_reply::answer(static_reply, caller.method, &uri);
     let reason = match answer.headers().get(header::LOCATION) {
         Some(there) => {
             let there = String::from_utf8_lossy(there.as_bytes());
@@ -91,9 +102,12 @@ impl Explanation {
             let mut limits = routing.limits.iter();
             limits.any(|applied| is_refused_early(applied, counters))
         });
+        // With unread keys the verdicts of limits by the token are not known.
+        let is_unread = self.answer.is_unknown;
         let deciding = || {
             let limits = routing.limits.iter();
-            let limits = limits.filter(|applied| !is_early || !applied.limit.asks_token());
+            let limits =
+                limits.filter(|applied| !(is_early || is_unread) || !applied.limit.asks_token());
             limits.filter_map(|limit| Some((limit, limit.deciding()?.fresh)))
         };
         let is_live = deciding().all(|(limit, _)| limit.live.is_some());
@@ -112,10 +126,14 @@ impl Explanation {
             Ruling::Refuse { by, wait } => {
                 if let Some((limit, _)) = deciding().nth(by) {
                     self.answer = ExpectedAnswer::refused(&ProxyError::limited(&limit.limit, wait));
+                    // Nothing depends on the keys any more.
+                    self.unknown.retain(|fact| *fact != Unknown::KeysByUrl);
                 }
                 routing.charge_nothing();
             }
-            Ruling::Admit { delay } if is_live && *limits == LimitOutlook::Unasked => {
+            Ruling::Admit { delay }
+                if is_live && !is_unread && *limits == LimitOutlook::Unasked =>
+            {
                 *limits = LimitOutlook::Room(delay);
             }
             Ruling::Admit { .. } => {}

@@ -178,7 +178,7 @@ fn explained(
         let doubt = token.why_not();
         routing.server = ServerChoice::of(compiled, service, caller);
         let (lack, limits) = (notes.plan.lack(), &routing.limits);
-        let answer = outlook::answer(service, caller.method, &forwarded_target, lack, limits);
+        let answer = outlook::answer(service, caller, &forwarded_target, lack, limits);
         (answer, doubt)
     });
     routing.token = routing.token.or(token.why_not());
@@ -318,7 +318,7 @@ fn applied(
             applied.leased = leases::of_request(&applied.limit);
         }
         // The gateway does not check a limit whose key another limit refuses as unknown.
-        if let Some(RefusalCause::UnknownKey { part, .. }) = plan.lack()
+        if let Some(part) = plan.unknown_part(&service.limits[position])
             && !plan.positions().any(|planned| planned == position)
         {
             applied.key = KeyResult::Faulty(KeyFault::LeftOut, part.to_string());

@@ -212,15 +212,7 @@ fn chunked_once_is_the_only_coding() {
     let one = |lines: &[&str]| coded(Version::HTTP_11, lines);
     assert_eq!(one(&["chunked"]), Ok(()));
     assert_eq!(one(&["Chunked"]), Ok(()));
-    for lines in [
-        &["gzip, chunked"][..],
-        &["x", "chunked"],
-        &["cow, chunked"],
-        &["xchunked"],
-        &["chunked;q=1"],
-        &["\"chunked\""],
-        &["identity"],
-    ] {
+    for lines in [&["gzip, chunked"][..], &["x", "chunked"], &["cow, chunked"]] {
         assert_eq!(one(lines), Err(BadRequest::UnknownCoding), "{lines:?}");
     }
     for lines in [
@@ -229,6 +221,11 @@ fn chunked_once_is_the_only_coding() {
         &[", chunked"],
         &["chunked,"],
         &[""],
+        &["xchunked"],
+        &["chunked;q=1"],
+        &["\"chunked\""],
+        &["identity"],
+        &["chunked, gzip"],
     ] {
         assert_eq!(one(lines), Err(BadRequest::BadCoding), "{lines:?}");
     }

@@ -25,7 +25,7 @@ pub(super) mod h2_frames;
 mod library_answer;
 pub mod minimum_rate;
 mod probe;
-mod raw_target;
+pub(super) mod raw_target;
 mod transport;
 mod watch;
 mod withheld;

@@ -78,6 +78,14 @@ impl TargetPlace {
     }
 }
 
+/// The target of a request in the form in which hyper reads it.
+#[must_use]
+pub fn encoded_target(target: &str) -> String {
+    let (mut place, mut raw) = (TargetPlace::Start, Vec::new());
+    place.follow(target.as_bytes(), 0, &mut raw);
+    String::from_utf8_lossy(&encoded(target.as_bytes(), &raw)).into_owned()
+}
+
 /// `bytes` with those at `raw`, in ascending order, encoded.
 #[cold]
 pub(in crate::listen) fn encoded(bytes: &[u8], raw: &[usize]) -> BytesMut {

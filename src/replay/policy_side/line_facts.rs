@@ -14,6 +14,7 @@ use crate::replay::route_cache::{RouteCache, RouteMatch};
 use crate::route::path::BadPath;
 use crate::route::{host_key, path};
 use crate::snapshot::{Service, Snapshot};
+use crate::telemetry::access_log::LONGEST_TEXT;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -47,6 +48,9 @@ impl LineFacts<'_, '_> {
     /// The line may lack the fields for its conditions.
     fn named(&self, snapshot: &Snapshot, name: &str) -> Option<usize> {
         let at = *self.names.get(name)?;
+        if is_cut(self.target.path) {
+            return Some(at);
+        }
         let path = path::normalize(self.target.path).ok()?;
         let (host, method) = (host_key(self.target.host), &self.request.method);
         let fits = snapshot.table.fits(at, &host, path.to_match(), method);
@@ -59,6 +63,11 @@ impl LineFacts<'_, '_> {
         self.route_cache
             .find(table, method, &self.target, self.request)
     }
+}
+
+/// Was the path cut by the access log? The missing end has decided on the route that the line names.
+fn is_cut(path: &str) -> bool {
+    path.len() >= LONGEST_TEXT && path.ends_with("...")
 }
 
 impl RequestFacts for LineFacts<'_, '_> {
