@@ -189,8 +189,7 @@ impl RequestWalk {
             Step::CallDeadline => facts.call_deadline(recorder)?,
             Step::DropFields => facts.drop_fields(snapshot, recorder)?,
             Step::EndsHere => {
-                let is_here = facts.spend_hop();
-                return Ok(is_here.then_some(Stop::Answer(EarlyAnswer::Here)));
+                return Ok(facts.spend_hop().then_some(Stop::Answer(EarlyAnswer::Here)));
             }
             Step::ChallengeText if facts.looks_for_text() => {
                 return Ok(Some(Stop::ChallengeText));
@@ -210,8 +209,7 @@ impl RequestWalk {
             }
             Step::Route => {
                 let found = facts.route(snapshot, self.early, &mut self.reading, recorder)?;
-                let found = found.or(snapshot.unrouted);
-                self.service = found.ok_or(IntakeError::NoRoute)?;
+                self.service = found.or(snapshot.unrouted).ok_or(IntakeError::NoRoute)?;
                 recorder.routed(self.service);
             }
             Step::Certificate if service(self).asks_certificate && facts.lacks_certificate() => {

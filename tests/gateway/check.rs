@@ -388,7 +388,7 @@ async fn the_kind_of_challenge_whose_port_has_a_listener_is_preferred() {
         );
         let folder = folder(&[("gateway.toml", &text)]);
         let told = check(folder.path(), &[]).await;
-        let line = format!("; looks by {looks}; ");
+        let line = format!("; verifies hosts by {looks}; ");
         assert!(
             told.stdout.contains(&line),
             "{}{}",

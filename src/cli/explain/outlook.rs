@@ -44,17 +44,7 @@ pub(super) fn answer(
         return ExpectedAnswer::unknown(limits);
     }
     if let Some(lack) = lack {
-        let lack = ProxyError::from(lack.clone());
-        let gateway_answer = Some(OwnAnswer {
-            status: lack.status().as_u16(),
-            reason: lack.to_string(),
-            is_lack: true,
-        });
-        return ExpectedAnswer {
-            gateway_answer,
-            limits,
-            is_unknown: false,
-        };
+        return lacking(lack, limits);
     }
     if service.upstream.is_some() {
         if hops::is_loop(caller.fields) {
@@ -89,6 +79,21 @@ pub(super) fn answer(
     ExpectedAnswer {
         limits,
         ..ExpectedAnswer::gateway(answer.status().as_u16(), reason)
+    }
+}
+
+/// The end of a request that does not meet a requirement of one of its limits.
+fn lacking(lack: &RefusalCause, limits: Option<LimitOutlook>) -> ExpectedAnswer {
+    let lack = ProxyError::from(lack.clone());
+    let gateway_answer = Some(OwnAnswer {
+        status: lack.status().as_u16(),
+        reason: lack.to_string(),
+        is_lack: true,
+    });
+    ExpectedAnswer {
+        gateway_answer,
+        limits,
+        is_unknown: false,
     }
 }
 

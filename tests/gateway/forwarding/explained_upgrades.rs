@@ -69,7 +69,7 @@ async fn an_answer_to_a_websockets_request_is_told_with_its_line() {
     for (answer, cause, line) in [
         (
             "garbage\r\n\r\n".to_owned(),
-            "the first line is none",
+            "the first line is not one of HTTP/1.1 or HTTP/1.0",
             "\"garbage\"",
         ),
         (

@@ -232,7 +232,9 @@ async fn twenty_silent_answers_in_a_row_are_told(place: Place) {
     eventually(PATIENCE, "the line", async || told() == 1).await;
     let text = gateway.said.text();
     assert!(
-        text.contains("no number in the member `usage.total` of JSON, which limit units"),
+        text.contains(
+            "no number in the member `usage.total` of JSON, by which limit units charges"
+        ),
         "{text}"
     );
     for _ in 0..40 {

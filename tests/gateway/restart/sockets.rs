@@ -81,7 +81,7 @@ async fn addresses_may_change_with_the_file() {
     }
     let said = gateway.said.text();
     for gone in ["127.0.0.2:0", "unix:old.sock", "127.0.0.1:0"] {
-        let line = format!("{gone} is in the file no more");
+        let line = format!("{gone} is no longer in the file");
         let line = line.replace(
             "unix:old.sock",
             &format!("{}", old.file_name().unwrap().display()),

@@ -185,8 +185,8 @@ fn tls(key: &'static str, fields: &mut Fields<'_>) -> Setting<ListenerTls> {
             })
         }
         Some(DeValue::Table(_)) => {
-            let own = inner_table(whole).read(key, fields);
-            own.map(ListenerTls::Own)
+            let table = inner_table(whole).read(key, fields);
+            table.map(ListenerTls::Own)
         }
         _ => {
             let names = fields.texts(key, any);
