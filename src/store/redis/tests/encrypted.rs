@@ -189,7 +189,7 @@ async fn what_is_wrong_between_us_and_a_sentinel_is_said() {
                 server_name: Some("sentinel.internal"),
                 ..good
             },
-            "write the one it has as `server_name`",
+            "write the name that it has as `server_name`",
         ),
         (
             PemFiles {
