@@ -4,6 +4,7 @@ mod answers;
 mod groups;
 mod handshakes;
 mod leases;
+mod rare_heads;
 mod servers;
 
 use crate::support::{File, Finished, Gateway, Upstream, tollgate};

@@ -342,3 +342,42 @@ async fn explain_does_not_know_what_it_cannot_verify_unless_it_reads_the_keys() 
     );
     assert!(!failed.stderr.contains("secret"), "{failed:?}");
 }
+
+/// A limit that refuses may exempt the client, or count it by other numbers: nobody knows while the keys are not read.
+#[tokio::test]
+async fn no_refusal_is_expected_of_a_limit_that_the_token_may_change() {
+    let (upstream, key) = (Upstream::echo().await, IssuerKey::new("one"));
+    let issuer = Issuer::new(answer("200 OK", &document(&[&key]))).await;
+    let token = format!("authorization: {}", key.token("anna"));
+    for (by_token, expected) in [
+        ("exempt = { groups = [\"staff\"] }", "unknown"),
+        ("tiers = { staff = { rate = \"1000/s\" } }", "unknown"),
+        ("", "gateway"),
+    ] {
+        let file = issuer
+            .file(&upstream, "missing = \"skip\"")
+            .with("[groups.staff]\nby = \"jwt:sub\"\nmembers = [\"anna\"]\n")
+            .limit(
+                "tight",
+                &format!(
+                    "by = \"ip\"\nrate = \"10/s\"\nburst = 2\ncost = {{ header = \"x-cost\", max = 50 }}\n{by_token}"
+                ),
+            )
+            .with("[defaults]\nlimits = [\"tight\"]\n");
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("gateway.toml"), file.text()).unwrap();
+        let asked = [
+            "explain",
+            "GET",
+            "/",
+            "-H",
+            &token,
+            "-H",
+            "x-cost: 5",
+            "--json",
+        ];
+        let done = tollgate(folder.path(), &asked).await;
+        let said: Value = serde_json::from_str(&done.stdout).unwrap_or_else(|_| panic!("{done:?}"));
+        assert_eq!(said["answer"]["by"], expected, "{by_token}: {said}");
+    }
+}
