@@ -310,7 +310,7 @@ fn check_coding(version: Version, fields: &HeaderMap) -> Result<(), BadRequest> 
     };
     let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
     let mut unknown = codings().filter(|coding| !coding.is_empty() && !is_chunked(coding));
-    if codings().last().is_some_and(is_chunked) && unknown.next().is_some() {
+    if codings().next_back().is_some_and(is_chunked) && unknown.next().is_some() {
         return Err(BadRequest::UnknownCoding);
     }
     let once = lines().count() == 1 && codings().count() == 1;
