@@ -175,7 +175,13 @@ pub(super) fn gateway_and_explain(
         }
     }
     let (own, other) = (&line["route"], &told["route"]["name"]);
-    if own != other {
+    // A limit that refuses before the token is verified refuses on the route of a client without it.
+    let before_token = told["limits_before_token"].as_array().into_iter().flatten();
+    let is_before_token = reason == "limit_refused"
+        && before_token
+            .into_iter()
+            .any(|limit| *limit == line["limit"]);
+    if own != other && !is_before_token {
         found.push(format!("route: gateway {own}, explain {other}"));
     }
     found.extend(client(line, told));
