@@ -186,8 +186,8 @@ pub fn is_comparable(state: BucketState, interval: Interval) -> bool {
 /// Takes back the place in a queue that `ticket` was granted.
 ///
 /// A later request's wait depends on all places in front of it, so that only the last place may be given back.
-/// Otherwise a new request would be released before that request or together with it (notes: `algorithms`, section
-/// 3.7). Returns the remaining level, or `None` if no place may be given back.
+/// Otherwise a new request would be released before that request or together with it. Returns the remaining level, or
+/// `None` if no place may be given back.
 #[must_use]
 pub fn refund(
     state: BucketState,

@@ -5,7 +5,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 /// The longest span of any limit, in microseconds: 2^52 (142 years).
 ///
 /// The scripts compute in doubles, where integers are exact below 2^53; an instant of this century plus this span
-/// stays below that (notes: `algorithms`, section 3.1).
+/// stays below that.
 pub const MAX_SPAN: u64 = 1 << 52;
 
 /// The units that a request takes from a limit. 0 checks without charging.

@@ -1,7 +1,7 @@
 //! Parameters as bytes: the arguments of the scripts, and the forms of the states that scripts store. Tests alone read
 //! and write states in Rust (`tests/support/stored_state`).
 //!
-//! Big-endian, integers as doubles below 2^53, no number as text (notes: `algorithms`, sections 3.1 and 4.4).
+//! Big-endian, integers as doubles below 2^53, no number as text.
 //!
 //! | state | bytes |
 //! |---|---|

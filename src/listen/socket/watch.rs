@@ -41,9 +41,8 @@ impl SocketWatch {
     /// Resolves when the client has closed or reset its side.
     ///
     /// The connection reports the closing only if no bytes lie unread before the end. A client with a pipelined byte
-    /// after its request could thus keep the request's place for as long as it likes (notes: `reliability`, section 0,
-    /// trap c). A second registration of the socket reports the closing even if bytes lie unread. A client that only
-    /// half-closes counts as gone.
+    /// after its request could thus keep the request's place for as long as it likes. A second registration of the
+    /// socket reports the closing even if bytes lie unread. A client that only half-closes counts as gone.
     pub async fn gone(&self) {
         match self.second_descriptor() {
             Some(second) => drop(second.departure().await),

@@ -2,9 +2,8 @@
 //! the last position is refunded.
 //!
 //! A position in the middle cannot be given back to the store: the wait of every later request depends on it. Inside
-//! one gateway the waits can be recomputed (notes: `algorithms`, section 3.7). Several gateways share one queue in
-//! Redis, and the last position of one gateway may be before another's. Such a position is kept, and its refund is
-//! tried every second until its turn.
+//! one gateway the waits can be recomputed. Several gateways share one queue in Redis, and the last position of one
+//! gateway may be before another's. Such a position is kept, and its refund is tried every second until its turn.
 //!
 //! A request may be late because the gateway was paused. It is then released in turn as well: after the requests in
 //! front of it, at the queue's rate. It is refused if that takes longer than the longest wait. The same applies to a

@@ -2,7 +2,7 @@
 //! waits for a connection that another call is using.
 //!
 //! A connection has a flag that is set as soon as the connection ends or a call on it fails, so that no test is needed
-//! before use (notes: `dependencies`, pitfall 1). A lane that takes a connection checks the flag.
+//! before use. A lane that takes a connection checks the flag.
 
 use super::signals::ConnectionSignals;
 use super::transport::RedisStream;
