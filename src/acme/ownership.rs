@@ -4,11 +4,10 @@
 use rustix::fs::{Access, access};
 use rustix::process::{getegid, geteuid, getgroups};
 use std::error::Error as StdError;
-use std::fmt;
 use std::fs::{self, File, Metadata};
-use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 /// The right of a group to write, in a mode.
 const GROUP_WRITES: u32 = 0o020;

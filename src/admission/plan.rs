@@ -2,8 +2,7 @@
 
 use super::refusal_cause::RefusalCause;
 use super::request_cost::{cost, repeat_id};
-use crate::key::TokenDoubt;
-use crate::key::{Caller, Doubt, KeyOutcome, KeyPart, Memberships, RepeatId};
+use crate::key::{Caller, Doubt, KeyOutcome, KeyPart, Memberships, RepeatId, TokenDoubt};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::limit::{Limit, Preflights};

@@ -1,7 +1,6 @@
 //! The causes for which limits refuse a request. The status code of each cause is in `proxy/error`.
 
-use crate::key::KeyPart;
-use crate::key::TokenDoubt;
+use crate::key::{KeyPart, TokenDoubt};
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use std::sync::Arc;

@@ -1,7 +1,6 @@
 //! The lines printed at the start: the addresses, the limits, and commands to try.
 
-use crate::config::Boot;
-use crate::config::describe;
+use crate::config::{Boot, describe};
 use crate::limit::{Limit, Mode, Scope};
 use crate::listen::bind::{Families, reachable};
 use crate::listen::listener::ListenAddress;

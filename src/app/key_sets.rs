@@ -1,13 +1,12 @@
 //! The keys that issuers publish, read independently of requests: at start, when a file names a URL for the first time,
 //! periodically, and when a token names an unknown key. Keys stay over reloads, and while a server is unavailable.
 
-use crate::clock;
 use crate::config::PublishedKeys;
-use crate::fetch;
 use crate::key::key_set::KeySet;
 use crate::telemetry::metrics::{KeyFetch, Metrics};
 use crate::telemetry::shown_url;
 use crate::tls::{self, ClientTls};
+use crate::{clock, fetch};
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, USER_AGENT};
 use http::{HeaderMap, Request, StatusCode};

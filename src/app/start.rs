@@ -1,7 +1,6 @@
 //! The gateway starts in stages: it takes over sockets and data, builds its parts, waits for the store, and serves.
 
 use super::accepting::{Accepting, start_admin};
-use super::banner;
 use super::certificates::CertificateOrders;
 use super::handover::bequest::Bequest;
 use super::handover::program::Program;
@@ -14,7 +13,7 @@ use super::sockets::{BoundSockets, KeptSockets, OpenedSocket};
 use super::tls_listeners::{TlsListeners, numbered};
 use super::worker::WorkerThread;
 use super::workers::{WorkerChannels, start_workers};
-use super::{GatewayState, StartError};
+use super::{GatewayState, StartError, banner};
 use crate::acme::HandedCertificate;
 use crate::admin::{self, AdminState, Phase, Readiness};
 use crate::config::{Boot, Compiled};

@@ -1,8 +1,7 @@
 //! Each worker on its own thread, with its share of connections and open files.
 
-use super::GatewayState;
-use super::StartError;
 use super::worker::{WorkerSetup, WorkerThread};
+use super::{GatewayState, StartError};
 use crate::admin;
 use crate::config::Boot;
 use crate::descriptors::{self, Budget};

@@ -30,9 +30,8 @@ mod request;
 mod server_choice;
 mod text;
 
-use super::admin_client;
 use super::check::connectivity;
-use super::{BAD, CommandFailure, UNREACHABLE, USAGE, VariableArgs, find_file, show};
+use super::{BAD, CommandFailure, UNREACHABLE, USAGE, VariableArgs, admin_client, find_file, show};
 use crate::client::UNIX;
 use crate::config::pages::Page;
 use crate::config::{self, Code};

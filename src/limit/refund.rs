@@ -1,12 +1,11 @@
 //! Charges that are given back to a limit: unused units, and slots whose request has ended.
 
-use super::bucket;
-use super::fixed_window;
 use super::rate::{Interval, MAX_SPAN, Span};
 use super::{
     BucketState, Change, ChargeKind, History, HistoryMark, Limit, Mark, Refund, Rule, State,
     Ticket, lease,
 };
+use super::{bucket, fixed_window};
 use crate::clock::Timestamp;
 use std::sync::Arc;
 

@@ -6,8 +6,7 @@ use crate::config::presentation::{
     UpstreamOutline,
 };
 use crate::config::report::{all_of, one_of};
-use crate::key;
-use crate::limit;
+use crate::{key, limit};
 
 /// A table of the file.
 #[derive(Debug)]

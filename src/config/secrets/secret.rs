@@ -4,8 +4,7 @@ use crate::config::input::grant::refusal::{unasked, unread};
 use crate::config::input::{Files, Source, Span};
 use crate::config::report::{Code, Details as _, Diagnostic};
 use std::env::VarError;
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 use toml::de::DeTable;
 
 /// The longest secret.

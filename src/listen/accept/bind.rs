@@ -4,12 +4,11 @@ use super::handed_sockets::HandedSockets;
 use super::listener::ListenAddress;
 use super::socket_file::{self, SocketFile};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use std::fmt;
-use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::{fmt, io};
 use tokio::net;
 
 /// Connections that the system queues before the gateway accepts them.

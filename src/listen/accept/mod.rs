@@ -26,11 +26,10 @@ use crate::tls::OfferInForce;
 use bind::{Acceptor, BACKLOG};
 use dispatch::Dispatcher;
 use listener::Listener;
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 use tokio::sync::Notify;
 
 /// The pause after the system has no file descriptor left: long enough to avoid a busy loop, too short for a client to

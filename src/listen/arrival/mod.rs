@@ -42,13 +42,12 @@ use encrypted_peers::EncryptedPeers;
 use handshake::{FailedHandshake, HandshakeFailure, HandshakeSources, Shaken};
 use proxy_protocol::{HeaderFault, HeaderReader, NamedClient};
 use refused_chains::RefusedChains;
-use std::fmt;
 use std::future::poll_fn;
-use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout_at};
 

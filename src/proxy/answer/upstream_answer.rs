@@ -1,8 +1,7 @@
 //! The answer of a server, after its head has arrived.
 
 use crate::proxy::bodies::request_body::RequestBody;
-use crate::proxy::bodies::response_body::BodyCarrier;
-use crate::proxy::bodies::response_body::BodyStart;
+use crate::proxy::bodies::response_body::{BodyCarrier, BodyStart};
 use crate::proxy::error::ProxyError;
 use crate::upstream::failure::UpstreamError;
 use crate::upstream::http1::{AnswerError, coding_fault};

@@ -7,8 +7,7 @@
 use crate::client::{Client, spelled};
 use crate::key::{Content, ContentDigest, Sameness};
 use crate::limit::Limit;
-use crate::proxy::bodies::body_failure::UploadFailure;
-use crate::proxy::bodies::body_failure::broken_by;
+use crate::proxy::bodies::body_failure::{UploadFailure, broken_by};
 use crate::snapshot::Service;
 use crate::telemetry::log::Throttle;
 use bytes::{Bytes, BytesMut};

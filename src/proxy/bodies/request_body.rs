@@ -3,12 +3,9 @@
 use crate::key::IdentityFields;
 use crate::listen::minimum_rate::{Lateness, RateBound, RateTimer};
 use crate::listen::socket::SocketWatch;
-use crate::proxy::bodies::body_failure::BodyError;
-use crate::proxy::bodies::body_failure::UploadFailure;
-use crate::proxy::bodies::body_failure::broken_by;
+use crate::proxy::bodies::body_failure::{BodyError, UploadFailure, broken_by};
 use crate::proxy::bodies::body_prefix::BodyPrefix;
-use crate::proxy::bodies::kept_body::KeptBody;
-use crate::proxy::bodies::kept_body::KeptShare;
+use crate::proxy::bodies::kept_body::{KeptBody, KeptShare};
 use crate::proxy::bodies::soft_timeout::QUICK;
 use crate::proxy::bodies::trailers;
 use crate::upstream::OutgoingBody;

@@ -6,8 +6,7 @@
 
 use crate::intake::claimed_fields::claim;
 use crate::intake::stripped_fields;
-use crate::proxy::server::forwarded;
-use crate::proxy::server::hop;
+use crate::proxy::server::{forwarded, hop};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use http_body::Frame;

@@ -1,15 +1,13 @@
 //! The account of the limits' effect on a request: for its answer, the metrics and the log.
 
 use crate::admission::Admission;
-use crate::limit::Limit;
-use crate::limit::Mode;
+use crate::limit::{Limit, Mode};
 use crate::listen::Peer;
 use crate::listen::minimum_rate::RateBound;
 use crate::proxy::answer::reply;
 use crate::proxy::bodies::body_failure::UploadFailure;
 use crate::proxy::error::ProxyError;
-use crate::proxy::exchange::Exchange;
-use crate::proxy::exchange::ExchangeEnd;
+use crate::proxy::exchange::{Exchange, ExchangeEnd};
 use crate::proxy::limits::reservation::Reservations;
 use crate::proxy::limits::response_cost::ResponseCost;
 use crate::proxy::request::handshake_facts;

@@ -3,8 +3,7 @@
 
 use crate::listen::minimum_rate::Lateness;
 use crate::proxy::bodies::body_failure::UploadFailure;
-use crate::proxy::exchange::Exchange;
-use crate::proxy::exchange::ExchangeEnd;
+use crate::proxy::exchange::{Exchange, ExchangeEnd};
 use crate::telemetry::access_log::Reason;
 use crate::telemetry::metrics::{AnswerSource, EndedBy, Failure, Flow};
 

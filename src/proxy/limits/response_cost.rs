@@ -2,8 +2,7 @@
 
 use crate::key::{Meter, MeterPlace, PriceError};
 use crate::limit::Limit;
-use crate::proxy::limits::json_probe::EventProbe;
-use crate::proxy::limits::json_probe::JsonProbe;
+use crate::proxy::limits::json_probe::{EventProbe, JsonProbe};
 use crate::store::Reservation;
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{CostReport, LimitMetrics};

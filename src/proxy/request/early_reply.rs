@@ -1,8 +1,7 @@
 //! Answers to requests that are not forwarded.
 
 use crate::proxy::Reply;
-use crate::proxy::answer::reply;
-use crate::proxy::answer::static_reply;
+use crate::proxy::answer::{reply, static_reply};
 use crate::proxy::bodies::body::Body;
 use crate::proxy::exchange::Exchange;
 use crate::proxy::request::authority_challenge;

@@ -14,15 +14,11 @@ use crate::intake::{
 use crate::key::ShownCertificate;
 use crate::key::token::TokenReading;
 use crate::listen::Peer;
-use crate::proxy::Reply;
-use crate::proxy::Worker;
 use crate::proxy::error::ProxyError;
 use crate::proxy::exchange::Exchange;
-use crate::proxy::request::authority_challenge;
-use crate::proxy::request::early_reply::challenged;
-use crate::proxy::request::early_reply::redirected;
-use crate::proxy::request::early_reply::reply_here;
-use crate::proxy::request::handshake_facts;
+use crate::proxy::request::early_reply::{challenged, redirected, reply_here};
+use crate::proxy::request::{authority_challenge, handshake_facts};
+use crate::proxy::{Reply, Worker};
 use crate::snapshot::Service;
 use crate::tls::AuthorityChallenges;
 use http::request::Parts;

@@ -1,8 +1,7 @@
 //! An HTTP/2 stream whose head does not end it may have no body nevertheless: an empty DATA frame ends it. This is
 //! checked before the request is forwarded, since over HTTP/1.1 a body must be announced.
 
-use crate::proxy::bodies::body_failure::UploadFailure;
-use crate::proxy::bodies::body_failure::broken_by;
+use crate::proxy::bodies::body_failure::{UploadFailure, broken_by};
 use crate::proxy::bodies::body_prefix::BodyPrefix;
 use crate::proxy::error::ProxyError;
 use crate::proxy::exchange::Exchange;

@@ -3,8 +3,7 @@
 use crate::descriptors::DescriptorReserve;
 use crate::listen::ForwardedFields;
 use crate::proxy::answer::upstream_answer::UpstreamAnswer;
-use crate::proxy::bodies::request_body::RequestBody;
-use crate::proxy::bodies::request_body::Upload;
+use crate::proxy::bodies::request_body::{RequestBody, Upload};
 use crate::proxy::bodies::response_body::BodyCarrier;
 use crate::proxy::error::ProxyError;
 use crate::proxy::limits::reservation::Reservations;

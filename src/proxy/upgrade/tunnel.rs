@@ -5,8 +5,7 @@
 
 use crate::clock;
 use crate::descriptors::departure::{Departure, SecondDescriptor};
-use crate::proxy::upgrade::direction::SideFault;
-use crate::proxy::upgrade::direction::TunnelDirection;
+use crate::proxy::upgrade::direction::{SideFault, TunnelDirection};
 use crate::proxy::upgrade::frame_tracker;
 use crate::proxy::upgrade::lookout::Lookout;
 use crate::telemetry::metrics::EndedBy;

@@ -1,7 +1,6 @@
 //! Keys and groups of a request, which the access log has in addition to the request's parts.
 
-use crate::key::TokenDoubt;
-use crate::key::{Identity, UnknownKey};
+use crate::key::{Identity, TokenDoubt, UnknownKey};
 use crate::limit::Limit;
 use crate::replay::request::LoggedRequest;
 

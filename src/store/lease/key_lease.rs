@@ -5,10 +5,9 @@ mod tests;
 
 use super::{LeaseOrder, TAIL, demand};
 use crate::clock::Timestamp;
-use crate::limit::BucketState;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Measurement, Verdict, VerdictOutcome, Wait};
-use crate::limit::{LeaseTerms, Limit, State, Ticket};
+use crate::limit::{BucketState, LeaseTerms, Limit, State, Ticket};
 use crate::store::answers::{Answers, Evidence, LimitAnswer};
 use crate::store::check::Check;
 use crate::store::decider::Decider;

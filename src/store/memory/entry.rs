@@ -5,8 +5,7 @@ use super::packed_key::PackedKey;
 use super::packed_state::PackedState;
 use super::shard_limits::LimitIndex;
 use crate::clock::{Clock, Timestamp};
-use crate::limit::FOREVER;
-use crate::limit::{Change, State, Update};
+use crate::limit::{Change, FOREVER, State, Update};
 use std::borrow::Cow;
 
 /// A counter. Of a million counters most need no further allocation.

@@ -2,8 +2,7 @@
 
 use super::link::health::{ChangeListener, Health};
 use super::link::pool::Connections;
-use super::link::reply;
-use super::link::rights;
+use super::link::{reply, rights};
 use super::queue::abandonment::comes_back;
 use super::queue::call_queue::CallQueue;
 use super::queue::context::StoreContext;

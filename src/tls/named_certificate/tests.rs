@@ -1,8 +1,10 @@
 //! Handshakes with self-signed certificates, as `openssl req -x509` makes them.
 
 use crate::tls::server_identity::tests::Authority;
-use crate::tls::{Alpn, ClientParts, ClientTls, ClientVerify, IdentityParts, PemFiles};
-use crate::tls::{ServerIdentity, TlsVersion, server_name};
+use crate::tls::{
+    Alpn, ClientParts, ClientTls, ClientVerify, IdentityParts, PemFiles, ServerIdentity,
+    TlsVersion, server_name,
+};
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyPair, date_time_ymd,
 };

@@ -3,11 +3,10 @@
 
 use crate::clock;
 use crate::telemetry::metrics::{Metrics, ProbeResult, ServerReading};
-use crate::upstream::Upstream;
-use crate::upstream::probe;
 use crate::upstream::rules::probe_rule::ProbeRule;
 use crate::upstream::state::server_state::ServerState;
 use crate::upstream::state::upstream_state::Member;
+use crate::upstream::{Upstream, probe};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,11 +1,10 @@
 //! The bound on the paths of the sockets of an included file's servers. A path is judged by its target after all links,
 //! at each connection: a link may be changed while the gateway runs.
 
-use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, io};
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;

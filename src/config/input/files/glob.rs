@@ -4,9 +4,8 @@
 //! private files under such names.
 
 use glob::{MatchOptions, Pattern, PatternError};
-use std::fs;
-use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::{fs, io};
 
 /// The most folder entries that one pattern visits.
 const MOST_ENTRIES: usize = 100_000;

@@ -1,9 +1,7 @@
 //! Merging with an upstream that has limits of its own: its fields stay in addition to the gateway's.
 
 use crate::limit::Limit;
-use crate::proxy::answer::fields::X_LIMIT;
-use crate::proxy::answer::fields::X_REMAINING;
-use crate::proxy::answer::fields::set;
+use crate::proxy::answer::fields::{X_LIMIT, X_REMAINING, set};
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 

@@ -6,15 +6,10 @@
 use crate::clock::Timestamp;
 use crate::limit::Limit;
 use crate::limit::verdict::Decision;
-use crate::proxy::answer::fields::RATELIMIT;
-use crate::proxy::answer::fields::RETRY_AFTER_MS;
-use crate::proxy::answer::fields::X_LIMIT;
-use crate::proxy::answer::fields::X_REMAINING;
-use crate::proxy::answer::fields::X_RESET;
-use crate::proxy::answer::fields::reported_limit;
-use crate::proxy::answer::fields::seconds;
-use crate::proxy::answer::fields::shown;
-use crate::proxy::answer::fields::standing;
+use crate::proxy::answer::fields::{
+    RATELIMIT, RETRY_AFTER_MS, X_LIMIT, X_REMAINING, X_RESET, reported_limit, seconds, shown,
+    standing,
+};
 use crate::proxy::answer::header_value::usual_number;
 use crate::proxy::request::request_id::X_REQUEST_ID;
 use bytes::Bytes;

@@ -2,8 +2,7 @@
 
 use crate::admission::RefusalCause;
 use crate::proxy::answer::fields;
-use crate::proxy::answer::reply::ProblemDetails;
-use crate::proxy::answer::reply::problem;
+use crate::proxy::answer::reply::{ProblemDetails, problem};
 use crate::proxy::error::ProxyError;
 use crate::snapshot::errors::{ErrorBody, PageValues, escape_markup};
 use bytes::Bytes;

@@ -2,12 +2,8 @@
 //! ("Trailers-Only" in the page "gRPC over HTTP2").
 
 use crate::proxy::answer::fields;
-use crate::proxy::answer::reply::FIELDS;
-use crate::proxy::answer::reply::NO_STORE;
-use crate::proxy::answer::reply::ProblemDetails;
-use crate::proxy::answer::reply::problem;
-use crate::proxy::grpc::GRPC_MESSAGE;
-use crate::proxy::grpc::GRPC_STATUS;
+use crate::proxy::answer::reply::{FIELDS, NO_STORE, ProblemDetails, problem};
+use crate::proxy::grpc::{GRPC_MESSAGE, GRPC_STATUS};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use std::fmt::Write as _;

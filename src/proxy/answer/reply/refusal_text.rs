@@ -2,11 +2,9 @@
 
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
-use crate::proxy::answer::fields;
-use crate::proxy::answer::header_value;
 use crate::proxy::answer::reply::problem;
-use crate::proxy::answer::reply::problem::write_duration;
-use crate::proxy::answer::reply::problem::write_number;
+use crate::proxy::answer::reply::problem::{write_duration, write_number};
+use crate::proxy::answer::{fields, header_value};
 use crate::proxy::error::ProxyError;
 use bytes::{BufMut, Bytes};
 use http::HeaderValue;

@@ -5,10 +5,7 @@
 //! given back to the store one by one, the last one first. A free position before a request that cannot move stays a
 //! hole: a request that joins the queue may move up into it, and the hole is given back after all later positions.
 
-use crate::proxy::limits::wait_queue::leak::GRACE;
-use crate::proxy::limits::wait_queue::leak::JITTER;
-use crate::proxy::limits::wait_queue::leak::Leak;
-use crate::proxy::limits::wait_queue::leak::LeakShare;
+use crate::proxy::limits::wait_queue::leak::{GRACE, JITTER, Leak, LeakShare};
 use crate::store::Reservation;
 use std::collections::VecDeque;
 use std::mem;

@@ -3,14 +3,10 @@
 
 use crate::clock;
 use crate::limit::Limit;
-use crate::proxy::limits::wait_queue::QueueKey;
-use crate::proxy::limits::wait_queue::QueueShard;
-use crate::proxy::limits::wait_queue::WaitQueues;
-use crate::proxy::limits::wait_queue::WorkerQueues;
-use crate::proxy::limits::wait_queue::lock;
-use crate::proxy::limits::wait_queue::name;
-use crate::proxy::limits::wait_queue::queue::Position;
-use crate::proxy::limits::wait_queue::queue::Waiter;
+use crate::proxy::limits::wait_queue::queue::{Position, Waiter};
+use crate::proxy::limits::wait_queue::{
+    QueueKey, QueueShard, WaitQueues, WorkerQueues, lock, name,
+};
 use crate::store::Reservation;
 use smallvec::SmallVec;
 use std::cell::Cell;

@@ -3,14 +3,10 @@
 
 use crate::listen::ForwardedFields;
 use crate::proxy::request::request_id::X_REQUEST_ID;
-use crate::proxy::server::forwarded::Origin;
-use crate::proxy::server::forwarded::X_FORWARDED_FOR;
-use crate::proxy::server::forwarded::X_FORWARDED_HOST;
-use crate::proxy::server::forwarded::X_FORWARDED_PROTO;
-use crate::proxy::server::forwarded::X_REAL_IP;
 use crate::proxy::server::forwarded::hops::via;
-use crate::proxy::server::forwarded::is_of_proxies;
-use crate::proxy::server::forwarded::known;
+use crate::proxy::server::forwarded::{
+    Origin, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, X_REAL_IP, is_of_proxies, known,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::rc::Rc;
 

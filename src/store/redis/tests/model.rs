@@ -2,11 +2,10 @@
 
 use super::stored_state::{self, StoredState as _};
 use crate::clock::Timestamp;
-use crate::limit::RecordState;
 use crate::limit::dedupe::DedupeCheck;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Measurement, Wait};
-use crate::limit::{Change, Limit, Mode, Refund, State, Ticket};
+use crate::limit::{Change, Limit, Mode, RecordState, Refund, State, Ticket};
 use crate::store::answers::Measurements;
 use crate::store::check::Check;
 use std::collections::HashMap;
