@@ -84,7 +84,7 @@ const CROWDED_NAMES: usize = 0;
 const NAMES_WITH_TWO_HOMES: usize = 15;
 const NAMES_WITHOUT_NOUN: usize = 0;
 const IMPORT_LOOPS: usize = 0;
-const PRONOUNS_IN_1000: usize = 5;
+const PRONOUNS_IN_1000: usize = 1;
 
 /// Type names that mislead when two rooms have them: each has one home.
 const TRAPS: [&str; 12] = [
