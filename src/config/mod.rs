@@ -144,7 +144,7 @@ impl Compiled {
         match self.places.get(&("tls", identity.to_owned())) {
             Some(at) => error.at(
                 &(*at..at + identity.len()),
-                "nothing in its `storage` is trusted",
+                "nothing that `storage` has of its orders is trusted",
             ),
             None => error,
         }

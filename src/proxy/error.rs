@@ -192,7 +192,7 @@ fn bad_request_row(bad: BadRequest) -> CauseRow {
     }
 }
 
-/// The row of a refusal, whose status is in the file. Of gRPC it is `RESOURCE_EXHAUSTED` for limits, whatever status of HTTP
+/// The row of a refusal, whose status is in the file. In gRPC it is `RESOURCE_EXHAUSTED` for limits, whatever status of HTTP
 /// the file names, since clients take `UNAVAILABLE` for a reason to try again at once.
 fn refusal_row(cause: &RefusalCause) -> CauseRow {
     match cause {

@@ -97,7 +97,7 @@ pub fn certificate_fault(bad: &CertificateError) -> String {
         }
         CertificateError::UnsupportedSignatureAlgorithmContext { .. }
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
-            return "its signature is too weak, such as SHA-1, or RSA with fewer than 2048 bits: sign it with SHA-256 and a longer key".into();
+            return "its signature is of a kind that is not trusted, such as one with SHA-1 or by an RSA key with fewer than 2048 bits: sign it with SHA-256 and a longer key".into();
         }
         _ => {}
     }

@@ -89,7 +89,7 @@ async fn common_and_combined_logs_are_read() {
     assert_eq!(notes(&report), ["not-replayable"], "no line has a query");
 }
 
-/// A trusted peer's list is walked from the right; a stranger's is his own invention.
+/// A trusted peer's list is read from the right; a stranger's is his own invention.
 #[tokio::test]
 async fn the_list_of_nginx_main_is_walked_through_trust() {
     let client = |line, at, client| (line, at, client, "any", false);

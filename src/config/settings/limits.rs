@@ -39,7 +39,7 @@ pub(in crate::config) struct Scene<'a> {
     pub(in crate::config) groups: &'a Groups,
 }
 
-/// Compiles one limit with its tiers, followed by its candidate. `None` if the limit has a mistake, which has been
+/// Compiles one limit with its tiers, followed by its candidate. Empty if the limit has a mistake, which has been
 /// noted.
 pub(in crate::config) fn compile(
     written: &Limit,

@@ -38,7 +38,7 @@ fn identity((cert_pem, key_pem): &Pair, client: Option<ClientParts>) -> ServerId
     .unwrap()
 }
 
-/// The result of a handshake in memory: `None`, or the words of the side that refuses.
+/// The result of a handshake in memory: `Ok`, or the words of the side that refuses.
 fn shake(server: &ServerIdentity, client: &ClientTls, name: &str) -> Result<(), String> {
     let config = client.config().unwrap();
     let mut client = ClientConnection::new(config, server_name(name).unwrap()).unwrap();

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 const FIRST_BYTES: Duration = Duration::from_secs(1);
 /// The beginning of an HTTP/2 connection (RFC 9113, section 3.4), with settings that change nothing.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-/// A TLS 1.2 hello with 32 random-like bytes, four cipher suites, two curves and four signature schemes. A TLS server
+/// A TLS 1.2 hello with 32 fixed bytes in place of random ones, four cipher suites, two curves and four signature schemes. A TLS server
 /// answers with a handshake or an alert.
 const HELLO: &[u8] = b"\x16\x03\x01\0\x53\x01\0\0\x4f\x03\x03tollgate looks what is spoken...\0\
     \0\x08\xc0\x2b\xc0\x2f\xc0\x2c\xc0\x30\x01\0\

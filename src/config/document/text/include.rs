@@ -296,7 +296,7 @@ fn join<'s>(
                     .at(&name.span(), "the second time")
                     .and(&first.span(), "the first time")
                     .help(
-                        "a name may be used once in all files: rename one of the two, or remove it",
+                        "a table may be written in one file only: rename one of the two, or remove it",
                     );
             }
             None => {

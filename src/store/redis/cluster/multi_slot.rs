@@ -56,7 +56,7 @@ impl RedisStore {
 struct PendingAnswers<'a> {
     abandonments: &'a Abandonments,
     request: DecisionRequest<'a>,
-    /// `None` once all answers have arrived.
+    /// Empty once all answers have arrived.
     questions: Vec<SlotQuestion>,
 }
 

@@ -134,7 +134,7 @@ fn command(words: &[&str], key: &[u8]) -> Cmd {
 fn why(reason: &str, name: &str, target: &RedisTarget, prefix: &str) -> Option<String> {
     if is_unknown_command(reason) {
         return Some(format!(
-            "this server does not know {name}, which has been renamed or taken away: the scripts need it: make it available again"
+            "this server does not know {name}, which has been renamed or taken away; the scripts need it: make it available again"
         ));
     }
     if first_word(reason) != "NOPERM" {
