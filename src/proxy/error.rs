@@ -30,7 +30,7 @@ pub enum ProxyError {
     /// The route requires a client's certificate, and the handshake showed no trusted one.
     #[error("the route asks for a client certificate")]
     CertificateRequired,
-    /// The certificate that the connection's client has shown is not believed any more.
+    /// The certificate that the connection's client has shown is no longer trusted.
     #[error("the certificate of the connection is no longer trusted")]
     Dismissed,
     /// No route matches the request.

@@ -258,7 +258,7 @@ impl Worker {
         };
         let target = head.target;
         if exchange.has_limits() {
-            self.hold_to_limits(peer, exchange).await?;
+            self.check_limits(peer, exchange).await?;
         }
         let local = Rc::clone(&exchange.local);
         let service = exchange.decided.route.map(|route| local.service(route));
@@ -270,7 +270,7 @@ impl Worker {
     }
 
     /// Checks a request against its limits, and waits if they require it.
-    async fn hold_to_limits(&self, peer: &Peer, exchange: &mut Exchange) -> Result<(), ProxyError> {
+    async fn check_limits(&self, peer: &Peer, exchange: &mut Exchange) -> Result<(), ProxyError> {
         if let Some((places, permit)) = self.admit(exchange).await? {
             // The future is boxed: no other request needs room for it.
             Box::pin(self.hold(places, permit, peer, exchange)).await?;

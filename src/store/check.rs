@@ -17,7 +17,8 @@ use std::time::Duration;
 pub enum Intent {
     /// The request is to be admitted, and charged.
     Charge,
-    /// The state of the limits is to be shown: another limit refuses the request, and no charge is made.
+    /// The state of the limits is to be shown, and no charge is made: another limit refuses the request, or its token is not
+    /// verified yet.
     Peek,
 }
 

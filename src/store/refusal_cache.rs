@@ -4,7 +4,7 @@
 //! counter can only become fuller, unless a charge is refunded or the counter is reset. So the cache refuses no request
 //! that Redis would have admitted, except after refunds and resets by other gateways (for [`MOST`] at the longest). The
 //! answers of a refused request's other limits are unknown, and not shown. Only the answers of the other rates in one
-//! list are known (`rate_beside`): no request is charged by these rates while one rate of the list refuses.
+//! list are known (`sibling_rates`): no request is charged by these rates while one rate of the list refuses.
 //!
 //! The state of the counter is known as long as no possible cost of a request would fit. As soon as a cheaper request
 //! may be admitted, by any gateway, the remainder may be smaller than Redis answered, and the wait longer: then Redis

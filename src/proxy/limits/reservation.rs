@@ -13,7 +13,7 @@ use crate::proxy::limits::held_slots::HeldSlots;
 use crate::proxy::limits::response_cost::{BodyFormat, BodyMeter, ResponseCost};
 use crate::store::{Amendment, Reservation, Store};
 use crate::telemetry::metrics::CostReport;
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use std::cell::{Cell, RefCell};
 use std::mem;
 use std::rc::Rc;
@@ -155,12 +155,9 @@ impl Reservations {
             ProxyError::Refused(_) => RequestEnd::Answered,
             // The client has set too short a timeout, which is not a server error.
             ProxyError::DeadlineExceeded => RequestEnd::Answered,
-            // No server could be contacted.
+            // No server could be contacted, or none gave a valid answer in time.
             ProxyError::Upstream(_) => RequestEnd::ServerError,
-            _ => match error.status() {
-                StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => RequestEnd::ServerError,
-                _ => RequestEnd::Answered,
-            },
+            _ => RequestEnd::Answered,
         });
     }
 
