@@ -1,5 +1,9 @@
 //! Every cause for which the gateway answers itself, and the one place that maps causes to status codes.
 
+mod grpc_status;
+
+pub use grpc_status::GrpcStatus;
+
 use crate::admission::RefusalCause;
 use crate::intake::IntakeError;
 use crate::intake::head::BadRequest;
@@ -74,8 +78,7 @@ pub enum ProxyError {
 /// The answer to a cause.
 pub(in crate::proxy) struct CauseRow {
     pub(in crate::proxy) status: StatusCode,
-    /// The gRPC status.
-    grpc: u16,
+    grpc: GrpcStatus,
     /// The word in the access log.
     pub(in crate::proxy) reason: Reason,
     /// The time after which the client may retry, in microseconds, if known.
@@ -87,21 +90,29 @@ impl ProxyError {
     pub(in crate::proxy) fn row(&self) -> CauseRow {
         match self {
             Self::BadRequest(bad) => bad_request_row(*bad),
-            Self::Loop => row(508, 13, Reason::BadRequest),
-            Self::Misdirected | Self::Dismissed => row(421, 13, Reason::Misdirected),
-            Self::CertificateRequired => row(403, 7, Reason::CertificateRequired),
-            Self::NoRoute => row(404, 12, Reason::NoRoute),
+            Self::Loop => row(508, GrpcStatus::INTERNAL, Reason::BadRequest),
+            Self::Misdirected | Self::Dismissed => {
+                row(421, GrpcStatus::INTERNAL, Reason::Misdirected)
+            }
+            Self::CertificateRequired => row(
+                403,
+                GrpcStatus::PERMISSION_DENIED,
+                Reason::CertificateRequired,
+            ),
+            Self::NoRoute => row(404, GrpcStatus::UNIMPLEMENTED, Reason::NoRoute),
             Self::Refused(cause) => refusal_row(cause),
             Self::TooManyHeld => unavailable(Reason::TooManyHeld),
             Self::Busy => unavailable(Reason::Busy),
             Self::Draining => unavailable(Reason::Draining),
             // Only the log has it; the number is nginx's, for which people search logs.
-            Self::ClientGone => row(499, 1, Reason::ClientGone),
+            Self::ClientGone => row(499, GrpcStatus::CANCELLED, Reason::ClientGone),
             Self::BodyStopped | Self::BodyTooSlow | Self::HeadLate => {
-                row(408, 13, Reason::ClientTimeout)
+                row(408, GrpcStatus::INTERNAL, Reason::ClientTimeout)
             }
-            Self::BodyMalformed => row(400, 13, Reason::BadRequest),
-            Self::DeadlineExceeded => row(504, 4, Reason::DeadlineExceeded),
+            Self::BodyMalformed => row(400, GrpcStatus::INTERNAL, Reason::BadRequest),
+            Self::DeadlineExceeded => {
+                row(504, GrpcStatus::DEADLINE_EXCEEDED, Reason::DeadlineExceeded)
+            }
             Self::Upstream(error) => upstream_row(error),
         }
     }
@@ -133,7 +144,7 @@ impl ProxyError {
 
     /// The gRPC status for the error.
     #[must_use]
-    pub fn grpc_status(&self) -> u16 {
+    pub fn grpc_status(&self) -> GrpcStatus {
         self.row().grpc
     }
 
@@ -185,10 +196,12 @@ impl From<UploadFailure> for ProxyError {
 
 fn bad_request_row(bad: BadRequest) -> CauseRow {
     match bad {
-        BadRequest::Connect | BadRequest::UnknownCoding => row(501, 13, Reason::BadRequest),
-        BadRequest::UriTooLong => row(414, 13, Reason::BadRequest),
-        BadRequest::HeadTooLarge => row(431, 13, Reason::TooLarge),
-        _ => row(400, 13, Reason::BadRequest),
+        BadRequest::Connect | BadRequest::UnknownCoding => {
+            row(501, GrpcStatus::INTERNAL, Reason::BadRequest)
+        }
+        BadRequest::UriTooLong => row(414, GrpcStatus::INTERNAL, Reason::BadRequest),
+        BadRequest::HeadTooLarge => row(431, GrpcStatus::INTERNAL, Reason::TooLarge),
+        _ => row(400, GrpcStatus::INTERNAL, Reason::BadRequest),
     }
 }
 
@@ -201,16 +214,28 @@ fn refusal_row(cause: &RefusalCause) -> CauseRow {
                 Wait::Micros(wait) => Some(*wait),
                 Wait::Never => None,
             },
-            ..row(limit.answers.refusal, 8, Reason::LimitRefused)
+            ..row(
+                limit.answers.refusal,
+                GrpcStatus::RESOURCE_EXHAUSTED,
+                Reason::LimitRefused,
+            )
         },
-        RefusalCause::MissingKey { limit, .. } => {
-            row(limit.answers.keyless, 16, Reason::MissingKey)
-        }
-        RefusalCause::UnknownKey { limit, .. } => {
-            row(limit.answers.keyless, 16, Reason::UnknownKey)
-        }
-        RefusalCause::BadToken { limit, .. } => row(limit.answers.keyless, 16, Reason::BadToken),
-        RefusalCause::AmbiguousKey { .. } => row(400, 13, Reason::BadRequest),
+        RefusalCause::MissingKey { limit, .. } => row(
+            limit.answers.keyless,
+            GrpcStatus::UNAUTHENTICATED,
+            Reason::MissingKey,
+        ),
+        RefusalCause::UnknownKey { limit, .. } => row(
+            limit.answers.keyless,
+            GrpcStatus::UNAUTHENTICATED,
+            Reason::UnknownKey,
+        ),
+        RefusalCause::BadToken { limit, .. } => row(
+            limit.answers.keyless,
+            GrpcStatus::UNAUTHENTICATED,
+            Reason::BadToken,
+        ),
+        RefusalCause::AmbiguousKey { .. } => row(400, GrpcStatus::INTERNAL, Reason::BadRequest),
         RefusalCause::StoreDown => unavailable(Reason::StoreDown),
         RefusalCause::KeysUnread => unavailable(Reason::KeysUnread),
     }
@@ -218,10 +243,10 @@ fn refusal_row(cause: &RefusalCause) -> CauseRow {
 
 fn upstream_row(error: &UpstreamError) -> CauseRow {
     let (status, grpc) = match error {
-        UpstreamError::Timeout(_) => (504, 4),
-        UpstreamError::Connect(ConnectError::Timeout { .. }) => (504, 14),
-        error if error.is_untried() => (503, 14),
-        _ => (502, 14),
+        UpstreamError::Timeout(_) => (504, GrpcStatus::DEADLINE_EXCEEDED),
+        UpstreamError::Connect(ConnectError::Timeout { .. }) => (504, GrpcStatus::UNAVAILABLE),
+        error if error.is_untried() => (503, GrpcStatus::UNAVAILABLE),
+        _ => (502, GrpcStatus::UNAVAILABLE),
     };
     CauseRow {
         retry_after: error.is_untried().then_some(LATER),
@@ -233,11 +258,11 @@ fn upstream_row(error: &UpstreamError) -> CauseRow {
 fn unavailable(reason: Reason) -> CauseRow {
     CauseRow {
         retry_after: Some(LATER),
-        ..row(503, 14, reason)
+        ..row(503, GrpcStatus::UNAVAILABLE, reason)
     }
 }
 
-fn row(status: u16, grpc: u16, reason: Reason) -> CauseRow {
+fn row(status: u16, grpc: GrpcStatus, reason: Reason) -> CauseRow {
     CauseRow {
         status: StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
         grpc,

@@ -466,7 +466,8 @@ impl Drop for Exchange {
         let took = self.arrived.started.elapsed();
         self.count(took);
         if let Some(call) = &self.call.grpc {
-            self.route_metrics().call(call.status);
+            self.route_metrics()
+                .call(call.status.map(|status| status.0));
         }
         if self.worker.access.is_on() {
             if !self.decided.is_planned {

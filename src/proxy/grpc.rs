@@ -2,13 +2,14 @@
 //!
 //! The form of calls and answers is defined by the page "gRPC over HTTP2" (PROTOCOL-HTTP2 of the gRPC project).
 
+pub mod own_answer;
 mod timeout;
 
 use crate::intake::grpc_call::{CallDeadline, has_type};
-use crate::proxy::error::ProxyError;
+use crate::proxy::error::GrpcStatus;
 use crate::upstream::failure::UpstreamError;
 use crate::upstream::owed_time::UploadState;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Version};
+use http::{HeaderMap, HeaderName, Request, StatusCode, Version};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -18,15 +19,6 @@ pub const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 /// The field with the message of a call that failed, percent-encoded.
 pub const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-/// The status of a call whose timeout was too short.
-const DEADLINE_EXCEEDED: u16 = 4;
-/// The status of a call whose service is unavailable.
-const UNAVAILABLE: u16 = 14;
-/// The status that clients assume for one that they cannot read.
-const UNKNOWN: u16 = 2;
-/// The statuses that are a server's errors: unknown, deadline exceeded, internal, unavailable, data loss.
-const SERVER_ERRORS: [u16; 5] = [UNKNOWN, DEADLINE_EXCEEDED, 13, UNAVAILABLE, 15];
-
 /// The last part of a timeout, this fraction of it, counts as its end: servers reserve a little of it for themselves. A
 /// body needs no longer in transfer if its client does not delay it.
 const LAST_PART: u32 = 10;
@@ -35,7 +27,7 @@ const LAST_PART: u32 = 10;
 #[derive(Debug, Default)]
 pub struct GrpcCall {
     /// The status that the client gets, if known.
-    pub status: Option<u16>,
+    pub status: Option<GrpcStatus>,
     /// The timeout that the client sets for the call.
     deadline: Option<CallDeadline>,
     /// The route's configured time for the head of an answer, and its end.
@@ -76,22 +68,15 @@ impl GrpcCall {
 
     /// Notes that forwarding begins at `now` with the call's messages, on a route that has configured `allowed` for the
     /// head of an answer, or nothing.
-    ///
-    /// # Errors
-    /// If the client's timeout is over.
     #[cold]
     pub fn sets_out(
         &mut self,
         now: Instant,
         allowed: Option<Duration>,
         upload: Option<Rc<dyn UploadState>>,
-    ) -> Result<(), ProxyError> {
+    ) {
         self.upload = upload;
         self.route_time = allowed.map(|allowed| (allowed, now + allowed));
-        if self.is_over(now) {
-            return Err(ProxyError::DeadlineExceeded);
-        }
-        Ok(())
     }
 
     /// Prepares the call for sending at `now`: over HTTP/2 alone, with its remaining time.
@@ -119,7 +104,7 @@ impl GrpcCall {
     /// `None` if only the answer's end tells it.
     #[cold]
     pub fn answered(&mut self, status: StatusCode, fields: &HeaderMap) -> Option<bool> {
-        self.status = fields.get(GRPC_STATUS).map(read_status);
+        self.status = fields.get(GRPC_STATUS).map(GrpcStatus::read);
         self.is_open = self.status.is_none() && status == StatusCode::OK;
         (!self.is_open).then(|| self.is_unavailable())
     }
@@ -134,7 +119,7 @@ impl GrpcCall {
     #[cold]
     pub fn ended(&mut self, trailers: &HeaderMap) {
         if let Some(status) = trailers.get(GRPC_STATUS) {
-            self.status = Some(read_status(status));
+            self.status = Some(GrpcStatus::read(status));
         }
     }
 
@@ -146,19 +131,22 @@ impl GrpcCall {
     /// Does the status mean that the service is unavailable?
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
-        self.status == Some(UNAVAILABLE)
+        self.status == Some(GrpcStatus::UNAVAILABLE)
     }
 
     /// Is the status a server error?
     #[must_use]
     pub fn is_server_error(&self) -> bool {
-        self.status.is_some_and(is_server_error)
+        self.status.is_some_and(GrpcStatus::is_server_error)
     }
 
     /// Does the status mean that a time is over, or that the service is unavailable?
     #[must_use]
     pub fn is_impatient(&self) -> bool {
-        matches!(self.status, Some(DEADLINE_EXCEEDED | UNAVAILABLE))
+        matches!(
+            self.status,
+            Some(GrpcStatus::DEADLINE_EXCEEDED | GrpcStatus::UNAVAILABLE)
+        )
     }
 
     /// Is a timeout that the server got over at `now`, because of the client? The server then ends the call by itself,
@@ -186,22 +174,11 @@ impl GrpcCall {
     }
 }
 
-/// Is the status a server error, for limits with `refund = ["5xx"]`?
-#[must_use]
-pub fn is_server_error(status: u16) -> bool {
-    SERVER_ERRORS.contains(&status)
-}
-
-/// The status in a field, as clients interpret it.
-fn read_status(value: &HeaderValue) -> u16 {
-    let text = value.to_str().ok();
-    text.and_then(|text| text.parse().ok()).unwrap_or(UNKNOWN)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::upstream::owed_time::OwedTime;
+    use http::HeaderValue;
 
     /// A call that began at `began` with this `grpc-timeout`.
     fn call(timeout: &'static str, began: Instant) -> GrpcCall {
@@ -231,7 +208,7 @@ mod tests {
         // A timer is not exact, and some servers reserve a little time for themselves.
         assert!(call.is_out_of_time(began + second * 95 / 100));
         for (status, is_error) in [(0, false), (2, true), (4, true), (5, false), (14, true)] {
-            call.status = Some(status);
+            call.status = Some(GrpcStatus(status));
             assert_eq!(call.is_server_error(), is_error, "{status}");
         }
     }
@@ -243,12 +220,12 @@ mod tests {
         for (owes_from, is_clients) in [(20, false), (150, true), (800, true)] {
             let owes_from = began + Duration::from_millis(owes_from);
             let messages = Rc::new(Messages(OwedTime::from(owes_from)));
-            call.sets_out(began, Some(second), Some(messages)).unwrap();
+            call.sets_out(began, Some(second), Some(messages));
             assert_eq!(call.is_out_of_time(began + second), is_clients);
             assert!(!call.is_out_of_time(began + second * 8 / 10), "not over");
         }
         // The call has no messages that its client could delay.
-        call.sets_out(began, Some(second), None).unwrap();
+        call.sets_out(began, Some(second), None);
         assert!(!call.is_out_of_time(began + second));
     }
 

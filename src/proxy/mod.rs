@@ -10,6 +10,7 @@
 //! server                 the head that a server gets, the choice of it, and further attempts
 //! bodies                 both bodies, streamed
 //! grpc                   a call of gRPC on its way: its deadline and its status
+//! grpc/own_answer        the gateway's own answers to calls
 //! grpc/timeout           the deadline that a server gets
 //! upgrade                a WebSocket: the two connections are joined
 //! upgrade/tunnel         both directions, until one side ends
@@ -24,6 +25,7 @@
 //! exchange/answer        the gateway's fields on every answer
 //! exchange/stream_end    the cause of the end of a WebSocket or an answer
 //! error                  every cause, made a status
+//! error/grpc_status      the statuses of gRPC by their names
 //! worker_snapshot        a worker's half of a snapshot: metric handles and pools
 //! ```
 

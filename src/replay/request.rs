@@ -11,7 +11,7 @@ use super::{Fault, instant};
 use crate::clock::Timestamp;
 use crate::key::address::read_address;
 use crate::limit::verdict::INLINE_LIMITS;
-use crate::proxy::grpc::is_server_error;
+use crate::proxy::error::GrpcStatus;
 use http::{HeaderMap, Method, header};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -178,7 +178,7 @@ impl<'a> LoggedRequest<'a> {
             "bad_request",
         ];
         let is_error = match self.grpc_status {
-            Some(status) => is_server_error(status),
+            Some(status) => GrpcStatus(status).is_server_error(),
             None => (500..600).contains(&self.status),
         };
         is_error && !gateway_reasons.contains(&self.reason)

@@ -23,6 +23,8 @@ use merge::UpstreamFields;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+/// The field with the request's id.
+pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");

@@ -11,7 +11,6 @@
 //! reply/format           its form: the file's, and the client's choice
 //! reply/problem          its content: a problem and a sentence
 //! reply/refusal_text     a refusal's body, written once
-//! reply/grpc             own answers to calls of gRPC
 //! fields                 `RateLimit` and its older relatives
 //! fields/refusal_fields  the fields of refusals, after the pattern of the first
 //! fields/merge           an upstream's fields stay beside the gateway's

@@ -1,11 +1,11 @@
 //! Every answer that the gateway itself writes: status, fields, and a body with the reason.
 
 mod format;
-pub mod grpc;
 mod problem;
 mod refusal_text;
 
 pub use format::ReplyFormat;
+pub(in crate::proxy) use problem::detail;
 pub use refusal_text::RefusalText;
 
 use crate::admission::RefusalCause;
@@ -19,9 +19,9 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+pub(in crate::proxy) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// The most fields of a refusal, including those that are stamped on it afterwards.
-const FIELDS: usize = 12;
+pub(in crate::proxy) const FIELDS: usize = 12;
 
 /// The limits in a refusal's body: the named one, and all that refused.
 #[derive(Debug, Default)]

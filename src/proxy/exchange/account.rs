@@ -4,10 +4,10 @@ use crate::admission::Admission;
 use crate::limit::{Limit, Mode};
 use crate::listen::Peer;
 use crate::listen::minimum_rate::RateBound;
-use crate::proxy::answer::reply;
 use crate::proxy::bodies::body_failure::UploadFailure;
-use crate::proxy::error::ProxyError;
+use crate::proxy::error::{GrpcStatus, ProxyError};
 use crate::proxy::exchange::{Exchange, ExchangeEnd};
+use crate::proxy::grpc::own_answer;
 use crate::proxy::limits::reservation::Reservations;
 use crate::proxy::limits::response_cost::ResponseCost;
 use crate::proxy::request::handshake_facts;
@@ -136,11 +136,17 @@ impl Exchange {
         let is_clients = damage.is_some() || self.is_out_of_time();
         let call = self.call.grpc.as_mut()?;
         let (status, message) = match (damage, failure) {
-            (Some(Reason::ClientTimeout), _) => (4, "The client sent nothing for too long."),
+            (Some(Reason::ClientTimeout), _) => (
+                GrpcStatus::DEADLINE_EXCEEDED,
+                "The client sent nothing for too long.",
+            ),
             // A client that has broken its own upload has thereby broken the answer.
             (Some(_), _) => return None,
-            (None, Failure::Timeout) => (4, "The upstream sent nothing for too long."),
-            (None, _) => (14, "The upstream's answer broke off."),
+            (None, Failure::Timeout) => (
+                GrpcStatus::DEADLINE_EXCEEDED,
+                "The upstream sent nothing for too long.",
+            ),
+            (None, _) => (GrpcStatus::UNAVAILABLE, "The upstream's answer broke off."),
         };
         if !call.close() {
             return None;
@@ -149,7 +155,7 @@ impl Exchange {
         if let Some(reservation) = &self.decided.reservation {
             reservation.call_ended(!is_clients);
         }
-        Some(reply::grpc::trailers(status, message))
+        Some(own_answer::trailers(status, message))
     }
 
     /// The end of the timeout that the client sets for its call, if any.
@@ -181,7 +187,10 @@ impl Exchange {
             Some(call) => {
                 let upload = self.call.upload.as_ref();
                 let upload = upload.map(|upload| Rc::clone(upload) as Rc<dyn UploadState>);
-                call.sets_out(now, timeout.written(), upload)?;
+                call.sets_out(now, timeout.written(), upload);
+                if call.is_over(now) {
+                    return Err(ProxyError::DeadlineExceeded);
+                }
                 Ok(wait.of_call(timeout, idle, call.ends()))
             }
         }
@@ -394,7 +403,11 @@ impl Exchange {
             decided_by: self.decided.admission.as_ref().map(Admission::decider),
             retry_after: self.outcome.retry_after.map(Duration::from_micros),
             remaining: self.remaining(),
-            grpc_status: self.call.grpc.as_ref().map(|call| call.status),
+            grpc_status: self
+                .call
+                .grpc
+                .as_ref()
+                .map(|call| call.status.map(|status| status.0)),
             tls: self
                 .arrived
                 .tls

@@ -4,14 +4,14 @@ use crate::admission::RefusalCause;
 use crate::clock;
 use crate::limit::Limit;
 use crate::limit::verdict::{Decision, Ruling, Verdict, VerdictOutcome, Wait};
-use crate::proxy::answer::fields::{RefusalFields, RefusalValues};
+use crate::proxy::answer::fields::{RefusalFields, RefusalValues, X_REQUEST_ID};
 use crate::proxy::answer::reply::{ProblemDetails, RefusalText, Violations};
 use crate::proxy::answer::{fields, reply};
 use crate::proxy::bodies::body_rest;
 use crate::proxy::bodies::body_rest::BodyRest;
 use crate::proxy::error::ProxyError;
 use crate::proxy::exchange::Exchange;
-use crate::proxy::request::request_id::X_REQUEST_ID;
+use crate::proxy::grpc::own_answer;
 use crate::proxy::worker_snapshot::UsualRefusal;
 use crate::snapshot::FieldStyle;
 use crate::snapshot::errors::ErrorBody;
@@ -83,7 +83,7 @@ impl Exchange {
             request_id: &self.arrived.id,
         };
         if self.call.grpc.is_some() && is_answered_in_grpc(error) {
-            reply::grpc::refusal(&details, spare)
+            own_answer::refusal(&details, spare)
         } else {
             reply::to(
                 &details,
@@ -140,7 +140,7 @@ impl Exchange {
         let Some(call) = &mut self.call.grpc else {
             return answer;
         };
-        let (status, answer) = reply::grpc::of_http(&answer);
+        let (status, answer) = own_answer::of_http(&answer);
         call.status = Some(status);
         answer
     }

@@ -1,11 +1,10 @@
 //! The request id: one name for a request in the response, the log and upstream.
 
 use crate::clock::Timestamp;
+use crate::proxy::answer::fields::X_REQUEST_ID;
 use crate::proxy::answer::header_value;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 
-/// `X-Request-Id`.
-pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest id that is accepted.
 const LONGEST: usize = 128;
 

@@ -3,9 +3,9 @@
 use crate::client::spelled;
 use crate::intake::head::{BadRequest, Target};
 use crate::listen::{ForwardedFields, Peer};
+use crate::proxy::answer::fields::X_REQUEST_ID;
 use crate::proxy::error::ProxyError;
 use crate::proxy::exchange::Exchange;
-use crate::proxy::request::request_id;
 use crate::proxy::server::forwarded::{Origin, TrustedFields, hops, lines};
 use crate::proxy::server::{forwarded, hop, identity_fields};
 use crate::route::Template;
@@ -207,7 +207,7 @@ fn add_fields(
             }
         }
     }
-    fields.insert(request_id::X_REQUEST_ID, exchange.arrived.id.clone());
+    fields.insert(X_REQUEST_ID, exchange.arrived.id.clone());
     if let Some(prefix) = service.and_then(|service| service.prefix.as_ref()) {
         forwarded::add_prefix(fields, prefix);
     }

@@ -7,11 +7,10 @@ use crate::clock::Timestamp;
 use crate::limit::Limit;
 use crate::limit::verdict::Decision;
 use crate::proxy::answer::fields::{
-    RATELIMIT, RETRY_AFTER_MS, X_LIMIT, X_REMAINING, X_RESET, reported_limit, seconds, shown,
-    standing,
+    RATELIMIT, RETRY_AFTER_MS, X_LIMIT, X_REMAINING, X_REQUEST_ID, X_RESET, reported_limit,
+    seconds, shown, standing,
 };
 use crate::proxy::answer::header_value::usual_number;
-use crate::proxy::request::request_id::X_REQUEST_ID;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::cell::RefCell;

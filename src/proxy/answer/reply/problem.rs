@@ -174,7 +174,7 @@ fn write_chance(out: &mut Vec<u8>, wait: Option<u64>) {
 }
 
 /// The sentence about the error, in the client's words. It never names a server or a host.
-pub(super) fn detail(details: &ProblemDetails<'_, '_>) -> String {
+pub(in crate::proxy) fn detail(details: &ProblemDetails<'_, '_>) -> String {
     match (details.error, details.violated.named) {
         (ProxyError::Refused(RefusalCause::Limited { .. }), Some(limit)) => {
             let mut text = Vec::with_capacity(ROOM);

@@ -2,7 +2,7 @@
 //! field that ours would replace.
 
 use crate::listen::ForwardedFields;
-use crate::proxy::request::request_id::X_REQUEST_ID;
+use crate::proxy::answer::fields::X_REQUEST_ID;
 use crate::proxy::server::forwarded::hops::via;
 use crate::proxy::server::forwarded::{
     Origin, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, X_REAL_IP, is_of_proxies, known,

@@ -2,7 +2,8 @@
 //! ("Trailers-Only" in the page "gRPC over HTTP2").
 
 use crate::proxy::answer::fields;
-use crate::proxy::answer::reply::{FIELDS, NO_STORE, ProblemDetails, problem};
+use crate::proxy::answer::reply::{FIELDS, NO_STORE, ProblemDetails, detail};
+use crate::proxy::error::GrpcStatus;
 use crate::proxy::grpc::{GRPC_MESSAGE, GRPC_STATUS};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
@@ -22,7 +23,7 @@ const LONGEST: usize = 1024;
 #[must_use]
 pub fn refusal(details: &ProblemDetails<'_, '_>, spare: HeaderMap) -> Response<Bytes> {
     let status = details.error.grpc_status();
-    let mut response = trailers_only(status, &problem::detail(details), spare);
+    let mut response = trailers_only(status, &detail(details), spare);
     if let Some(wait) = details.wait {
         let fields = response.headers_mut();
         fields::retry_after(fields, wait);
@@ -38,16 +39,16 @@ pub fn refusal(details: &ProblemDetails<'_, '_>, spare: HeaderMap) -> Response<B
 #[cold]
 #[inline(never)]
 #[must_use]
-pub fn of_http(answer: &Response<Bytes>) -> (u16, Response<Bytes>) {
+pub fn of_http(answer: &Response<Bytes>) -> (GrpcStatus, Response<Bytes>) {
     let status = match answer.status() {
-        StatusCode::BAD_REQUEST => 13,
-        StatusCode::UNAUTHORIZED => 16,
-        StatusCode::FORBIDDEN => 7,
-        StatusCode::NOT_FOUND => 12,
-        StatusCode::TOO_MANY_REQUESTS => 8,
-        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => 14,
-        StatusCode::GATEWAY_TIMEOUT => 4,
-        _ => 2,
+        StatusCode::BAD_REQUEST => GrpcStatus::INTERNAL,
+        StatusCode::UNAUTHORIZED => GrpcStatus::UNAUTHENTICATED,
+        StatusCode::FORBIDDEN => GrpcStatus::PERMISSION_DENIED,
+        StatusCode::NOT_FOUND => GrpcStatus::UNIMPLEMENTED,
+        StatusCode::TOO_MANY_REQUESTS => GrpcStatus::RESOURCE_EXHAUSTED,
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => GrpcStatus::UNAVAILABLE,
+        StatusCode::GATEWAY_TIMEOUT => GrpcStatus::DEADLINE_EXCEEDED,
+        _ => GrpcStatus::UNKNOWN,
     };
     let text = std::str::from_utf8(answer.body())
         .unwrap_or_default()
@@ -65,13 +66,13 @@ pub fn of_http(answer: &Response<Bytes>) -> (u16, Response<Bytes>) {
 
 /// The trailers of an answer that has begun and will not be complete.
 #[must_use]
-pub fn trailers(status: u16, message: &str) -> HeaderMap {
+pub fn trailers(status: GrpcStatus, message: &str) -> HeaderMap {
     let mut fields = HeaderMap::with_capacity(2);
     write_status(&mut fields, status, message);
     fields
 }
 
-fn trailers_only(status: u16, message: &str, spare: HeaderMap) -> Response<Bytes> {
+fn trailers_only(status: GrpcStatus, message: &str, spare: HeaderMap) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     let fields = response.headers_mut();
     *fields = spare;
@@ -82,8 +83,8 @@ fn trailers_only(status: u16, message: &str, spare: HeaderMap) -> Response<Bytes
     response
 }
 
-fn write_status(fields: &mut HeaderMap, status: u16, message: &str) {
-    fields.insert(GRPC_STATUS, HeaderValue::from(status));
+fn write_status(fields: &mut HeaderMap, status: GrpcStatus, message: &str) {
+    fields.insert(GRPC_STATUS, HeaderValue::from(status.0));
     if let Ok(message) = HeaderValue::try_from(encoded(message)) {
         fields.insert(GRPC_MESSAGE, message);
     }
@@ -129,7 +130,7 @@ mod tests {
             let (status, response) = of_http(&answer);
             assert!(response.body().is_empty());
             let message = response.headers()[GRPC_MESSAGE].to_str().unwrap();
-            (status, message.to_owned())
+            (status.0, message.to_owned())
         };
         assert_eq!(answer(503, "back at six\n"), (14, "back at six".to_owned()));
         let gone = (2, "The gateway answers 410 Gone.".to_owned());
