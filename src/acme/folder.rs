@@ -85,7 +85,7 @@ impl Folder {
     /// # Errors
     /// If others may write to the folder: closing the folder would not remove files that others have put there.
     pub(super) fn lock(&self) -> io::Result<Option<FolderLock>> {
-        self.hold_all()?;
+        self.require_all_safe()?;
         for part in Part::ALL {
             self.close_to_group(part)?;
             make(&self.0.join(part.folder()))?;
@@ -108,13 +108,13 @@ impl Folder {
     ///
     /// # Errors
     /// If others may write, or the folder cannot be examined.
-    pub(super) fn hold_all(&self) -> io::Result<()> {
+    pub(super) fn require_all_safe(&self) -> io::Result<()> {
         for part in Part::ALL {
             self.require_ownership(part.folder())?;
         }
         self.require_ownership(CHALLENGES)?;
         for file in [LOCK, WATCH] {
-            if_there(ownership::hold_regular(&self.0.join(file)))?;
+            if_there(ownership::require_regular(&self.0.join(file)))?;
         }
         Ok(())
     }
@@ -125,10 +125,10 @@ impl Folder {
         let Some(found) = if_there(fs::metadata(&self.0))? else {
             return Ok(VolumeGroup::default());
         };
-        let all = ownership::hold_folder(&self.0, &found)?;
+        let all = ownership::require_safe_folder(&self.0, &found)?;
         let part = self.0.join(part);
-        match if_there(ownership::hold_no_link(&part))? {
-            Some(found) => Ok(ownership::hold_folder(&part, &found)?.or(all)),
+        match if_there(ownership::require_no_link(&part))? {
+            Some(found) => Ok(ownership::require_safe_folder(&part, &found)?.or(all)),
             None => Ok(all),
         }
     }
@@ -292,7 +292,7 @@ fn has_ended(answer: &fs::Metadata) -> bool {
 
 /// An opened file of the folder; `None` if there is no file.
 fn open(path: &Path, volume: VolumeGroup) -> io::Result<Option<File>> {
-    if if_there(ownership::hold_regular(path))?.is_none() {
+    if if_there(ownership::require_regular(path))?.is_none() {
         return Ok(None);
     }
     let opened = OpenOptions::new()
@@ -302,13 +302,13 @@ fn open(path: &Path, volume: VolumeGroup) -> io::Result<Option<File>> {
     let Some(file) = if_there(opened)? else {
         return Ok(None);
     };
-    ownership::hold_file(path, &file.metadata()?, volume)?;
+    ownership::require_safe_file(path, &file.metadata()?, volume)?;
     Ok(Some(file))
 }
 
 /// A file that exists only to be locked.
 fn lockable(path: &Path) -> io::Result<File> {
-    if_there(ownership::hold_regular(path))?;
+    if_there(ownership::require_regular(path))?;
     let mut options = private();
     options.create(true).write(true).custom_flags(flags());
     options.open(path)

@@ -94,7 +94,7 @@ pub fn refusal(identity: &OrderedIdentity) -> Option<String> {
     let path = identity.authority.storage.folder()?;
     let folder = Folder::at(path);
     let read = |part| folder.read(part, &identity.name).err();
-    let error = folder.hold_all().err();
+    let error = folder.require_all_safe().err();
     let error = error.or_else(|| read(Part::Certificates));
     let error = error.or_else(|| read(Part::Attempts))?;
     ownership::is_refusal(path, &error).then(|| error.to_string())

@@ -60,7 +60,7 @@ impl VolumeGroup {
 ///
 /// # Errors
 /// If others may write, in words with the command that fixes it.
-pub(super) fn hold_folder(path: &Path, found: &Metadata) -> io::Result<VolumeGroup> {
+pub(super) fn require_safe_folder(path: &Path, found: &Metadata) -> io::Result<VolumeGroup> {
     require_owner(found, is_process_group)
         .map_err(|writer| refused(path, Cause::OpenFolder(writer)))?;
     let group = (found.mode() & GROUP_WRITES != 0).then(|| found.gid());
@@ -72,7 +72,11 @@ pub(super) fn hold_folder(path: &Path, found: &Metadata) -> io::Result<VolumeGro
 ///
 /// # Errors
 /// If others may write, in words with the command that fixes it; and if it is not a regular file.
-pub(super) fn hold_file(path: &Path, found: &Metadata, volume: VolumeGroup) -> io::Result<()> {
+pub(super) fn require_safe_file(
+    path: &Path,
+    found: &Metadata,
+    volume: VolumeGroup,
+) -> io::Result<()> {
     if !found.is_file() {
         return Err(refused(path, Cause::NoFile));
     }
@@ -85,7 +89,7 @@ pub(super) fn hold_file(path: &Path, found: &Metadata, volume: VolumeGroup) -> i
 ///
 /// # Errors
 /// If the file does not exist, or is not a regular file.
-pub(super) fn hold_regular(path: &Path) -> io::Result<Metadata> {
+pub(super) fn require_regular(path: &Path) -> io::Result<Metadata> {
     let found = fs::symlink_metadata(path)?;
     match found.file_type() {
         kind if kind.is_file() => Ok(found),
@@ -98,7 +102,7 @@ pub(super) fn hold_regular(path: &Path) -> io::Result<Metadata> {
 ///
 /// # Errors
 /// If the path is a link, or does not exist.
-pub(super) fn hold_no_link(path: &Path) -> io::Result<Metadata> {
+pub(super) fn require_no_link(path: &Path) -> io::Result<Metadata> {
     let found = fs::symlink_metadata(path)?;
     if found.is_symlink() {
         return Err(refused(path, Cause::Link));

@@ -134,14 +134,15 @@ impl Admission {
             return open;
         };
         let is_queued = |limit: &Limit| (delay > 0 || queues_exist) && limit.holds_back();
-        let is_open =
-            |limit: &Limit| limit.rule.holds().is_some() || limit.may_correct() || is_queued(limit);
+        let is_open = |limit: &Limit| {
+            limit.rule.concurrency().is_some() || limit.may_correct() || is_queued(limit)
+        };
         if !plan.each_limit(service).any(is_open) {
             return open;
         }
         for (index, check) in plan.checks(service).iter().enumerate() {
             let limit = check.limit;
-            let kind = if limit.rule.holds().is_some() {
+            let kind = if limit.rule.concurrency().is_some() {
                 &mut open.slots
             } else if is_queued(limit) {
                 &mut open.places

@@ -5,10 +5,10 @@
 //! facts and recorder, and answer its stops with what they know.
 //!
 //! ```text
-//! walk                                   the order of the looks, and the stops between them
-//! facts                                  what the looks read of a request
+//! walk                                   the order of the steps, and the stops between them
+//! facts                                  what the steps read of a request
 //! recorder                               what is kept of them
-//! head_facts                             the looks at a head that hyper has read
+//! head_facts                             the steps for a head that hyper has read
 //! head                                   may the head be forwarded, and whom does it address? Else 400, 414, 431, 501
 //! grpc_call                              is it a call of gRPC, and what time has it?
 //! peer                                   the far end of the connection, and what it tells of scheme and host

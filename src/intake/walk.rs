@@ -39,7 +39,7 @@ macro_rules! order {
                 let from = self.at;
                 $(
                     if from <= Step::$step as usize
-                        && let Some(stop) = self.look(Step::$step, snapshot, facts, recorder)?
+                        && let Some(stop) = self.take(Step::$step, snapshot, facts, recorder)?
                     {
                         self.at = Step::$step as usize + 1;
                         return Ok(stop);
@@ -144,7 +144,7 @@ impl RequestWalk {
         }
     }
 
-    /// Goes on as [`go_on`](Self::go_on) does, in this order. It is for `tests/intake`, which exchange two looks to see
+    /// Goes on as [`go_on`](Self::go_on) does, in this order. It is for `tests/intake`, which exchange two steps to see
     /// that a request would notice, and which compare both programs.
     ///
     /// # Errors
@@ -159,7 +159,7 @@ impl RequestWalk {
     ) -> Result<Stop, IntakeError> {
         while let Some(step) = order.get(self.at) {
             self.at += 1;
-            if let Some(stop) = self.look(*step, snapshot, facts, recorder)? {
+            if let Some(stop) = self.take(*step, snapshot, facts, recorder)? {
                 return Ok(stop);
             }
         }
@@ -175,7 +175,7 @@ impl RequestWalk {
     }
 
     #[inline(always)]
-    fn look(
+    fn take(
         &mut self,
         step: Step,
         snapshot: &Snapshot,
@@ -225,7 +225,7 @@ impl RequestWalk {
                 return Ok(Some(stop));
             }
             Step::Plan => self.plan(service(self), snapshot, facts, recorder),
-            // The answer of the look was no.
+            // The step found nothing.
             Step::ChallengeText
             | Step::Connection
             | Step::Certificate

@@ -118,7 +118,7 @@ fn begins_with_token(text: &[u8]) -> bool {
 /// take the last word of a credential, or skip the length of `Bearer`, with a blank or without. The head of a token is
 /// JSON, whose beginning is `eyJ` in Base64. Lenient decoders know both alphabets of Base64, and its padding.
 #[must_use]
-pub fn holds_token(value: &[u8]) -> bool {
+pub fn may_be_token(value: &[u8]) -> bool {
     let value = trim(value);
     let mut before = 0;
     value.split(|byte| !is_of_base64(*byte)).any(|word| {
@@ -285,7 +285,7 @@ mod tests {
             "OAuth eyJh.a.b.c.d",
             "OAuth eyJ+/a==.eyJz=.c2ln==",
         ] {
-            assert!(holds_token(value.as_bytes()), "{value}");
+            assert!(may_be_token(value.as_bytes()), "{value}");
         }
         for value in [
             "",
@@ -299,7 +299,7 @@ mod tests {
             "AWS4-HMAC-SHA256 Credential=a.b.c, SignedHeaders=host, Signature=eyJ",
             "ApiKey v1.2.3",
         ] {
-            assert!(!holds_token(value.as_bytes()), "{value}");
+            assert!(!may_be_token(value.as_bytes()), "{value}");
         }
     }
 
@@ -312,7 +312,7 @@ mod tests {
             assert!(!may_be_bearer(long.as_bytes()), "{piece}");
         }
         for piece in ["eyJ", "eyJ ", ".", "eyJ=", "xeyJ"] {
-            assert!(!holds_token(piece.repeat(300_000).as_bytes()), "{piece}");
+            assert!(!may_be_token(piece.repeat(300_000).as_bytes()), "{piece}");
         }
     }
 }

@@ -122,7 +122,7 @@ impl Verifier {
         let token = match credential::bearer(value) {
             Some(token) => token,
             None if self.header != header::AUTHORIZATION => credential::trim(value),
-            None if credential::may_be_bearer(value) || credential::holds_token(value) => {
+            None if credential::may_be_bearer(value) || credential::may_be_token(value) => {
                 return Err(TokenDoubt::Misspelt);
             }
             None => return Err(TokenDoubt::Absent),

@@ -67,7 +67,7 @@ pub struct LeaseTerms {
     /// The most permits that one worker has.
     pub most: u32,
     /// The least life of permits, in microseconds. Except for buckets, it is also the longest life.
-    pub hold: u64,
+    pub life: u64,
     /// The pause of a worker that was given fewer permits than requested: units that return gradually are taken in one
     /// call.
     pub pause: u64,
@@ -96,17 +96,17 @@ impl Limit {
         if self.leasing == LeaseSetting::Off || self.why_unleased().is_some() {
             return None;
         }
-        let (hold, pause) = self.rule.holding()?;
+        let (life, pause) = self.rule.permit_life()?;
         let quota = self.quota();
         let most = match (self.leasing, self.rule.interval()) {
             (LeaseSetting::Most(most), _) => u64::from(most.get()).min(quota / 2),
-            (_, Some(interval)) => (quota / SHARE).max(interval.units_in(Span::micros(hold))),
+            (_, Some(interval)) => (quota / SHARE).max(interval.units_in(Span::micros(life))),
             (_, None) => quota / SHARE,
         };
         Some(LeaseTerms {
             asks: self.variant(ChargeKind::Permits, self.rule.clone()),
             most: u32::try_from(most).unwrap_or(u32::MAX),
-            hold,
+            life,
             pause,
         })
     }
@@ -136,7 +136,7 @@ impl Limit {
             _ if self.quota() < least => {
                 "it allows so few requests that unused permits would matter"
             }
-            rule if rule.holding().is_none() => "its time is too short to keep permits in",
+            rule if rule.permit_life().is_none() => "its time is too short to keep permits in",
             _ => return None,
         })
     }
@@ -147,7 +147,7 @@ impl LeaseTerms {
     /// least `level` (in microseconds) drains for that long in any case.
     #[must_use]
     pub fn padding(&self, level: u64) -> u32 {
-        let lacks = self.hold.saturating_sub(level);
+        let lacks = self.life.saturating_sub(level);
         let units = self.asks.rule.interval().map_or(0, |interval| {
             let units = interval.units_in(Span::micros(lacks));
             units + u64::from(interval.times(units) < Span::micros(lacks))
@@ -163,7 +163,7 @@ impl LeaseTerms {
             (_, Some(interval)) => {
                 let held = Span::micros(measured.span.whole);
                 let free = interval
-                    .sub(held, Span::micros(self.hold))
+                    .sub(held, Span::micros(self.life))
                     .unwrap_or_default();
                 let fit = interval.units_in(free).min(u64::from(units));
                 let rest = interval.sub(held, interval.times(fit)).unwrap_or_default();
@@ -171,9 +171,9 @@ impl LeaseTerms {
             }
             (Rule::SlidingWindow(rule), _) => {
                 let (_, end) = rule.part_at(at);
-                (units, end.saturating_sub(at.micros()).min(self.hold))
+                (units, end.saturating_sub(at.micros()).min(self.life))
             }
-            _ => (units, measured.span.whole.min(self.hold)),
+            _ => (units, measured.span.whole.min(self.life)),
         };
         let lasting = lasting.min(LONGEST).saturating_sub(MARGIN);
         (if lasting == 0 { 0 } else { permits }, lasting)
@@ -184,7 +184,7 @@ impl LeaseTerms {
     pub fn longest(&self) -> u64 {
         match self.asks.rule.interval() {
             Some(_) => LONGEST,
-            None => self.hold,
+            None => self.life,
         }
     }
 
@@ -203,8 +203,8 @@ impl LeaseTerms {
 
 impl Rule {
     /// The life of permits and the pause after a shortage, if leases are possible.
-    fn holding(&self) -> Option<(u64, u64)> {
-        let (hold, pause) = match self {
+    fn permit_life(&self) -> Option<(u64, u64)> {
+        let (life, pause) = match self {
             Self::TokenBucket(TokenBucket { bucket, .. })
             | Self::LeakyBucket(LeakyBucket {
                 bucket, queue: 0, ..
@@ -214,8 +214,8 @@ impl Rule {
                 } = bucket;
                 let pause = interval.times(WORTHWHILE).whole;
                 let longest = (capacity.whole / 8).clamp(1, LONGEST / 2);
-                let hold = (capacity.whole / 16).min(LONGEST / 4);
-                (hold, pause.clamp(1, longest))
+                let life = (capacity.whole / 16).min(LONGEST / 4);
+                (life, pause.clamp(1, longest))
             }
             Self::FixedWindow(rule) => (rule.window / 10, 0),
             Self::ClockWindow(rule) => match rule.anchor {
@@ -223,12 +223,12 @@ impl Rule {
                 Anchor::Calendar(_) => (LONGEST, 0),
             },
             Self::SlidingWindow(rule) => {
-                let hold = rule.part * 1000 / 10;
-                (hold, hold.min(LONGEST / 2))
+                let life = rule.part * 1000 / 10;
+                (life, life.min(LONGEST / 2))
             }
             Self::LeakyBucket(_) | Self::SlidingLog(_) | Self::Concurrency(_) => return None,
         };
-        (hold >= SHORTEST).then_some((hold.min(LONGEST), pause))
+        (life >= SHORTEST).then_some((life.min(LONGEST), pause))
     }
 
     /// One unit's time, if the rule is a bucket.

@@ -420,9 +420,9 @@ impl Rule {
         }
     }
 
-    /// Does an admitted request take slots, which are renewed while it lives and freed (refunded) when it ends?
+    /// The rule, if an admitted request takes slots, which are renewed while it lives and freed (refunded) when it ends.
     #[must_use]
-    pub fn holds(&self) -> Option<&Concurrency> {
+    pub fn concurrency(&self) -> Option<&Concurrency> {
         match self {
             Self::Concurrency(rule) => Some(rule),
             _ => None,

@@ -45,7 +45,7 @@ impl Limit {
     /// client.
     pub fn write_preflight(&self, caller: &Caller<'_>, out: &mut Vec<u8>) {
         let is_reported =
-            self.rule.holds().is_some() && self.by.write(caller, out) == KeyOutcome::Key;
+            self.rule.concurrency().is_some() && self.by.write(caller, out) == KeyOutcome::Key;
         if !is_reported {
             self.by.write_preflight(caller, out);
         }

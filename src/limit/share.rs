@@ -73,7 +73,7 @@ impl Limit {
         let variant = || {
             let rule = Rule::Concurrency(Concurrency {
                 max: NonZeroU32::MAX,
-                ..*self.rule.holds()?
+                ..*self.rule.concurrency()?
             });
             Some(self.variant(ChargeKind::Request, rule))
         };

@@ -42,9 +42,9 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// The facts about a connection from its listener.
+/// What a connection learns from its listener.
 #[derive(Debug, Clone, Default)]
-pub struct ConnectionFacts {
+pub struct ListenerSettings {
     /// The offer of the listener; `None` means clear text.
     pub offer: Option<OfferInForce>,
     /// The listener redirects all requests to `https`.
@@ -94,9 +94,9 @@ impl Peer {
         registration: Registration,
         open: OpenGuard,
         metric: Connected,
-        facts: ConnectionFacts,
+        facts: ListenerSettings,
     ) -> Self {
-        let ConnectionFacts { offer, redirects } = facts;
+        let ListenerSettings { offer, redirects } = facts;
         Self {
             address: address.map(canonical),
             is_unnamed: false,

@@ -88,12 +88,12 @@ impl Worker {
         };
         let arrival = note_arrival(&mut answer, started, balancer, exchange);
         way_back.iter().for_each(|back| back.restore(&mut answer));
-        let turn = match turn(&mut answer, down) {
-            Ok(turn) => turn,
+        let kind = match answer_kind(&mut answer, down) {
+            Ok(kind) => kind,
             Err(error) => return Err(arrival.note_invalid(error, balancer, exchange)),
         };
         arrival.counts(balancer, exchange);
-        Ok(self.relay(answer, turn, arrival.took, peer, exchange))
+        Ok(self.relay(answer, kind, arrival.took, peer, exchange))
     }
 
     /// The request's body towards its server; the exchange counts its progress.
@@ -118,15 +118,15 @@ impl Worker {
     fn relay(
         &self,
         answer: UpstreamAnswer,
-        turn: Turn,
+        kind: AnswerKind,
         took: Duration,
         peer: &Peer,
         exchange: &mut Exchange,
     ) -> Reply {
         exchange.answered(answer.response.status(), answer.response.headers(), took);
-        match turn {
-            Turn::Tunnel(down) => Reply::Tunnel(upgrade::prepare(answer, down)),
-            Turn::Body(start) => {
+        match kind {
+            AnswerKind::Tunnel(down) => Reply::Tunnel(upgrade::prepare(answer, down)),
+            AnswerKind::Body(start) => {
                 let upload = exchange.call.upload.clone();
                 let idle = exchange.route_idle().unwrap_or(self.pace.idle);
                 Reply::Response(switch_protocols(answer, start, upload, idle, peer))
@@ -136,7 +136,7 @@ impl Worker {
 }
 
 /// The kind of an answer towards the client.
-enum Turn {
+enum AnswerKind {
     /// A WebSocket, with the client's half of it.
     Tunnel(OnUpgrade),
     /// A body with this beginning.
@@ -148,7 +148,10 @@ enum Turn {
 /// # Errors
 /// With 502, if the answer after its head is invalid.
 #[inline]
-fn turn(answer: &mut UpstreamAnswer, down: Option<OnUpgrade>) -> Result<Turn, ProxyError> {
+fn answer_kind(
+    answer: &mut UpstreamAnswer,
+    down: Option<OnUpgrade>,
+) -> Result<AnswerKind, ProxyError> {
     let (status, fields) = (answer.response.status(), answer.response.headers());
     match (hop::switch(down.is_some(), status, fields), down) {
         (Switch::Unasked, down) => {
@@ -159,8 +162,8 @@ fn turn(answer: &mut UpstreamAnswer, down: Option<OnUpgrade>) -> Result<Turn, Pr
             let switch = UnaskedUpgrade::of(false, fields);
             Err(UpstreamError::UnaskedUpgrade(switch).into())
         }
-        (Switch::WebSocket, Some(down)) => Ok(Turn::Tunnel(down)),
-        (Switch::None, _) => answer.start().map(Turn::Body),
+        (Switch::WebSocket, Some(down)) => Ok(AnswerKind::Tunnel(down)),
+        (Switch::None, _) => answer.start().map(AnswerKind::Body),
     }
 }
 
@@ -230,7 +233,7 @@ fn server_part<'e>(way_back: Option<&WayBack<'_>>, exchange: &'e Exchange) -> Se
 }
 
 /// The head of an answer that has arrived.
-struct Came {
+struct AnswerArrival {
     /// The time since forwarding began.
     took: Duration,
     status: u16,
@@ -238,7 +241,7 @@ struct Came {
     is_unavailable: Option<bool>,
 }
 
-impl Came {
+impl AnswerArrival {
     /// Counts an answer that is passed on, for its server.
     #[inline]
     fn counts(&self, balancer: &Balancer<RequestBody>, exchange: &Exchange) {
@@ -293,7 +296,7 @@ fn note_arrival(
     started: Instant,
     balancer: &Balancer<RequestBody>,
     exchange: &mut Exchange,
-) -> Came {
+) -> AnswerArrival {
     let now = clock::now();
     answer.note_arrival(now);
     let took = now.saturating_duration_since(started);
@@ -304,7 +307,7 @@ fn note_arrival(
         Some(call) => call.answered(answer.response.status(), answer.response.headers()),
     };
     exchange.decided.seen = now;
-    Came {
+    AnswerArrival {
         took,
         status,
         is_unavailable,

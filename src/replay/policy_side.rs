@@ -103,8 +103,9 @@ impl PolicySide {
         };
         let moved = limits(&snapshot).filter(is_moved);
         let moved = moved.map(|limit| Arc::clone(&limit.name)).collect();
-        let holds = limits(&snapshot)
-            .any(|limit| limit.rule.holds().is_some() || limit.holds_back() || limit.may_correct());
+        let holds = limits(&snapshot).any(|limit| {
+            limit.rule.concurrency().is_some() || limit.holds_back() || limit.may_correct()
+        });
         let names = names(&snapshot);
         Self {
             snapshot,

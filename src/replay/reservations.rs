@@ -43,7 +43,7 @@ impl OpenReservations {
     /// Schedules reservation `number`: its end, or a renewal before that. As in the gateway, a slot is renewed after a
     /// third of the time after which it would lapse.
     fn schedule(&mut self, due: DueReservation, now: Timestamp, number: u64) {
-        let rule = due.reservation.limit.rule.holds();
+        let rule = due.reservation.limit.rule.concurrency();
         let third = rule.map_or(u64::MAX, |rule| rule.ttl / 3);
         let at = now.plus(third.max(1)).min(due.ends);
         self.due.insert((at, number), due);

@@ -45,13 +45,13 @@ pub trait RequestView {
     where
         Self: Sized,
     {
-        conditions.iter().all(|one| one.holds(self))
+        conditions.iter().all(|one| one.is_met(self))
     }
 }
 
 impl Condition {
     /// Does the request meet the condition?
-    pub(super) fn holds(&self, asked: &impl RequestView) -> bool {
+    pub(super) fn is_met(&self, asked: &impl RequestView) -> bool {
         match self {
             Self::Field(name, None) => asked.fields().contains_key(name),
             Self::Field(name, Some(value)) => {
@@ -277,15 +277,15 @@ mod tests {
     #[test]
     fn a_field_is_all_its_lines() {
         let two = sent(&[("x-v", "1"), ("x-v", "2")], "");
-        assert!(!field(Some("1")).holds(&two) && !field(Some("2")).holds(&two));
-        assert!(field(Some("1, 2")).holds(&two) && field(None).holds(&two));
-        assert!(!field(Some("1, 2, ")).holds(&two) && !field(Some("1,2")).holds(&two));
+        assert!(!field(Some("1")).is_met(&two) && !field(Some("2")).is_met(&two));
+        assert!(field(Some("1, 2")).is_met(&two) && field(None).is_met(&two));
+        assert!(!field(Some("1, 2, ")).is_met(&two) && !field(Some("1,2")).is_met(&two));
         let one = sent(&[("x-v", "2")], "");
-        assert!(field(Some("2")).holds(&one) && !field(Some("")).holds(&one));
-        assert!(!field(Some("20")).holds(&one) && !field(Some("2, 2")).holds(&one));
+        assert!(field(Some("2")).is_met(&one) && !field(Some("")).is_met(&one));
+        assert!(!field(Some("20")).is_met(&one) && !field(Some("2, 2")).is_met(&one));
         let none = sent(&[], "");
-        assert!(!field(Some("")).holds(&none) && !field(None).holds(&none));
-        assert!(field(None).holds(&sent(&[("x-v", "")], "")));
+        assert!(!field(Some("")).is_met(&none) && !field(None).is_met(&none));
+        assert!(field(None).is_met(&sent(&[("x-v", "")], "")));
     }
 
     #[test]
@@ -293,11 +293,11 @@ mod tests {
         let query =
             |name: &str, value: Option<&str>| Condition::Query(name.into(), value.map(Arc::from));
         let asked = sent(&[], "a+b=1%2C+2&%76=2&v=3&flag");
-        assert!(query("a b", Some("1, 2")).holds(&asked));
-        assert!(query("v", Some("2, 3")).holds(&asked));
-        assert!(!query("v", Some("2")).holds(&asked) && !query("v", Some("3")).holds(&asked));
-        assert!(query("flag", None).holds(&asked) && query("flag", Some("")).holds(&asked));
-        assert!(!query("fla", None).holds(&asked));
+        assert!(query("a b", Some("1, 2")).is_met(&asked));
+        assert!(query("v", Some("2, 3")).is_met(&asked));
+        assert!(!query("v", Some("2")).is_met(&asked) && !query("v", Some("3")).is_met(&asked));
+        assert!(query("flag", None).is_met(&asked) && query("flag", Some("")).is_met(&asked));
+        assert!(!query("fla", None).is_met(&asked));
     }
 
     #[test]

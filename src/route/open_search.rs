@@ -64,7 +64,7 @@ impl<V: RequestView> RequestView for OpenSearch<'_, V> {
     }
 
     fn meets(&self, route: usize, conditions: &[Condition]) -> bool {
-        if !conditions.iter().all(|one| one.holds(self)) {
+        if !conditions.iter().all(|one| one.is_met(self)) {
             return false;
         }
         let is_known = |one: &Condition| match one {

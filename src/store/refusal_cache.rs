@@ -303,7 +303,7 @@ fn least(limit: &Limit) -> Cost {
 /// The time for which a refusal is valid, if it is worth keeping. The refusal of a slot is not: a slot may be freed at
 /// any time.
 fn lasting(check: &Check<'_>, measured: &Measurement) -> Option<u64> {
-    if measured.spoilt || check.limit.rule.holds().is_some() {
+    if measured.spoilt || check.limit.rule.concurrency().is_some() {
         return None;
     }
     match measured.wait {

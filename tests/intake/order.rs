@@ -1,4 +1,4 @@
-//! The order of the looks at a request: each pair of neighbours is exchanged, and a request shows that somebody would
+//! The order of a request's steps: each pair of neighbours is exchanged, and a request shows that somebody would
 //! notice. The requests here meet two obstacles at once, or an obstacle beside something that leaves a trace.
 
 use http::request::Parts;
@@ -324,7 +324,7 @@ const UNSEEN: [(Step, Step); 1] = [
 ];
 
 #[test]
-fn two_looks_that_are_exchanged_are_noticed() {
+fn two_steps_that_are_exchanged_are_noticed() {
     let compiled = compiled();
     let usual: Vec<_> = CASES
         .iter()

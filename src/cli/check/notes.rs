@@ -184,7 +184,7 @@ fn is_free(limit: &Limit, guessed: &Limit) -> Option<String> {
     };
     if !limit.mode.decides() {
         Some(format!("{name} is a shadow"))
-    } else if limit.rule.holds().is_some() {
+    } else if limit.rule.concurrency().is_some() {
         Some(format!("{name} counts what is in flight"))
     } else if least == 0 {
         Some(format!("{name} may cost 0"))

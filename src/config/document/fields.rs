@@ -460,7 +460,9 @@ impl<'a> Fields<'a> {
             _ => {
                 let help = match (shape, value) {
                     (ValueShape::Whole { .. } | ValueShape::Cost(_), DeValue::String(text))
-                        if text.parse::<u64>().is_ok_and(|number| shape.holds(number)) =>
+                        if text
+                            .parse::<u64>()
+                            .is_ok_and(|number| shape.includes(number)) =>
                     {
                         Some(format!("write `{key} = {text}`{WITHOUT_QUOTES}"))
                     }

@@ -243,7 +243,7 @@ impl Key {
 impl ValueShape {
     /// Is this number in the range of the shape?
     #[must_use]
-    pub fn holds(self, number: u64) -> bool {
+    pub fn includes(self, number: u64) -> bool {
         let (least, most) = match self {
             Self::Whole { least, most } => (least, most),
             Self::Cost(_) => (1, u32::MAX),

@@ -218,7 +218,7 @@ pub fn show_instant(seconds: i64) -> String {
 /// A limit's rate as the file writes it, including rates over months.
 #[must_use]
 pub fn rate(limit: &Limit) -> String {
-    if let Some(rule) = limit.rule.holds() {
+    if let Some(rule) = limit.rule.concurrency() {
         return format!("{} at once", rule.max);
     }
     let months = limit.months();

@@ -78,7 +78,8 @@ fn socket_fence<'f>(
         Entry::Vacant(place) => {
             let fence = source.socket_fence(span.start)?;
             let (shown_fence, of_servers) = (format!("{fence:?}"), fence.clone());
-            let bound = SocketFence::new(shown_fence, move |place| of_servers.holds_place(place));
+            let bound =
+                SocketFence::new(shown_fence, move |place| of_servers.contains_place(place));
             Some(place.insert((fence, bound)))
         }
     }

@@ -8,7 +8,7 @@ use super::connection_register::{ClientWait, ConnectionRegister, EvictionBoard, 
 use super::{KnownPeer, ListenerFacts};
 use crate::client::{Client, spelled};
 use crate::clock;
-use crate::listen::ConnectionFacts;
+use crate::listen::ListenerSettings;
 use crate::shutdown::Drain;
 use crate::telemetry::log::Throttles;
 use crate::telemetry::metrics::{Eviction, Metrics, Rejection};
@@ -43,7 +43,7 @@ pub struct NewConnection {
     /// The peer represents many clients: it has no bound of its own.
     pub is_trusted: bool,
     /// The facts about the connection from its listener.
-    pub facts: ConnectionFacts,
+    pub facts: ListenerSettings,
     /// The peer names the connection's client in its first bytes. The connection counts as that client's from then on.
     pub is_proxied: bool,
     /// Counts the connection as open until dropped.

@@ -19,7 +19,7 @@ pub mod handed_sockets;
 pub mod listener;
 pub mod socket_file;
 
-use super::ConnectionFacts;
+use super::ListenerSettings;
 use crate::shutdown::Drain;
 use crate::telemetry::log::Throttle;
 use crate::tls::OfferInForce;
@@ -173,8 +173,8 @@ impl ListenerFacts {
     }
 
     /// The facts about a connection from the listener.
-    fn of_connection(&self) -> ConnectionFacts {
-        ConnectionFacts {
+    fn of_connection(&self) -> ListenerSettings {
+        ListenerSettings {
             offer: self.offer.clone(),
             redirects: self.listener.redirects,
         }

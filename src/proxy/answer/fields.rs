@@ -217,7 +217,7 @@ fn tightest<'a>(
 
 /// Does the limit count units over a time? A limit on requests in flight does not.
 fn has_window(limit: &Limit) -> bool {
-    limit.rule.holds().is_none()
+    limit.rule.concurrency().is_none()
 }
 
 /// The units left of the quota, capped at the quota.

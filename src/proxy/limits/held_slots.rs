@@ -45,7 +45,7 @@ impl HeldSlots {
     pub(in crate::proxy) fn keep(store: &Store, charges: Vec<Reservation>) -> Option<Self> {
         let rules = charges
             .iter()
-            .filter_map(|charge| charge.limit.rule.holds());
+            .filter_map(|charge| charge.limit.rule.concurrency());
         let shortest = rules.map(|rule| rule.ttl).min()?;
         let is_shared = charges.iter().any(|charge| charge.by != Decider::Memory);
         let mut slots: Vec<HeldSlot> = Vec::with_capacity(charges.len());

@@ -276,7 +276,7 @@ impl KeyLease {
     /// The number of units to request: for the waiting requests, and for further requests that are expected soon.
     pub(super) fn order(&mut self, terms: &LeaseTerms, demand: u64, now: Timestamp) -> u32 {
         self.sent = true;
-        let soon = demand * terms.hold / demand::SLOT;
+        let soon = demand * terms.life / demand::SLOT;
         let soon = u32::try_from(soon).unwrap_or(u32::MAX);
         let mut later = soon
             .saturating_sub(self.waiting)

@@ -59,7 +59,7 @@ impl SharedStore {
         let has_share = |check: &Check<'_>| {
             !check.is_local()
                 && check.limit.mode.decides()
-                && check.limit.rule.holds().is_some()
+                && check.limit.rule.concurrency().is_some()
                 && self.on_down(check.limit) == OnDown::Local
                 && self.redis.keeps_share_of(check.limit, check.key)
         };

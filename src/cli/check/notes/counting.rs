@@ -60,7 +60,7 @@ fn forgotten(compiled: &Compiled) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         let all = compiled.outline.limits.iter();
         for (name, limit) in all.flat_map(|limit| with_tiers(limit.name.to_string(), limit)) {
-            let is_long = limit.rule.holds().is_none() && limit.refill >= DAY;
+            let is_long = limit.rule.concurrency().is_none() && limit.refill >= DAY;
             // All rates of a limit share one name.
             if is_long && is_shared(limit) == shared && seen.insert(name.clone()) {
                 names.push(name);
@@ -116,7 +116,7 @@ fn uses_up_a_day(limit: &Limit) -> bool {
     let cost = u64::from(limit.cost.units());
     let (count, period) = (u64::from(limit.rate.count.get()), limit.rate.period.get());
     limit.mode.decides()
-        && limit.rule.holds().is_none()
+        && limit.rule.concurrency().is_none()
         && !limit.refund_on.errors
         && period.saturating_mul(cost) / count >= LONG_FOR_ONE
 }

@@ -270,7 +270,7 @@ fn bounds_each_client(limit: &Limit) -> bool {
     // A part that a client chooses gives the client any number of keys; routes' names are few.
     let mut others = by.parts.iter().filter(|part| !part.is_route());
     limit.mode.decides()
-        && limit.rule.holds().is_some()
+        && limit.rule.concurrency().is_some()
         && by.parts.iter().any(is_of_one_client)
         && others.all(is_of_one_client)
         && !(by.missing == MissingKey::Skip && by.can_be_absent())

@@ -122,7 +122,7 @@ table! {
     /// How long a slot of `concurrency` in Redis stays taken without a renewal. A gateway that dies leaves its slots
     /// taken for this time. Each slot is renewed every third of this time.
     slot_ttl: Duration = time(Zero::Refused), Value("\"30s\""), "\"10s\"",
-        Limit(|limit| limit.first().rule.holds().and_then(|rule| show(describe::show_span(rule.ttl))));
+        Limit(|limit| limit.first().rule.concurrency().and_then(|rule| show(describe::show_span(rule.ttl))));
 
     /// The number of requests that a leaky bucket holds back at most.
     queue: u32 = count(), Computed("as many as go on within `max_wait`", queue), "100",

@@ -46,7 +46,7 @@ impl Fence {
 
     /// Is the target of `path` within the fence?
     #[must_use]
-    pub fn holds(&self, path: &Path) -> bool {
+    pub fn contains(&self, path: &Path) -> bool {
         self.place(path).is_some()
     }
 
@@ -66,7 +66,7 @@ impl Fence {
 
     /// Is `place`, a path without links, within the fence? The name of a link does not count.
     #[must_use]
-    pub fn holds_place(&self, place: &Path) -> bool {
+    pub fn contains_place(&self, place: &Path) -> bool {
         self.is_in_folder(place) || self.allowed.iter().any(|one| one.describes(place))
     }
 
@@ -250,7 +250,7 @@ mod tests {
             ("run/a-key", false),
             ("/proc/self/environ", false),
         ] {
-            assert_eq!(team.holds(&root.join(name)), expected, "{name}");
+            assert_eq!(team.contains(&root.join(name)), expected, "{name}");
             if !expected {
                 assert!(team.open(&root.join(name)).is_err(), "{name}");
             }
@@ -263,10 +263,10 @@ mod tests {
         let (_folder, root) = house();
         let sibling = fence(&root, "etc", &[]);
         for name in ["etc/redis", "etc/a/own"] {
-            assert!(!sibling.holds(&root.join(name)), "{name}");
+            assert!(!sibling.contains(&root.join(name)), "{name}");
         }
         let above = fence(&root, "", &[]);
-        assert!(!above.holds(&root.join("run/redis")));
+        assert!(!above.contains(&root.join("run/redis")));
     }
 
     #[test]
@@ -283,11 +283,11 @@ mod tests {
             // The pattern matches the link's name, but the link leads out of the folder.
             ("etc/a/a-key", false),
         ] {
-            assert_eq!(team.holds(&root.join(name)), expected, "{name}");
+            assert_eq!(team.contains(&root.join(name)), expected, "{name}");
         }
         let in_reach_of_the_team = fence(&root, "etc/a", &["etc/a/a-*"]);
-        assert!(!in_reach_of_the_team.holds(&root.join("etc/a/a-key")));
-        assert!(fence(&root, "etc", &["etc/redis"]).holds(&root.join("etc/redis")));
+        assert!(!in_reach_of_the_team.contains(&root.join("etc/a/a-key")));
+        assert!(fence(&root, "etc", &["etc/redis"]).contains(&root.join("etc/redis")));
         for wrong in ["run/*/../redis", "run/a**", "/"] {
             assert!(AllowedPaths::read(Path::new(wrong)).is_err(), "{wrong}");
         }

@@ -40,7 +40,7 @@ const OWN_FOLDER: &str = "an included file's own folder is the folder that it is
 pub(in crate::config) fn unread(source: &Source, span: &Span, path: &str) -> Option<Diagnostic> {
     let (grant, fence) = (source.grant(span.start)?, source.fence(span.start)?);
     let whole = source.resolve_path(span.start, path);
-    if fence.holds(&whole) {
+    if fence.contains(&whole) {
         return None;
     }
     let what = format!("read the file {}", quoted(path));
@@ -58,7 +58,7 @@ pub(in crate::config) fn unreached(
 ) -> Option<Diagnostic> {
     let grant = source.grant(span.start)?;
     let place = fence::real(Path::new(path));
-    if fence.holds_place(&place) {
+    if fence.contains_place(&place) {
         return None;
     }
     let url = format!("unix:{}", place.display());

@@ -268,7 +268,7 @@ fn write_quota(out: &mut Vec<u8>, limit: &Limit) {
     if count != 1 {
         out.push(b's');
     }
-    if limit.rule.holds().is_some() {
+    if limit.rule.concurrency().is_some() {
         return out.extend_from_slice(b" at a time");
     }
     out.extend_from_slice(b" per ");

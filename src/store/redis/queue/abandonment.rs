@@ -124,5 +124,5 @@ impl OwnedCheck {
 /// Is a leaving request's charge of this limit given back? A slot or a place in a queue is useless to it; for other
 /// charges the limit decides.
 pub(crate) fn comes_back(limit: &Limit) -> bool {
-    limit.rule.holds().is_some() || limit.rule.queues() || limit.refund_on.cancels
+    limit.rule.concurrency().is_some() || limit.rule.queues() || limit.refund_on.cancels
 }

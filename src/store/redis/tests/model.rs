@@ -36,7 +36,7 @@ fn checked(
 ) -> (Measurement, Option<Change>) {
     let (measured, change) = limit.check(state, now, cost);
     let takes = measured.wait == Wait::Micros(0) && cost > Cost::ZERO;
-    let (Some(rule), Some(chosen), true) = (limit.rule.holds(), chosen, takes) else {
+    let (Some(rule), Some(chosen), true) = (limit.rule.concurrency(), chosen, takes) else {
         return (measured, change);
     };
     let granted = measured.granted;

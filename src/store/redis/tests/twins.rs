@@ -250,7 +250,7 @@ impl History {
                 self.put(key.clone(), bytes);
             }
             let (mut how, mut ticket, mut record) = (How::Refund, ticket, record);
-            if limit.rule.holds().is_some() && self.random.bool() {
+            if limit.rule.concurrency().is_some() && self.random.bool() {
                 how = How::Renew;
             } else if !listed && !limit.rule.queues() && self.random.bool() {
                 // A part of the charge was too much, and the record of its id stays.

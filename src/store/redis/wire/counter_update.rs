@@ -85,7 +85,7 @@ impl UpdateKind {
     pub(crate) fn of_refund(limit: &Limit, amendment: Amendment) -> Self {
         match amendment {
             Amendment::Settlement(_) => Self::Settlement,
-            _ if limit.rule.holds().is_some() => Self::Release { recheck: None },
+            _ if limit.rule.concurrency().is_some() => Self::Release { recheck: None },
             _ => Self::Refund,
         }
     }
@@ -110,7 +110,7 @@ impl CounterUpdate {
 
     /// An update of a counter of `limit`. Slots that are not renewed lapse, and need no update from then on.
     pub(crate) fn of(kind: UpdateKind, limit: &Limit, question: Question) -> Self {
-        let slots = limit.rule.holds();
+        let slots = limit.rule.concurrency();
         let lasts = slots.map(|rule| Duration::from_micros(rule.ttl));
         Self::new(kind, question, lasts)
     }

@@ -146,7 +146,7 @@ impl Question {
             let both = wire::deduped(dedupe, *cost, &plain, &none);
             return self.push(prefix, key, &both);
         }
-        if limit.rule.holds().is_some() {
+        if limit.rule.concurrency().is_some() {
             let mut plain = block(limit, *cost, clock);
             self.number(check, &mut plain, clock, chosen);
             return self.push(prefix, key, &plain);
@@ -166,7 +166,7 @@ impl Question {
         clock: Option<Timestamp>,
         chosen: Option<u64>,
     ) {
-        let Some(rule) = check.limit.rule.holds() else {
+        let Some(rule) = check.limit.rule.concurrency() else {
             return;
         };
         if (clock.is_some() && chosen.is_none()) || check.cost == Cost::ZERO {

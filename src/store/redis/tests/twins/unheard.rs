@@ -40,9 +40,9 @@ impl Unheard {
     /// Notes that slots are requested, from `chosen` on.
     pub(super) fn asked(&mut self, question: &Question, chosen: Option<u64>, checks: &[Asked<'_>]) {
         let Some(chosen) = chosen else { return };
-        let takes = checks
-            .iter()
-            .filter(|(.., check)| check.limit.rule.holds().is_some() && check.cost > Cost::ZERO);
+        let takes = checks.iter().filter(|(.., check)| {
+            check.limit.rule.concurrency().is_some() && check.cost > Cost::ZERO
+        });
         for ((question, _), (key, _, check)) in question.releases().zip(takes) {
             self.slots.push(Slots {
                 key: key.clone(),
