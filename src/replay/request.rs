@@ -12,6 +12,7 @@ use crate::clock::Timestamp;
 use crate::key::address::read_address;
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::proxy::error::GrpcStatus;
+use crate::telemetry::access_log::Reason;
 use http::{HeaderMap, Method, header};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -55,8 +56,8 @@ pub(super) struct LoggedRequest<'a> {
     pub(super) status: u16,
     /// The status of a gRPC call.
     pub(super) grpc_status: Option<u16>,
-    /// The access log's word for the cause of the answer; empty where the line has none.
-    pub(super) reason: &'a str,
+    /// The cause of the answer, by the access log's word for it.
+    pub(super) reason: Option<Reason>,
     /// The route of the request; empty if the line names none.
     pub(super) route: &'a str,
     /// The limit that refused or held the request; empty where the line names none.
@@ -113,7 +114,7 @@ impl<'a> LoggedRequest<'a> {
             times: 1,
             status: 0,
             grpc_status: None,
-            reason: "",
+            reason: None,
             route: "",
             limit: "",
             reached: false,
@@ -167,33 +168,42 @@ impl<'a> LoggedRequest<'a> {
     /// Did the request end with a server error, for which limits may refund it? A 5xx answer of the gateway for its own
     /// state is not a server error.
     pub(super) fn failed(&self) -> bool {
-        let gateway_reasons = [
-            "store_down",
-            "keys_unread",
-            "too_many_held",
-            "busy",
-            "draining",
-            "deadline_exceeded",
-            "client_timeout",
-            "bad_request",
-        ];
+        let is_of_gateway = matches!(
+            self.reason,
+            Some(
+                Reason::StoreDown
+                    | Reason::KeysUnread
+                    | Reason::TooManyHeld
+                    | Reason::Busy
+                    | Reason::Draining
+                    | Reason::DeadlineExceeded
+                    | Reason::ClientTimeout
+                    | Reason::BadRequest
+            )
+        );
         let is_error = match self.grpc_status {
             Some(status) => GrpcStatus(status).is_server_error(),
             None => (500..600).contains(&self.status),
         };
-        is_error && !gateway_reasons.contains(&self.reason)
+        is_error && !is_of_gateway
     }
 
     /// Was the request answered, by the access log, before any limit was checked?
     pub(super) fn had_early_answer(&self) -> bool {
         let is_routed = !self.route.is_empty();
         match self.reason {
-            "acme_challenge" | "busy" | "certificate_required" | "misdirected" | "to_https" => true,
-            "bad_request" | "client_timeout" | "keys_unread" | "too_large" => {
-                !is_routed && self.limit.is_empty()
-            }
+            Some(
+                Reason::AcmeChallenge
+                | Reason::Busy
+                | Reason::CertificateRequired
+                | Reason::Misdirected
+                | Reason::ToHttps,
+            ) => true,
+            Some(
+                Reason::BadRequest | Reason::ClientTimeout | Reason::KeysUnread | Reason::TooLarge,
+            ) => !is_routed && self.limit.is_empty(),
             // `OPTIONS *`, and requests that could not be forwarded further.
-            "ok" => {
+            Some(Reason::Ok) => {
                 let may_end_here = matches!(self.method, Method::OPTIONS | Method::TRACE);
                 may_end_here && !is_routed && !self.reached && self.status == 204
             }
@@ -205,7 +215,7 @@ impl<'a> LoggedRequest<'a> {
     /// client left before that. A request that was held in the log counts as left only if `wait` is longer than its
     /// duration.
     pub(super) fn left_within(&self, wait: u64) -> bool {
-        let left = self.reason == "client_gone" && !self.reached;
+        let left = self.reason == Some(Reason::ClientGone) && !self.reached;
         left && (wait > self.duration || !self.was_held)
     }
 

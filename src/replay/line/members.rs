@@ -4,6 +4,7 @@ use crate::client::UNIX;
 use crate::replay::json::{self, Value};
 use crate::replay::request::{LoggedRequest, number};
 use crate::replay::{Fault, address, instant};
+use crate::telemetry::access_log::Reason;
 use std::borrow::Cow;
 
 /// The most requests that one line can represent.
@@ -54,7 +55,7 @@ static MEMBERS: &[MemberReader] = readers! { request, value:
     "groups" => request.groups = object(value, "groups").unwrap_or(request.groups);
     "status" => request.status = number(value, 0, "status").unwrap_or(0);
     "grpc_status" => request.grpc_status = number(value, 0, "grpc_status").ok();
-    "reason" => request.reason = word(value);
+    "reason" => request.reason = Reason::named(word(value));
     "route" => request.route = word(value);
     "limit" => request.limit = word(value);
     "upstream" => request.reached = value != Value::Null;

@@ -2,6 +2,7 @@
 
 use super::{LoggedRequest, number};
 use crate::replay::json::{self, Value};
+use crate::telemetry::access_log::Reason;
 use std::borrow::Cow;
 
 impl<'a> LoggedRequest<'a> {
@@ -17,12 +18,12 @@ impl<'a> LoggedRequest<'a> {
 
     /// Did `limit` refuse the request, by the access log, since no group knew its key?
     pub(in crate::replay) fn was_unknown_to(&self, limit: &str) -> bool {
-        self.reason == "unknown_key" && self.limit == limit
+        self.reason == Some(Reason::UnknownKey) && self.limit == limit
     }
 
     /// Was the request's token untrusted, by the access log?
     pub(in crate::replay) fn was_doubted(&self) -> bool {
-        self.reason == "bad_token"
+        self.reason == Some(Reason::BadToken)
     }
 
     /// Did this group change a limit for the request, by the access log?

@@ -123,6 +123,12 @@ macro_rules! reasons {
         }
 
         impl Reason {
+            /// The reason of this word in the access log.
+            #[must_use]
+            pub fn named(word: &str) -> Option<Self> {
+                match word { $($word => Some(Self::$value),)+ _ => None }
+            }
+
             /// The reason in words, for a person at a terminal.
             pub(super) const fn in_words(self) -> &'static str {
                 match self { $(Self::$value => $words),+ }
