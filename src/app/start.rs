@@ -77,11 +77,10 @@ struct UnopenedGateway {
 
 impl Gateway {
     pub(super) async fn start(
-        mut compiled: Compiled,
+        compiled: Compiled,
         file: Option<PathBuf>,
         handed: HandedSockets,
     ) -> Result<Self, StartError> {
-        compiled.snapshot.generation = 1;
         let program = Program::of_this_process();
         let signals = Signals::install()?;
         let mut inheritance = Inheritance::of(&compiled.boot, handed).await?;

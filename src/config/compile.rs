@@ -10,7 +10,7 @@ use super::settings::identity_writers::IdentityWriters;
 use super::settings::jwt::TokenRules;
 use super::validate::{Validation, looks_at_method, redirected, template};
 use super::value::literal_path;
-use super::{Compiled, Report};
+use super::{Compiled, Diagnostic, Report};
 use crate::client::Nat64;
 use crate::key::client_ip::Trust;
 use crate::key::{
@@ -38,8 +38,9 @@ pub(super) struct Compilation<'a> {
     pub(super) jwt: Option<TokenRules>,
     pub(super) identities: ReadIdentities,
     pub(super) upstreams: Vec<Arc<upstream::Upstream>>,
-    /// The report, which has no errors.
+    /// The report, which has no errors, without the warnings that the file ignores.
     pub(super) report: Report,
+    pub(super) ignored: Vec<Diagnostic>,
 }
 
 impl Compilation<'_> {
@@ -81,7 +82,7 @@ impl Compilation<'_> {
         Compiled {
             boot: self.boot,
             snapshot: Snapshot {
-                generation: 0,
+                generation: 1,
                 other_methods: looks_at_method(document).is_none(),
                 table: checked.table,
                 unrouted: (services.len() > routed).then_some(routed),
@@ -102,13 +103,13 @@ impl Compilation<'_> {
             orders: self.identities.orders.into(),
             key_sets: key_sets.unwrap_or_default(),
             warnings: self.report.diagnostics,
-            ignored: Vec::new(),
+            ignored: self.ignored,
             source: self.report.source,
             files: self.report.files,
             places: places(document),
             shared,
             store_at: document.store.url.at().map(|at| at.span.clone()),
-            ignoring: Vec::new(),
+            ignoring: document.ignored.clone(),
             outline: Arc::new(outline),
         }
     }

@@ -81,7 +81,7 @@ pub const MOST_BYTES: u64 = 4 * 1024 * 1024;
 pub struct Compiled {
     /// The settings that are read once, at start.
     pub boot: Boot,
-    /// The part that a reload replaces. Its generation is 0 until the gateway numbers the snapshot.
+    /// The part that a reload replaces, which a reload then numbers.
     pub snapshot: Snapshot,
     /// The identities that listeners show to clients.
     pub identities: Arc<Identities>,
@@ -314,11 +314,7 @@ fn compile(
         identities,
         upstreams,
         report,
-    };
-    let compiled = compilation.compile();
-    Ok(Compiled {
         ignored,
-        ignoring: document.ignored,
-        ..compiled
-    })
+    };
+    Ok(compilation.compile())
 }

@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// The warnings that one table ignores, or that the whole file ignores.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in crate::config) struct WarningFilter {
     /// `[limits.per-ip]`, or `the file`.
     title: String,
