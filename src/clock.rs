@@ -52,6 +52,13 @@ impl fmt::Display for Timestamp {
     }
 }
 
+/// A time in whole microseconds, the unit of counters, metrics and logs. Longer times than `u64` has are cut to it.
+#[inline]
+#[must_use]
+pub fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// The current time of the monotonic clock, which measures deadlines and waits.
 #[must_use]
 pub fn now() -> tokio::time::Instant {
@@ -65,7 +72,7 @@ pub fn wall() -> Timestamp {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or(Duration::ZERO);
-    Timestamp(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+    Timestamp(micros(since))
 }
 
 /// The time for which the wall clock is assumed to advance with the monotonic one, without a new reading.
@@ -96,11 +103,8 @@ pub fn wall_at(now: tokio::time::Instant) -> Timestamp {
 fn read_both(now: tokio::time::Instant) -> Timestamp {
     let (then, wall) = (self::now(), wall());
     BOTH.set(Some((then, wall)));
-    let passed = then.saturating_duration_since(now).as_micros();
-    Timestamp(
-        wall.0
-            .saturating_sub(u64::try_from(passed).unwrap_or(u64::MAX)),
-    )
+    let passed = micros(then.saturating_duration_since(now));
+    Timestamp(wall.0.saturating_sub(passed))
 }
 
 /// Microseconds since the first call in this process, and never 0.
@@ -148,9 +152,7 @@ impl Clock {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         match self {
-            Self::System { origin, start } => {
-                start.plus(u64::try_from(origin.elapsed().as_micros()).unwrap_or(u64::MAX))
-            }
+            Self::System { origin, start } => start.plus(micros(origin.elapsed())),
             Self::Manual(clock) => Timestamp(clock.load(Ordering::Relaxed)),
         }
     }

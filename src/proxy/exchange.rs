@@ -325,7 +325,7 @@ impl Exchange {
 
     /// Notes that the request was held for `time`: less than its delay if requests in front left, or the hold was cut.
     pub fn held_for(&mut self, time: Duration) {
-        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let micros = clock::micros(time);
         self.decided.delayed = self.decided.delayed.min(micros);
     }
 

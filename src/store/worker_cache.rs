@@ -4,7 +4,7 @@ use super::invalidation::Invalidation;
 use super::lease::Leases;
 use super::redis::RedisStore;
 use super::refusal_cache::RefusalCache;
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::limit::Limit;
 use crate::telemetry::metrics::{StoreMetrics, StoreReach};
 use std::rc::Rc;
@@ -71,7 +71,7 @@ impl WorkerCache {
 
     /// Notes that a refund of the counter is pending.
     pub(super) fn refund_pending(&self, limit: &Limit, key: &[u8]) {
-        let longest = u64::try_from((self.timeout * TURNS).as_micros()).unwrap_or(u64::MAX);
+        let longest = clock::micros(self.timeout * TURNS);
         let before = self.clock.now().plus(longest);
         self.invalidation.invalidate(limit, key, before);
     }

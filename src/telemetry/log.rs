@@ -167,7 +167,7 @@ impl Throttle {
 
     fn pass_at(&self, now: u64) -> Option<More> {
         let next = self.next.load(Ordering::Relaxed);
-        let interval = u64::try_from(self.interval.as_micros()).unwrap_or(u64::MAX);
+        let interval = clock::micros(self.interval);
         let after = now.saturating_add(interval);
         let won = now >= next
             && self

@@ -1,6 +1,7 @@
 //! A compiled file in a form that can be compared with another. `--diff` and a reload compare outlines.
 
 use super::written::Written;
+use crate::clock;
 use crate::config::secrets::Secrets;
 use crate::config::value::show_span;
 use crate::key::client_ip::Field;
@@ -216,7 +217,7 @@ pub fn show_time(time: Duration) -> Option<ShownValue> {
 
 /// A time as the file writes it.
 pub fn time_text(time: Duration) -> String {
-    show_span(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+    show_span(clock::micros(time))
 }
 
 /// `a+b`, or `none`.

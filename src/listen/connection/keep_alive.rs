@@ -1,5 +1,6 @@
 //! The time for which a connection is kept for the next request of its client.
 
+use crate::clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,7 +17,7 @@ impl KeepAlive {
     /// Connections are kept for `time`.
     #[must_use]
     pub fn new(time: Duration) -> Self {
-        Self(Arc::new(AtomicU64::new(micros(time))))
+        Self(Arc::new(AtomicU64::new(clock::micros(time))))
     }
 
     /// The time.
@@ -27,7 +28,7 @@ impl KeepAlive {
 
     /// Sets the time, for all connections.
     pub fn set(&self, time: Duration) {
-        self.0.store(micros(time), Ordering::Relaxed);
+        self.0.store(clock::micros(time), Ordering::Relaxed);
     }
 }
 
@@ -38,7 +39,3 @@ impl PartialEq for KeepAlive {
 }
 
 impl Eq for KeepAlive {}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}

@@ -54,7 +54,7 @@ impl Worker {
         let time = exchange.decided.seen.saturating_duration_since(began);
         if places.are_put_off() {
             // The time may exceed the store's delay, since the gateway was paused.
-            exchange.delayed(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+            exchange.delayed(clock::micros(time));
             // The store may have given no delay, and the request is after late ones.
             counted = counted.or_else(|| exchange.counted_as_held(began));
         }
@@ -124,7 +124,7 @@ impl Worker {
 
 impl From<WaitTooLong> for ProxyError {
     fn from(WaitTooLong { limit, retry_after }: WaitTooLong) -> Self {
-        let retry_after = u64::try_from(retry_after.as_micros()).unwrap_or(u64::MAX);
+        let retry_after = clock::micros(retry_after);
         Self::limited(&limit, Wait::Micros(retry_after))
     }
 }

@@ -1,6 +1,7 @@
 //! The report for programs: one JSON object, with whole numbers, and times in microseconds.
 
 use super::{LineSample, Report, share};
+use crate::clock;
 use crate::replay::tally::Tally;
 use crate::replay::timeline::OutcomeKind;
 use serde_json::{Value, json};
@@ -31,7 +32,7 @@ pub fn json(report: &Report, sets: &[String], took: Duration) -> Value {
         "late": sample(&report.late),
         "first_us": report.span.map(|(first, _)| first.micros()),
         "last_us": report.span.map(|(_, last)| last.micros()),
-        "took_us": u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        "took_us": clock::micros(took),
         "clients": report.client_totals.all,
         "clients_about": report.client_totals.about,
         "file": report.tallies.first().map(|tally| side(report, 0, tally)),

@@ -2,6 +2,7 @@
 
 use super::plot::{self, Marks};
 use super::{LineSample, Report, grouped, percent, stamp, time};
+use crate::clock;
 use crate::replay::LogFormat;
 use crate::replay::tally::{ByLimit, Tally};
 use std::fmt::Write as _;
@@ -32,7 +33,7 @@ pub fn report_text(report: &Report, sets: &[String], took: Duration, marks: Mark
 }
 
 fn head(out: &mut String, report: &Report, took: Duration) {
-    let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    let micros = clock::micros(took);
     let about = if report.client_totals.about {
         "about "
     } else {

@@ -1,5 +1,6 @@
 //! Escapes that make untrusted text harmless in a line: cut, escaped, and never more than one line.
 
+use crate::clock;
 use crate::telemetry::printable::is_obeyed;
 use std::io::Write;
 use std::net::IpAddr;
@@ -196,7 +197,7 @@ fn digits<const DIGITS: usize>(mut number: u64) -> [u8; DIGITS] {
 
 /// Writes a time in milliseconds, with microseconds if there are any.
 pub(super) fn millis(out: &mut Vec<u8>, time: Duration) {
-    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let micros = clock::micros(time);
     if micros == 0 {
         return out.push(b'0');
     }

@@ -353,6 +353,6 @@ impl<B: OutgoingBody> Balancer<B> {
 /// An instant in microseconds of this process.
 fn uptime_at(at: Instant) -> u64 {
     let since = clock::now().saturating_duration_since(at);
-    let since = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
+    let since = clock::micros(since);
     clock::uptime().saturating_sub(since)
 }

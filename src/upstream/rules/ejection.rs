@@ -7,6 +7,7 @@
 use super::failure_row::FailureRow;
 pub use super::failure_row::{RowSummary, ServerFailure};
 use crate::client::Client;
+use crate::clock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -147,7 +148,7 @@ impl EjectionState {
         let number = self.ejections.load(Ordering::Relaxed).saturating_add(1);
         self.ejections.store(number, Ordering::Relaxed);
         let lasts = rule.lasts(number);
-        let micros = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
+        let micros = clock::micros(lasts);
         self.until
             .store(now.saturating_add(micros).max(1), Ordering::Relaxed);
         lasts

@@ -146,7 +146,7 @@ impl Upstream {
             .rules
             .ramp
             .map_or(Duration::ZERO, |ramp| ramp / RAMP_STEPS);
-        let step = u64::try_from(step.as_micros()).unwrap_or(u64::MAX);
+        let step = clock::micros(step);
         let ramped = state.ramped.load(Ordering::Relaxed);
         if ramped != 0 && (!is_ramping || now >= ramped.saturating_add(step)) {
             state.ramped.store(0, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! The health of one server in this process: by requests, by probes, and the time of its return.
 
+use crate::clock;
 use crate::upstream::rules::ejection::EjectionState;
 use crate::upstream::rules::probe_rule::{ProbeChange, ProbeCount, ProbeRule};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -111,7 +112,7 @@ impl ServerHealth {
     #[must_use]
     pub fn ramped(&self, ramp: Duration, now: u64) -> Option<u64> {
         let returned = self.returned.load(Ordering::Relaxed);
-        let ramp = u64::try_from(ramp.as_micros()).unwrap_or(u64::MAX).max(1);
+        let ramp = clock::micros(ramp).max(1);
         let since = now.saturating_sub(returned);
         if returned == 0 || since >= ramp {
             return None;

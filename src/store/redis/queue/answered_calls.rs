@@ -171,7 +171,7 @@ impl AnsweredCalls {
 
     /// May a new master lack the effect of this update, and would a repetition be correct there?
     fn may_be_missing(&self, update: &CounterUpdate) -> bool {
-        let lately = u64::try_from(LATELY.as_micros()).unwrap_or(u64::MAX);
+        let lately = clock::micros(LATELY);
         let is_old = |charged: Timestamp| charged.plus(lately) <= self.now.get();
         update.clock.is_none()
             && match KeptKind::of(update.kind) {

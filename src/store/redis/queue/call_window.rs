@@ -92,10 +92,7 @@ impl CallWindow {
             self.late.set(None);
             self.lost.set((None, 0));
         }
-        self.learn(
-            u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
-            sent.quiet,
-        );
+        self.learn(clock::micros(took), sent.quiet);
     }
 
     /// Notes that the call was not answered in time.
