@@ -1,5 +1,9 @@
 //! The keys of one table. Each key is read once, by name and type; every mistake is noted with its place.
 
+mod times;
+
+pub(super) use times::Zero;
+
 use super::vocabulary::{Default, Emptiness, Table, ValueShape};
 use super::words::Words;
 use super::written_value::{as_list, help_of, number, one_or_all, type_error};
@@ -7,14 +11,9 @@ use super::{IGNORE_WARNINGS, List, Setting, TABLES, misplaced};
 use crate::config::input::{At, Span};
 use crate::config::report::{Code, Details as _, Diagnostic, Findings, all_of, nearest, one_of};
 use crate::config::value::{ValueError, address, duration, quoted, rate, with_valid_offers};
-use std::cmp::Ordering;
 use std::ops::RangeInclusive;
-use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
-
-/// The words by which other proxies state that a time has no bound.
-const WORDS_FOR_OFF: [&str; 4] = ["off", "false", "none", "never"];
 
 /// The end of the advice to write a number, `true` or `false` in place of a text.
 pub(super) const WITHOUT_QUOTES: &str = ", without quotes";
@@ -32,15 +31,6 @@ pub(super) struct Fields<'a> {
     /// Unknown keys, each under the name that it probably means.
     misspelt: Vec<(&'static str, &'a Spanned<DeValue<'a>>)>,
     found: &'a mut Findings,
-}
-
-/// Whether a time can be zero.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Zero {
-    /// A time can be zero.
-    Allowed,
-    /// A time of zero would make no sense.
-    Refused,
 }
 
 impl<'a> Fields<'a> {
@@ -331,92 +321,10 @@ impl<'a> Fields<'a> {
         read(&mut fields)
     }
 
-    /// A time.
-    pub(super) fn time(&mut self, key: &'static str, zero: Zero) -> Setting<Duration> {
-        let time = self.text(key, duration);
-        time.and_then(|time, span| {
-            if time.is_zero() && zero == Zero::Refused {
-                self.wrong(key, Code::BadDuration, "leaves no time at all")
-                    .at(span, "must be longer than nothing")
-                    .help("leave it out for the default");
-                return None;
-            }
-            Some(time)
-        })
-    }
-
-    /// A time above zero, or `false` for no time.
-    pub(super) fn time_or_off(&mut self, key: &'static str) -> Setting<Option<Duration>> {
-        let value = self.value(key).map(Spanned::get_ref);
-        if !value.is_some_and(DeValue::is_bool) {
-            let text = value.and_then(DeValue::as_str);
-            if text.is_some_and(|text| WORDS_FOR_OFF.contains(&text)) {
-                return self.text(key, |text| Ok(text.to_owned())).and_then(|text, span| {
-                    self.wrong(key, Code::BadDuration, &format!("is the text {}", quoted(&text)))
-                        .at(span, "no time, and no `false`, which has no quotes")
-                        .help(format!(
-                            "write `{key} = false`{WITHOUT_QUOTES}, for no bound, or leave it out for the default"
-                        ));
-                    None
-                });
-            }
-            let read = |text: &str| match text {
-                "0" => Ok(Duration::ZERO),
-                text => duration(text),
-            };
-            return self.text(key, read).and_then(|time, span| {
-                if time.is_zero() {
-                    self.wrong(key, Code::BadDuration, "leaves no time at all")
-                        .at(span, "must be longer than nothing")
-                        .help(format!(
-                            "write `{key} = false` for no bound, or leave it out for the default"
-                        ));
-                    return None;
-                }
-                Some(Some(time))
-            });
-        }
-        self.typed(key, DeValue::as_bool).and_then(|is_on, span| {
-            if is_on {
-                self.wrong(key, Code::BadChoice, "is `true`")
-                    .at(span, "it is on by itself")
-                    .help("leave it out for the default, or write a time");
-                return None;
-            }
-            Some(None)
-        })
-    }
-
     /// Notes a mistake and returns no value.
     pub(super) fn refuse<T>(&mut self, wrong: Diagnostic) -> Option<T> {
         self.found.push(wrong);
         None
-    }
-
-    /// A time from `least` to `most`, both as the file writes them; `why` follows the bound in the help.
-    pub(super) fn time_within(
-        &mut self,
-        key: &'static str,
-        bounds: RangeInclusive<&str>,
-        why: &str,
-    ) -> Setting<Duration> {
-        let time = self.time(key, Zero::Refused);
-        time.and_then(|time, span| {
-            let is_beyond =
-                |bound: &str, order| duration(bound).is_ok_and(|bound| time.cmp(&bound) == order);
-            let (least, most) = (*bounds.start(), *bounds.end());
-            let (bound, label) = if is_beyond(least, Ordering::Less) {
-                (least, format!("must be at least {least}"))
-            } else if is_beyond(most, Ordering::Greater) {
-                (most, format!("must be {most} at most"))
-            } else {
-                return Some(time);
-            };
-            self.wrong(key, Code::BadDuration, "is out of range")
-                .at(span, label)
-                .help(format!("write `{key} = \"{bound}\"`; {why}"));
-            None
-        })
     }
 
     /// Keeps a value that was read, or notes its mistake.
