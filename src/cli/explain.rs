@@ -35,8 +35,10 @@ use super::{BAD, CommandFailure, UNREACHABLE, USAGE, VariableArgs, admin_client,
 use crate::client::UNIX;
 use crate::config::pages::Page;
 use crate::config::{self, Code};
+use crate::intake::head::BadRequest;
 use crate::listen::listener::ListenAddress;
 use crate::listen::{FramingFault, encoded_target};
+use crate::proxy::request::head_rejection::fault_of_target;
 use crate::route::host_key;
 use crate::telemetry::{printable, printable_json};
 use crate::tls::CertificateFacts;
@@ -185,9 +187,13 @@ fn described(args: &ExplainArgs, target: &str) -> Result<ExplainedRequest, Strin
         Some((text, _)) => (text, true),
         None => (target, false),
     };
-    let uri: Uri = encoded_target(text)
-        .parse()
-        .map_err(|wrong| format!("`{target}` is not a path or URI: {wrong}"))?;
+    let (uri, refused) = match encoded_target(text).parse() {
+        Ok(uri) => (uri, None),
+        Err(_) => {
+            let fault = fault_of_target(target.as_bytes());
+            (Uri::default(), Some(fault.unwrap_or(BadRequest::NoTarget)))
+        }
+    };
     let mut fields = HeaderMap::new();
     for line in &args.headers {
         let (name, value) = field(line)
@@ -213,6 +219,8 @@ fn described(args: &ExplainArgs, target: &str) -> Result<ExplainedRequest, Strin
     let is_asked = sni.is_some() || certificate.is_some();
     let handshake = is_asked.then_some(ClientHandshake { sni, certificate });
     Ok(ExplainedRequest {
+        target: refused.map_or_else(|| parts.uri.to_string(), |_| target.to_owned()),
+        refused,
         parts,
         peer,
         handshake,

@@ -14,7 +14,6 @@ use crate::intake::{
     challenge_token,
 };
 use crate::key::ShownCertificate;
-use crate::proxy::error::ProxyError;
 use crate::route::host_key;
 use crate::route::path::NormalPath;
 use crate::snapshot::Snapshot;
@@ -23,6 +22,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method};
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// The connection that a request would most likely use.
 #[derive(Debug)]
@@ -104,65 +104,65 @@ pub(super) struct WalkNotes {
     pub(super) fields: HeaderMap,
     /// The position of the service that takes the request.
     pub(super) service: Option<usize>,
+    /// The limits that are checked before the token is verified, if the token decides which route matches.
+    pub(super) before_token: Vec<Arc<str>>,
     /// The facts that are unknown.
     pub(super) unknown: Vec<Unknown>,
 }
 
-/// The end of a walk.
-#[derive(Debug)]
-pub(super) enum AssumedEnd {
-    /// The limits are planned.
-    Planned,
-    /// The gateway answers before a route is looked for.
-    Early(EarlyAnswer),
-    /// The request gets no plan.
-    Failed(IntakeError),
-    /// A certification authority may look for a text, and may get it.
-    Challenged,
-}
-
 impl WalkNotes {
-    /// Walks the request in `head`, and answers the stops as the gateway does if nothing prevents the request.
+    /// Walks the request in `head`, and answers the stops as the gateway does if nothing prevents the request. Returns
+    /// the position of the service whose limits are planned.
+    ///
+    /// # Errors
+    /// If the request gets no plan: its answer.
     pub(super) fn walk(
         &mut self,
         snapshot: &Snapshot,
         head: &mut HeadFacts<'_, AssumedConnection<'_>>,
-    ) -> AssumedEnd {
+    ) -> Result<usize, ExpectedAnswer> {
         let mut walk = RequestWalk::of_head();
         loop {
             match walk.go_on(snapshot, head, self) {
-                Ok(Stop::Planned) => return AssumedEnd::Planned,
-                Ok(Stop::Answer(answer)) => return AssumedEnd::Early(answer),
+                Ok(Stop::Planned) => {
+                    return Ok(self.service.expect("a planned request has a service"));
+                }
+                Ok(Stop::Answer(answer)) => return Err(early(&answer)),
                 Ok(Stop::ChallengeText) => {
                     let (host, path) = (head.target.host(), head.parts.uri.path());
                     if head.connection.may_be_challenge(host, path) {
                         self.unknown.push(Unknown::ChallengeText);
-                        return AssumedEnd::Challenged;
+                        return Err(ExpectedAnswer::unknown(None));
                     }
+                }
+                Ok(Stop::EarlyQuestion(at)) if self.service.is_none() => {
+                    let limits = self.plan.limits(&snapshot.services[at]);
+                    self.before_token =
+                        limits.iter().map(|limit| Arc::clone(&limit.name)).collect();
+                    // The rates of one limit appear once.
+                    self.before_token.dedup();
                 }
                 // Since no request is sent, no counter is used up, no descriptor is needed and no body arrives.
                 Ok(Stop::EarlyQuestion(_) | Stop::OpenFile | Stop::BodyBeginning) => {}
-                Err(error) => return AssumedEnd::Failed(error),
+                Err(IntakeError::Refused(RefusalCause::KeysUnread)) => {
+                    self.unknown.push(Unknown::KeysByUrl);
+                    return Err(ExpectedAnswer::unknown(None));
+                }
+                Err(error) => return Err(ExpectedAnswer::refused(&error.into())),
             }
         }
     }
 }
 
-impl AssumedEnd {
-    /// The answer to a request without a plan.
-    pub(super) fn answer(self) -> ExpectedAnswer {
-        match self {
-            Self::Early(EarlyAnswer::Redirect(there)) => {
-                let there = String::from_utf8_lossy(there.as_bytes());
-                ExpectedAnswer::gateway(308, format!("the listener sends it on to {there}"))
-            }
-            Self::Early(EarlyAnswer::Here) | Self::Planned => {
-                ExpectedAnswer::gateway(204, "it is for the gateway itself".to_owned())
-            }
-            Self::Challenged | Self::Failed(IntakeError::Refused(RefusalCause::KeysUnread)) => {
-                ExpectedAnswer::unknown(None)
-            }
-            Self::Failed(error) => ExpectedAnswer::refused(&ProxyError::from(error)),
+/// The expected answer before a route is looked for.
+fn early(answer: &EarlyAnswer) -> ExpectedAnswer {
+    match answer {
+        EarlyAnswer::Here => {
+            ExpectedAnswer::gateway(204, "it is for the gateway itself".to_owned())
+        }
+        EarlyAnswer::Redirect(there) => {
+            let there = String::from_utf8_lossy(there.as_bytes());
+            ExpectedAnswer::gateway(308, format!("the listener sends it on to {there}"))
         }
     }
 }

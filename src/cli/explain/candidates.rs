@@ -3,7 +3,7 @@
 
 use super::explanation::{RouteCandidate, StrippedField};
 use crate::config::Compiled;
-use crate::intake::{RouteMembers, RouteRequest};
+use crate::intake::RouteRequest;
 use crate::key::is_secret;
 use crate::route::{Condition, HostPattern, Rule, Segment, Table};
 use http::Method;
@@ -62,35 +62,6 @@ pub(super) fn list_candidates(
         })
     });
     close.collect()
-}
-
-/// The names of the limits that are checked before the request's token is verified, if the token decides which route
-/// matches.
-pub(super) fn limits_before_token(
-    compiled: &Compiled,
-    query: &RouteQuery<'_>,
-    members: Option<&RouteMembers<'_>>,
-) -> Vec<Arc<str>> {
-    let Some(members) = members.filter(|members| members.have_token()) else {
-        return Vec::new();
-    };
-    let snapshot = &compiled.snapshot;
-    let RouteQuery {
-        host,
-        path,
-        request,
-        ..
-    } = query;
-    let (last, possible) = request.routes_before_token(members, &snapshot.table, host, path);
-    let last = last.or(snapshot.unrouted).filter(|_| !possible.is_empty());
-    let Some(last) = last else {
-        return Vec::new();
-    };
-    let shared = snapshot.shared_early_limits(last, &possible).into_iter();
-    let mut names: Vec<Arc<str>> = shared.map(|limit| Arc::clone(&limit.name)).collect();
-    // The rates of one limit appear once.
-    names.dedup();
-    names
 }
 
 /// The only condition of `rule` that the request does not meet; `None` if there are several.

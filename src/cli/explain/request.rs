@@ -1,7 +1,7 @@
 //! The explanation of a request, computed with the gateway's own parts: no request is sent, and no unit is charged.
 
 use super::arrival;
-use super::assumed_walk::{AssumedConnection, AssumedEnd, WalkNotes};
+use super::assumed_walk::{AssumedConnection, WalkNotes};
 use super::candidates::{self, RouteQuery};
 use super::explanation::{
     AppliedLimit, ChosenRoute, CountedKey, EarlyCounters, ExpectedAnswer, Explanation, KeyFault,
@@ -10,21 +10,22 @@ use super::explanation::{
 use super::handshake::{self, ClientHandshake};
 use super::outlook;
 use super::server_choice::ServerChoice;
-use crate::admission::{Plan, RefusalCause};
+use crate::admission::Plan;
 use crate::client::Scheme;
 use crate::clock;
 use crate::config::{Compiled, describe, leases};
-use crate::intake::head::Target;
-use crate::intake::{HeadFacts, IntakeError};
+use crate::intake::HeadFacts;
+use crate::intake::head::{BadRequest, Target};
 use crate::key::token::Token;
 use crate::key::{Caller, Content, Doubt, KeyOutcome, Memberships, TokenDoubt};
+use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Verdict;
-use crate::limit::{Limit, Preflights};
 use crate::listen::FramingFault;
 use crate::listen::handler::{MOST_REQUEST_FIELDS, MOST_REQUEST_HEAD};
 use crate::route::host_key;
 use crate::snapshot::Service;
+use crate::store::Check;
 use crate::upstream::ServerHost;
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -39,6 +40,10 @@ pub(super) const ASSUMED_HOST: &str = "localhost";
 /// A request to explain.
 #[derive(Debug)]
 pub(super) struct ExplainedRequest {
+    /// The target, as it is shown.
+    pub(super) target: String,
+    /// The fault for which the gateway refuses the target before it is a request; the target in `parts` is then `/`.
+    pub(super) refused: Option<BadRequest>,
     pub(super) parts: Parts,
     pub(super) peer: Option<IpAddr>,
     /// The client's side of the handshake, where the request comes by TLS.
@@ -51,15 +56,21 @@ pub(super) fn explain(compiled: &Compiled, mut request: ExplainedRequest) -> Exp
     if let Some(fault) = framing_fault(&request.parts) {
         request.parts.extensions.insert(fault);
     }
-    if arrival::comes_by_tls(compiled, &request.parts) {
+    let refused = request.refused.map(|fault| match fault {
+        // hyper counts the bytes and the fields of a head before it reads the target as a whole.
+        BadRequest::NoTarget if is_too_large(&request.parts) => BadRequest::HeadTooLarge,
+        fault => fault,
+    });
+    if refused.is_none() && arrival::comes_by_tls(compiled, &request.parts) {
         request.handshake.get_or_insert_default();
     }
     let handshake = request.handshake.as_ref();
-    let handshake =
-        handshake.and_then(|client| handshake::outlook(compiled, client, &request.parts));
+    let handshake = handshake
+        .filter(|_| refused.is_none())
+        .and_then(|client| handshake::outlook(compiled, client, &request.parts));
     let trust = &compiled.snapshot.trust;
     let client = trust.explain(request.peer, &request.parts.headers);
-    let (target, method) = (request.parts.uri.to_string(), request.parts.method.clone());
+    let method = request.parts.method.clone();
     let scheme = match request.handshake {
         Some(_) => Scheme::Https,
         None => Scheme::Http,
@@ -77,14 +88,17 @@ pub(super) fn explain(compiled: &Compiled, mut request: ExplainedRequest) -> Exp
         content,
     };
     let mut notes = WalkNotes::default();
-    let end = notes.walk(&compiled.snapshot, &mut head);
+    let end = match refused {
+        Some(fault) => Err(ExpectedAnswer::refused(&fault.into())),
+        None => notes.walk(&compiled.snapshot, &mut head),
+    };
     let (routing, answer) = explained(compiled, &mut head, &mut notes, end);
     let routing = routing.map(|routing| Routing {
         host_assumed,
         ..routing
     });
     Explanation {
-        target,
+        target: request.target,
         method,
         peer: request.peer,
         client,
@@ -144,26 +158,20 @@ fn explained(
     compiled: &Compiled,
     head: &mut HeadFacts<'_, AssumedConnection<'_>>,
     notes: &mut WalkNotes,
-    end: AssumedEnd,
+    end: Result<usize, ExpectedAnswer>,
 ) -> (Option<Routing>, ExpectedAnswer) {
-    let Some(matched) = notes.matched.take() else {
-        return (None, end.answer());
+    let routing = notes.matched.take().map(|matched| {
+        // Candidates and groups of routes see the fields that the route itself drops.
+        let left = mem::replace(&mut head.parts.headers, mem::take(&mut notes.fields));
+        let routing = close_candidates(compiled, head, notes, matched);
+        head.parts.headers = left;
+        routing
+    });
+    let at = match end {
+        Ok(at) => at,
+        Err(answer) => return (routing, answer),
     };
-    let snapshot = &compiled.snapshot;
-    // Candidates and groups of routes see the fields that the route itself drops.
-    let left = mem::replace(&mut head.parts.headers, mem::take(&mut notes.fields));
-    let found = notes.service.filter(|at| Some(*at) != snapshot.unrouted);
-    let mut routing = close_candidates(compiled, head, notes, matched, found);
-    head.parts.headers = left;
-    let (Some(at), AssumedEnd::Planned) = (notes.service, &end) else {
-        if matches!(
-            end,
-            AssumedEnd::Failed(IntakeError::Refused(RefusalCause::KeysUnread))
-        ) {
-            notes.unknown.push(Unknown::KeysByUrl);
-        }
-        return (Some(routing), end.answer());
-    };
+    let (mut routing, snapshot) = (routing.unwrap_or_default(), &compiled.snapshot);
     let service = &snapshot.services[at];
     let uri = &head.parts.uri;
     let forwarded_target = uri.path_and_query().cloned();
@@ -207,9 +215,9 @@ fn close_candidates(
     head: &HeadFacts<'_, AssumedConnection<'_>>,
     notes: &mut WalkNotes,
     matched: String,
-    found: Option<usize>,
 ) -> Routing {
     let snapshot = &compiled.snapshot;
+    let found = notes.service.filter(|at| Some(*at) != snapshot.unrouted);
     let host = host_key(head.target.host()).into_owned();
     let members = head.members(snapshot);
     let query = RouteQuery {
@@ -218,10 +226,9 @@ fn close_candidates(
         stripped: &notes.stripped,
         request: head.request(snapshot, members.as_ref()),
     };
-    let before_token = candidates::limits_before_token(compiled, &query, members.as_ref());
     let candidates = candidates::list_candidates(compiled, found, &query);
     Routing {
-        before_token,
+        before_token: mem::take(&mut notes.before_token),
         candidates,
         route: found.map(|found| chosen(compiled, found)),
         // The result of a route's group that needed a claim of the token.
@@ -292,99 +299,74 @@ fn applied(
     caller: &Caller<'_>,
     plan: &Plan,
 ) -> Vec<AppliedLimit> {
-    let limits = service.limits.iter();
-    let mut limits: Vec<AppliedLimit> = limits
-        .map(|limit| {
-            let mut applied = AppliedLimit {
+    let checks = plan.checks(service);
+    let limits = service.limits.iter().enumerate();
+    limits
+        .map(|(position, limit)| {
+            let index = plan.positions().position(|planned| planned == position);
+            let check = index.map(|index| &checks[index]);
+            let counted = check.map_or(limit, |check| check.limit);
+            let tier = check.and_then(|_| counted.group.clone());
+            AppliedLimit {
                 place: compiled.place("limits", &limit.name),
                 means: describe::limit(limit, compiled.asks_redis()),
-                by: describe::key(&limit.by),
-                leased: None,
-                limit: Arc::clone(limit),
-                tier: None,
+                by: describe::key(&counted.by),
+                leased: check
+                    .filter(|_| compiled.asks_redis())
+                    .and_then(|_| leases::of_request(counted)),
+                limit: Arc::clone(counted),
+                tier: tier.map(|group| (group, describe::tier(counted))),
                 state: None,
                 live: None,
-                key: KeyResult::Skipped,
-            };
-            applied.key = applied.read_key(caller);
-            applied
+                key: match check {
+                    Some(check) => counted_key(check, caller),
+                    None => unplanned(limit, caller, plan),
+                },
+            }
         })
-        .collect();
-    for (position, applied) in limits.iter_mut().enumerate() {
-        if !matches!(applied.key, KeyResult::Counted(_)) {
-            continue;
-        }
-        if compiled.asks_redis() {
-            applied.leased = leases::of_request(&applied.limit);
-        }
-        // The gateway does not check a limit whose key another limit refuses as unknown.
-        if let Some(part) = plan.unknown_part(&service.limits[position])
-            && !plan.positions().any(|planned| planned == position)
-        {
-            applied.key = KeyResult::Faulty(KeyFault::LeftOut, part.to_string());
-        }
-    }
-    limits
+        .collect()
 }
 
-impl AppliedLimit {
-    /// The result of the key template for the request; if a tier applies, it replaces the limit.
-    fn read_key(&mut self, caller: &Caller<'_>) -> KeyResult {
-        let limit = Arc::clone(&self.limit);
-        let (mut standing, mut keys) = (Memberships::default(), Vec::new());
-        if let Some(exempt) = &limit.exempt {
-            // In the gateway's order: its log names no group if the other exemptions suffice.
-            if exempt.covers(caller) {
-                return KeyResult::Exempt(None);
-            }
-            match exempt.group(&mut standing, caller, &mut keys) {
-                Ok(None) => {}
-                Ok(Some(group)) => return KeyResult::Exempt(Some(Arc::clone(&group.name))),
-                // The limit counts the request as one of no group, though the request is refused.
-                Err(_) if limit.mode.decides() => {}
-                Err(doubt) => return doubtful(doubt, caller),
-            }
+/// The key of a limit that the request is checked against.
+fn counted_key(check: &Check<'_>, caller: &Caller<'_>) -> KeyResult {
+    let price = check.limit.price.as_ref();
+    KeyResult::Counted(CountedKey {
+        key: String::from_utf8_lossy(check.key).into_owned(),
+        raw: check.key.to_vec(),
+        cost: check.cost.units(),
+        misquoted: price.and_then(|price| price.of(caller.fields).1),
+        fresh: fresh(check.limit, check.cost),
+    })
+}
+
+/// The reason why the plan does not have a limit of the route.
+fn unplanned(limit: &Limit, caller: &Caller<'_>, plan: &Plan) -> KeyResult {
+    let (mut standing, mut key) = (Memberships::default(), Vec::new());
+    if let Some(exempt) = &limit.exempt {
+        // In the gateway's order: its log names no group if the other exemptions suffice.
+        if exempt.covers(caller) {
+            return KeyResult::Exempt(None);
         }
-        let is_free = limit.answers.preflights == Preflights::Free && caller.is_preflight();
-        let found = if is_free {
-            limit.write_preflight(caller, &mut keys);
-            KeyOutcome::Key
-        } else {
-            limit.by.write(caller, &mut keys)
-        };
-        match found {
-            KeyOutcome::Skip => return KeyResult::Skipped,
-            KeyOutcome::Refuse(part) => {
-                return KeyResult::Faulty(KeyFault::Absent, part.to_string());
-            }
-            KeyOutcome::Unknown(part) => {
-                return KeyResult::Faulty(KeyFault::Unknown, part.to_string());
-            }
-            KeyOutcome::Doubt(doubt) => return doubtful(doubt, caller),
-            KeyOutcome::Key => {}
-        }
-        let tier = match limit.tier_of(&mut standing, caller, &mut keys, 0) {
-            _ if is_free => None,
-            Ok(tier) => tier.and_then(|tier| limit.tiers.get(tier)),
-            Err(_) if limit.mode.decides() => None,
+        match exempt.group(&mut standing, caller, &mut key) {
+            Ok(None) => {}
+            Ok(Some(group)) => return KeyResult::Exempt(Some(Arc::clone(&group.name))),
+            // The limit counts the request as one of no group, though the request is refused.
+            Err(_) if limit.mode.decides() => {}
             Err(doubt) => return doubtful(doubt, caller),
-        };
-        if let Some(tier) = tier {
-            self.limit = Arc::clone(&tier.limit);
-            self.by = describe::key(&tier.limit.by);
-            self.tier = Some((Arc::clone(&tier.group.name), describe::tier(&tier.limit)));
         }
-        let (cost, misquoted) = match &self.limit.price {
-            None => (self.limit.cost.units(), None),
-            Some(price) => price.of(caller.fields),
-        };
-        KeyResult::Counted(CountedKey {
-            key: String::from_utf8_lossy(&keys).into_owned(),
-            raw: keys,
-            cost,
-            misquoted,
-            fresh: fresh(&self.limit, Cost::new(cost)),
-        })
+    }
+    match limit.by.write(caller, &mut key) {
+        KeyOutcome::Skip => KeyResult::Skipped,
+        KeyOutcome::Refuse(part) => KeyResult::Faulty(KeyFault::Absent, part.to_string()),
+        KeyOutcome::Unknown(part) => KeyResult::Faulty(KeyFault::Unknown, part.to_string()),
+        KeyOutcome::Doubt(doubt) => doubtful(doubt, caller),
+        KeyOutcome::Key => match limit.tier_of(&mut standing, caller, &mut key, 0) {
+            Err(doubt) if !limit.mode.decides() => doubtful(doubt, caller),
+            // The gateway does not check a limit whose key another limit refuses as unknown.
+            _ => plan.unknown_part(limit).map_or(KeyResult::Skipped, |part| {
+                KeyResult::Faulty(KeyFault::LeftOut, part.to_string())
+            }),
+        },
     }
 }
 

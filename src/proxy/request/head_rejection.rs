@@ -3,15 +3,17 @@
 
 mod beginning;
 
+pub use beginning::fault_of_target;
+
 use crate::client::spelled;
 use crate::clock::{self, Timestamp};
 use crate::intake::head::{BadRequest, is_host};
 use crate::listen::Peer;
 use crate::listen::handler::RejectedHead;
 use crate::proxy::Worker;
+use crate::proxy::answer::fields::X_REQUEST_ID;
 use crate::proxy::answer::reply;
 use crate::proxy::answer::reply::{ProblemDetails, ReplyFormat, Violations};
-use crate::proxy::answer::fields::X_REQUEST_ID;
 use crate::proxy::error::ProxyError;
 use crate::proxy::request::{handshake_facts, request_id};
 use crate::snapshot::errors::ErrorFormats;

@@ -19,7 +19,7 @@ pub(super) mod authority_challenge;
 pub(super) mod descriptor_reserve;
 pub(super) mod early_reply;
 pub(super) mod handshake_facts;
-pub(super) mod head_rejection;
+pub mod head_rejection;
 pub(super) mod intake_stops;
 pub mod request_id;
 pub(super) mod unnamed_client;

@@ -44,7 +44,7 @@ async fn rare_requests_get_the_answer_that_explain_expects() {
         ("access-control-request-method", "GET"),
         ("content-length", "00"),
     ];
-    let cases: [RareRequest<'_>; 8] = [
+    let cases: [RareRequest<'_>; 11] = [
         // The first limit lacks its key, and the second refuses the key of the third.
         ("GET", "/", &[("x-api-key", "nobody"), ("x-cost", "5")]),
         ("GET", "/", &[("x-a", "1"), ("x-api-key", "nobody")]),
@@ -53,6 +53,10 @@ async fn rare_requests_get_the_answer_that_explain_expects() {
         ("POST", "/", &[("x-a", "1"), ("transfer-encoding", "gzip")]),
         ("GET", "/a<b?c=\"", &[("x-a", "1")]),
         ("GET", "/`", &[("x-a", "1")]),
+        // Targets that no URI can be read from.
+        ("GET", "http://a%2etest/", &[("x-a", "1")]),
+        ("GET", "https:///x", &[("x-a", "1")]),
+        ("GET", "/a b", &[("x-a", "1")]),
         ("GET", "/", &[("x-a", "1")]),
     ];
     for asked in cases {

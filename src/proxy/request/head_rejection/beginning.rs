@@ -127,8 +127,9 @@ fn parted(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&line[..colon], line[colon + 1..].trim_ascii()))
 }
 
-/// The fault of a target as received.
-fn fault_of_target(target: &[u8]) -> Option<BadRequest> {
+/// The fault of a target as received, if hyper refuses the head for its target.
+#[must_use]
+pub fn fault_of_target(target: &[u8]) -> Option<BadRequest> {
     let text = match str::from_utf8(target) {
         Ok(text) => text,
         Err(error) => {
