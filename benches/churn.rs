@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
-use tollgate::key::{KeyTemplate, MissingKey};
+use tollgate::key::{KeyCase, KeyTemplate, MissingKey};
 use tollgate::limit::rate::{Cost, Rate};
 use tollgate::limit::token_bucket::TokenBucket;
 use tollgate::limit::verdict::Ruling;
@@ -144,6 +144,7 @@ fn milliseconds() -> Arc<Limit> {
         parts: Vec::new(),
         missing: MissingKey::Refuse,
         unknown: None,
+        case: KeyCase::Sensitive,
     };
     let rate = Rate {
         count: NonZeroU32::new(1000).unwrap(),

@@ -23,7 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tollgate::key::{KeyTemplate, MissingKey};
+use tollgate::key::{KeyCase, KeyTemplate, MissingKey};
 use tollgate::limit::fixed_window::FixedWindow;
 use tollgate::limit::rate::Rate;
 use tollgate::limit::{Limit, Policy, Rule};
@@ -187,6 +187,7 @@ fn plenty() -> Arc<Limit> {
         parts: Vec::new(),
         missing: MissingKey::Refuse,
         unknown: None,
+        case: KeyCase::Sensitive,
     };
     let rule = Rule::FixedWindow(FixedWindow::new(rate));
     Arc::new(Limit::new(Policy::new("plenty".into(), by, rate), rule))

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, sleep_until};
 use tollgate::clock::Clock;
-use tollgate::key::{KeyTemplate, MissingKey};
+use tollgate::key::{KeyCase, KeyTemplate, MissingKey};
 
 use tollgate::limit::fixed_window::FixedWindow;
 use tollgate::limit::rate::Rate;
@@ -144,6 +144,7 @@ fn limit(name: &str, rate: Rate, rule: Rule) -> Limit {
         parts: Vec::new(),
         missing: MissingKey::Refuse,
         unknown: None,
+        case: KeyCase::Sensitive,
     };
     Limit::new(Policy::new(name.into(), by, rate), rule)
 }

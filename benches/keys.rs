@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tollgate::clock::Clock;
-use tollgate::key::{KeyTemplate, MissingKey};
+use tollgate::key::{KeyCase, KeyTemplate, MissingKey};
 use tollgate::limit::fixed_window::FixedWindow;
 use tollgate::limit::leaky_bucket::LeakyBucket;
 use tollgate::limit::rate::Rate;
@@ -131,6 +131,7 @@ fn limit(rule: Rule) -> Arc<Limit> {
         parts: Vec::new(),
         missing: MissingKey::Refuse,
         unknown: None,
+        case: KeyCase::Sensitive,
     };
     Arc::new(Limit::new(Policy::new("keys".into(), by, rate), rule))
 }

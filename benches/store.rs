@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tollgate::clock::Clock;
-use tollgate::key::{IdField, KeyTemplate, MissingKey, RepeatId, Sameness};
+use tollgate::key::{IdField, KeyCase, KeyTemplate, MissingKey, RepeatId, Sameness};
 use tollgate::limit::clock_window::ClockWindow;
 use tollgate::limit::concurrency::Concurrency;
 use tollgate::limit::dedupe::Dedupe;
@@ -285,6 +285,7 @@ fn limit(name: &str, rate: Rate, rule: Rule) -> Arc<Limit> {
         parts: Vec::new(),
         missing: MissingKey::Refuse,
         unknown: None,
+        case: KeyCase::Sensitive,
     };
     Arc::new(Limit::new(Policy::new(name.into(), by, rate), rule))
 }

@@ -46,7 +46,7 @@ pub struct Snapshot {
     /// The verifier of tokens, if any are trusted.
     pub tokens: Option<Arc<Verifier>>,
     /// The limit fields of responses.
-    pub fields: FieldStyle,
+    pub fields: LimitFields,
     /// The form of the gateway's own answers.
     pub errors: ErrorFormats,
     /// The percentage by which the time to retry may be extended at random.
@@ -101,6 +101,8 @@ pub struct Service {
     pub compares_bodies: bool,
     /// Does one of its limits ask for the request's token?
     pub asks_token: bool,
+    /// Is one of its limits in no field unless it refuses?
+    pub hides_limits: bool,
     /// The longest time that a server may owe the head of the response, or its part in the request's body; beyond it 504.
     pub timeout: AnswerTimeout,
     /// The longest silence of its bodies and WebSockets, if the route sets one.
@@ -193,6 +195,24 @@ pub enum StaticReply {
 }
 
 /// The limit fields of responses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitFields {
+    /// The fields that are written.
+    pub style: FieldStyle,
+    /// The meaning of `X-RateLimit-Reset`.
+    pub reset: ResetForm,
+}
+
+/// The meaning of `X-RateLimit-Reset`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResetForm {
+    /// The second since 1970 at which all units are available again.
+    Unix,
+    /// The seconds until then.
+    Seconds,
+}
+
+/// The choice of limit fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldStyle {
     /// The fields of the draft and the older ones.

@@ -4,15 +4,16 @@
 //! Its parts:
 //!
 //! ```text
-//! identities           identities and the listeners that offer them
-//! orders               certificates that are ordered, and from which authority
-//! connectivity         `--connect`: the store and the servers are each probed once
-//! cluster_slots        calls for each route of a cluster, and slots that are hot
-//! notes                what the limits mean together
-//! notes/counting       how limits count
-//! notes/shares         bounds that all clients share, and the part that one client has
-//! notes/forged_tokens  routes for which a forged token is verified
-//! notes/translators    networks that contain a translator's of NAT64
+//! identities            identities and the listeners that offer them
+//! orders                certificates that are ordered, and from which authority
+//! connectivity          `--connect`: the store and the servers are each probed once
+//! cluster_slots         calls for each route of a cluster, and slots that are hot
+//! notes                 what the limits mean together
+//! notes/counting        how limits count
+//! notes/shares          bounds that all clients share, and the part that one client has
+//! notes/forged_tokens   routes for which a forged token is verified
+//! notes/translators     networks that contain a translator's of NAT64
+//! notes/written_values  credentials that are counted as they come, and braces in answers
 //! ```
 
 mod cluster_slots;

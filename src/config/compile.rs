@@ -14,17 +14,17 @@ use super::{Compiled, Diagnostic, Report};
 use crate::client::Nat64;
 use crate::key::client_ip::Trust;
 use crate::key::{
-    FieldWriters, FieldsOfOthers, Group, IdentityFields, KeyTemplate, MissingKey, Sameness,
+    FieldWriters, FieldsOfOthers, Group, IdentityFields, KeyCase, KeyTemplate, MissingKey, Sameness,
 };
 use crate::limit::Limit;
 use crate::route::{PathBack, PathPattern, Rule, Segment};
 use crate::snapshot::errors::ErrorFormats;
-use crate::snapshot::{HoldCaps, HostChange, Service, Snapshot, StaticReply};
+use crate::snapshot::{HoldCaps, HostChange, LimitFields, Service, Snapshot, StaticReply};
 use crate::store::Backend;
 use crate::tls::Offers;
 use crate::upstream::{self, ServerHost};
 use http::{HeaderValue, header};
-use ipnet::Ipv6Net;
+use ipnet::{IpNet, Ipv6Net};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -35,6 +35,8 @@ pub(super) struct Compilation<'a> {
     pub(super) boot: Boot,
     pub(super) errors: ErrorFormats,
     pub(super) groups: Groups,
+    /// The networks of trusted peers.
+    pub(super) trust: Vec<IpNet>,
     pub(super) jwt: Option<TokenRules>,
     pub(super) identities: ReadIdentities,
     pub(super) upstreams: Vec<Arc<upstream::Upstream>>,
@@ -61,10 +63,13 @@ impl Compilation<'_> {
             groups: self.groups.all,
             limits: checked.limits.clone(),
             defaults: each(&document.defaults.limits),
-            trust: document.server.trust.values(),
-            trust_field: document.server.trust_field.get().copied(),
+            trust: self.trust,
+            trust_field: document.server.trust_field.get().cloned(),
             nat64: document.server.nat64.values(),
-            fields: document.response.headers(),
+            fields: LimitFields {
+                style: document.response.headers(),
+                reset: document.response.reset_form(),
+            },
             errors: self.errors.clone(),
             jitter: document.response.jitter(),
             holds: holds(&document.server),
@@ -127,7 +132,7 @@ impl Compilation<'_> {
 /// The peers whose statements about client addresses are trusted, and the translated networks.
 fn trust(outline: &Outline) -> Trust {
     Trust::new(outline.trust.clone())
-        .reading(outline.trust_field)
+        .reading(outline.trust_field.as_ref())
         .translating(Nat64::of(outline.nat64.iter().map(Ipv6Net::addr)))
 }
 
@@ -184,6 +189,7 @@ fn services(
                 response_fields: route.response_headers.get().cloned(),
                 compares_bodies: compare_bodies(&limits),
                 asks_token: ask_token(&limits),
+                hides_limits: hide_one(&limits),
                 limits,
                 early_limits: Box::default(),
                 timeout: route.answer_timeout(),
@@ -323,6 +329,7 @@ fn hash_key(written: &document::Upstream) -> Option<KeyTemplate> {
         parts: vec![part],
         missing: MissingKey::Skip,
         unknown: None,
+        case: KeyCase::Sensitive,
     })
 }
 
@@ -349,12 +356,18 @@ fn ask_token(limits: &[Arc<Limit>]) -> bool {
     limits.iter().any(|limit| limit.asks_token())
 }
 
+/// Is one of the limits in no field unless it refuses?
+fn hide_one(limits: &[Arc<Limit>]) -> bool {
+    limits.iter().any(|limit| !limit.answers.is_shown)
+}
+
 /// The limits that hold where no route matches, if there are any.
 fn unrouted(document: &Document, limits: &ByName<'_>) -> Option<Service> {
     let limits = chosen(document.defaults.limits.entries().iter(), limits);
     (!limits.is_empty()).then(|| Service {
         compares_bodies: compare_bodies(&limits),
         asks_token: ask_token(&limits),
+        hides_limits: hide_one(&limits),
         limits,
         ..Service::default()
     })

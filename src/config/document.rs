@@ -12,6 +12,7 @@
 //! table           `table!`: a table of the file, a block for each key
 //! form            the forms of values: reader, message, schema
 //! words           types whose values are words of the file
+//! foreign_words   words of other gateways, each with what serves its purpose
 //! fields          the keys of one table, each read once by name and type
 //! fields/times    those of them that are times
 //! setting         the value of one key, with its place
@@ -23,6 +24,7 @@
 //! ```
 
 mod fields;
+mod foreign_words;
 mod form;
 mod misplaced;
 mod setting;
@@ -44,7 +46,7 @@ pub(super) use tables::limit::{
 };
 pub(super) use tables::listen::{ListenEntry, ListenerTls, OwnIdentity, ProxyProtocol};
 pub(super) use tables::route::{ClientCert, ROUTES, Route};
-pub(super) use tables::server::{Admin, Defaults, Log, ResponseTable, ServerTable};
+pub(super) use tables::server::{Admin, Defaults, Log, ResponseTable, ServerTable, TrustEntry};
 pub(super) use tables::store::{SecretSource, Store, StoreTls};
 pub(super) use tables::tls::{ClientTable, TLS, TlsTable};
 pub(super) use tables::upstream::{ServerEntry, UPSTREAMS, Upstream, UpstreamTls};
@@ -58,6 +60,7 @@ use super::presentation::written::Written;
 use super::report::{Code, Diagnostic, Findings};
 use super::secrets::Numbering;
 use fields::{Fields, WITHOUT_QUOTES, Zero};
+use foreign_words::ForeignName;
 use form::{
     Form, any, as_written, bytes_in_a_second, count, custom, empty_list, entry_table, filled_texts,
     filled_word_list, flag, inner_table, number, text_as, text_form, texts, texts_as, time,
@@ -320,10 +323,18 @@ impl TopReader<'_> {
         if let Some(vocabulary) = table_named(name) {
             return self.section(vocabulary, &span, value);
         }
+        let foreign = ForeignName::find(None, name);
+        let foreign = foreign.as_ref();
         let meant = unknown_table::meant(name, value.get_ref());
-        unknown_table::note_unknown(name, &span, value.get_ref(), meant, self.found);
-        if let Some(meant) = meant {
-            self.misnamed(meant, &span, value);
+        let at = (name.as_ref(), &span);
+        unknown_table::note_unknown(at, value.get_ref(), meant, foreign, self.found);
+        match (meant, foreign) {
+            (Some(meant), _) => self.misnamed(meant, &span, value),
+            (None, Some(foreign)) if value.get_ref().is_table() => {
+                let lost = foreign.tables().into_iter().map(|table| (table, None));
+                self.document.lost.extend(lost);
+            }
+            _ => {}
         }
     }
 

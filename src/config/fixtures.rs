@@ -213,14 +213,16 @@ fn every_example_and_every_default_of_a_key_can_be_read() {
                     ValueShape::Rate(_)
                     | ValueShape::KeyFiles(_)
                     | ValueShape::Servers(_)
-                    | ValueShape::Listeners(_) => (format!("{} = [{{ ", key.name), ""),
+                    | ValueShape::Listeners(_)
+                    | ValueShape::Networks(_) => (format!("{} = [{{ ", key.name), ""),
                     _ => (format!("{} = {{ ", key.name), ""),
                 };
                 let close = match key.shape() {
                     ValueShape::Rate(_)
                     | ValueShape::KeyFiles(_)
                     | ValueShape::Servers(_)
-                    | ValueShape::Listeners(_) => "}]",
+                    | ValueShape::Listeners(_)
+                    | ValueShape::Networks(_) => "}]",
                     _ => "}",
                 };
                 let open = format!("{}\n{open}", table.title("x"));

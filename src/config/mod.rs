@@ -73,6 +73,14 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+/// The smallest good file, as messages show it.
+const SMALLEST: &str = "the smallest file is\n\
+    [upstreams.api]\n\
+    servers = \"http://127.0.0.1:3000\"\n\
+    \n\
+    [routes.api]\n\
+    upstream = \"api\"";
+
 /// A file larger than this is not a configuration.
 pub const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -284,6 +292,7 @@ fn compile(
     };
     let document = document::read_document(side_files);
     let groups = settings::groups::read_groups(&document, side_files);
+    let trust = settings::trusted_networks::read_trust(&document, side_files);
     let jwt = settings::jwt::read_tokens(&document, side_files);
     let checked = validate::check_document(&document, &groups, &source, side_files.found);
     let authorities = settings::authorities::read_authorities(&document, side_files);
@@ -309,6 +318,7 @@ fn compile(
         checked,
         boot,
         errors,
+        trust,
         groups,
         jwt,
         identities,

@@ -44,6 +44,7 @@ mod upstreams;
 pub(super) use routes::rewrites::{redirected, template};
 pub(super) use routes::stripped_fields::looks_at_method;
 
+use super::SMALLEST;
 use super::document::{Document, List};
 use super::input::{At, Span, source};
 use super::report::{Code, Details as _, Findings};
@@ -121,12 +122,6 @@ pub(super) fn check_document(
 
 /// Notes a file without routes.
 fn emptiness(document: &Document, found: &mut Findings) -> bool {
-    const SMALLEST: &str = "the smallest file is\n\
-        [upstreams.api]\n\
-        servers = \"http://127.0.0.1:3000\"\n\
-        \n\
-        [routes.api]\n\
-        upstream = \"api\"";
     let lost = document.lost.contains(&("routes", None));
     if lost || !document.torn.is_empty() || !document.routes.is_empty() {
         return false;
@@ -158,15 +153,15 @@ fn server(document: &Document, source: &source::Source, found: &mut Findings) {
     listeners::check_listeners(document, found);
     listeners::listen_addresses::check_listen_addresses(document, source, found);
     let translators = document.server.translators();
-    for At { value, span } in document.server.trust.entries() {
-        if value.prefix_len() == 0 || translators.has(*value) {
+    for At { value, span } in document.server.trusted_networks() {
+        if value.prefix_len() == 0 || translators.has(value) {
             let message = "every client is trusted to state the address that it comes from";
             found
                 .warning(Code::TrustsEveryone, message)
-                .at(span, "every address")
+                .at(&span, "every address")
                 .help("name the networks of your own proxies only");
         } else {
-            host_bits(*value, span, found);
+            host_bits(value, &span, found);
         }
     }
 }

@@ -16,12 +16,14 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// The trust in a request's fields.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct FieldTrust<P> {
     /// Is the peer trusted to name the client's address? The function is called only if a field names an address.
     pub peer: P,
     /// Is every route and limit independent of the method, so that a field may name another method?
     pub other_methods: bool,
+    /// The field with one address in which trusted peers name the client, if there is one.
+    pub naming: Option<HeaderName>,
 }
 
 impl FieldTrust<()> {
@@ -30,6 +32,7 @@ impl FieldTrust<()> {
         FieldTrust {
             peer,
             other_methods: snapshot.other_methods,
+            naming: snapshot.trust.single().cloned(),
         }
     }
 
@@ -39,6 +42,7 @@ impl FieldTrust<()> {
         FieldTrust {
             peer: || true,
             other_methods: true,
+            naming: None,
         }
     }
 }
@@ -177,7 +181,11 @@ impl fmt::Display for StripCause {
 /// The cause for which a field of this name is dropped, if it is dropped.
 #[must_use]
 pub fn why(name: &str, trusted: &FieldTrust<impl Fn() -> bool>) -> Option<StripCause> {
-    if let Some(claims) = claim(name)
+    let is_naming = trusted
+        .naming
+        .as_ref()
+        .is_some_and(|naming| *naming == name);
+    if let Some(claims) = claim(name).or(is_naming.then_some(Claim::Address))
         && !(trusted.peer)()
     {
         return Some(claims.into());
@@ -253,6 +261,7 @@ mod tests {
         FieldTrust {
             peer: move || peer,
             other_methods,
+            naming: None,
         }
     }
 

@@ -12,8 +12,10 @@ use std::net::IpAddr;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trust {
     networks: Vec<IpNet>,
-    /// The field that their peers write; `None` if either may be written.
+    /// The field that their peers write; `None` if either chain may be written.
     field: Option<Field>,
+    /// The name of the field with one address, if the peers write that one.
+    single: Option<HeaderName>,
     /// The networks of translators, whose addresses represent others.
     nat64: Nat64,
 }
@@ -30,15 +32,27 @@ pub enum Field {
     XForwardedFor,
     /// `Forwarded`.
     Forwarded,
+    /// A field with the address of the client alone, whose name [`Trust`] has.
+    Single,
 }
 
-impl Field {
+/// The field in which trusted peers name the client, as a file writes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NamingField {
+    /// A chain of hops.
+    Chain(Field),
+    /// A field with one address.
+    Single(HeaderName),
+}
+
+impl NamingField {
     /// The field's name in a file.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
-            Self::XForwardedFor => "x-forwarded-for",
-            Self::Forwarded => "forwarded",
+            Self::Chain(Field::Forwarded) => "forwarded",
+            Self::Chain(_) => "x-forwarded-for",
+            Self::Single(name) => name.as_str(),
         }
     }
 }
@@ -117,6 +131,8 @@ pub struct Walk {
     pub why: AddressReason,
     /// The entries of the walk in its order: from the right.
     pub hops: Vec<Hop>,
+    /// The field with one address, if peers name clients there.
+    pub single: Option<HeaderName>,
 }
 
 impl FoundClient {
@@ -160,8 +176,33 @@ impl Trust {
 
     /// Reads this field alone, if one is given.
     #[must_use]
-    pub fn reading(self, field: Option<Field>) -> Self {
-        Self { field, ..self }
+    pub fn reading(self, field: Option<&NamingField>) -> Self {
+        let (field, single) = match field {
+            None => (None, None),
+            Some(NamingField::Chain(field)) => (Some(*field), None),
+            Some(NamingField::Single(name)) => (Some(Field::Single), Some(name.clone())),
+        };
+        Self {
+            field,
+            single,
+            ..self
+        }
+    }
+
+    /// The field with one address, if peers name clients there.
+    #[must_use]
+    pub fn single(&self) -> Option<&HeaderName> {
+        self.single.as_ref()
+    }
+
+    /// The name of a field, in lower case.
+    #[must_use]
+    pub fn name(&self, field: Field) -> &str {
+        match (field, &self.single) {
+            (Field::Single, Some(name)) => name.as_str(),
+            (Field::Forwarded, _) => "forwarded",
+            _ => "x-forwarded-for",
+        }
     }
 
     /// Is this peer trusted? The peer of a Unix socket has no address, and is trusted: only processes of this machine
@@ -210,6 +251,7 @@ impl Trust {
             client: found.address,
             why: found.why,
             hops: hops.into_inner(),
+            single: self.single.clone(),
         }
     }
 
@@ -228,6 +270,9 @@ impl Trust {
             };
             return of_peer(why, None);
         }
+        if let Some(name) = &self.single {
+            return self.named_alone(peer, fields, name, &seen);
+        }
         let listed = || self.listed(peer, fields, &seen);
         let forwarded = || self.forwarded(peer, fields, &seen);
         match self.present_fields(fields) {
@@ -236,6 +281,32 @@ impl Trust {
             (false, true) => forwarded().found(AddressReason::Said(Field::Forwarded)),
             (true, true) => self.weigh(listed(), forwarded()),
         }
+    }
+
+    /// The client in a field of one address. Two lines, or a list, name nobody: nothing says which of them the peer
+    /// has written.
+    #[cold]
+    fn named_alone(
+        &self,
+        peer: Option<IpAddr>,
+        fields: &HeaderMap,
+        name: &HeaderName,
+        seen: &impl Fn(Hop),
+    ) -> FoundClient {
+        let mut lines = fields.get_all(name).into_iter();
+        let node = match (lines.next(), lines.next()) {
+            (None, _) => {
+                return FoundClient {
+                    address: peer,
+                    unnamed: Some(Unnamed::Absent),
+                    why: AddressReason::Unsaid,
+                };
+            }
+            (Some(line), None) => read_node(line.as_bytes()),
+            (Some(_), Some(_)) => ForwardedNode::Malformed,
+        };
+        let end = self.walk(peer, Field::Single, std::iter::once(node), seen);
+        end.found(AddressReason::Said(Field::Single))
     }
 
     /// The only one of a trusted peer's fields that is used. `None` if either may be used, or both name the same

@@ -4,7 +4,7 @@
 //! its log show no member, and a written key holds all data that a lookup needs.
 
 use super::part::{PartReading, piece_digest, write_part};
-use super::{Caller, Digest, Doubt, KeyPart, KeyTemplate, digest};
+use super::{Caller, Digest, Doubt, KeyCase, KeyPart, KeyTemplate, digest};
 use foldhash::fast::RandomState;
 use ipnet::IpNet;
 use smallvec::SmallVec;
@@ -238,6 +238,8 @@ impl<'a> Memberships<'a> {
         if self.said(by).next().is_some() {
             return Ok(());
         }
+        // Members are compared as they are written.
+        let written = written.filter(|(template, _)| template.case == KeyCase::Sensitive);
         let piece = written.and_then(|(template, start)| {
             let at = template.parts.iter().position(|part| part == by)?;
             keys.get(start..)?.split(|byte| *byte == b'|').nth(at)
@@ -246,7 +248,7 @@ impl<'a> Memberships<'a> {
             Some(piece) => piece_digest(piece),
             None => {
                 let start = keys.len();
-                let said = write_part(by, caller, keys);
+                let said = write_part(by, KeyCase::Sensitive, caller, keys);
                 let digest = match said {
                     PartReading::One => piece_digest(&keys[start..]),
                     PartReading::Nothing | PartReading::Several | PartReading::Untrusted => None,
@@ -347,6 +349,7 @@ mod tests {
                     parts: vec![KeyPart::Route, header(name)],
                     missing: MissingKey::Ip,
                     unknown: None,
+                    case: KeyCase::Sensitive,
                 };
                 let mut keys = b"before".to_vec();
                 let start = keys.len();

@@ -16,6 +16,7 @@
 //! group              members, by digests of lists, networks and claims
 //! exemption          requests that a limit does not count
 //! source             the sources of keys: a row for each, and what the rooms ask of it
+//! key_case           texts of keys in which case does not count
 //! template           writes the key of a request, so that no value imitates another
 //! part               writes one part of it
 //! query              parameters of a query, byte for byte
@@ -40,6 +41,7 @@ mod exemption;
 pub mod forwarded;
 mod group;
 mod identity_field;
+mod key_case;
 pub mod key_rules;
 pub mod key_set;
 mod meter;
@@ -63,6 +65,7 @@ pub use group::{Group, Memberships};
 pub use identity_field::{
     FieldWriters, FieldsOfOthers, IdentityField, IdentityFields, IdentityPiece, same_field,
 };
+pub use key_case::KeyCase;
 pub use meter::{Meter, MeterPlace, OnLeave};
 pub use preflight::OTHER_METHODS;
 pub use price::{Price, PriceError};
@@ -81,6 +84,8 @@ pub struct KeyTemplate {
     pub missing: MissingKey,
     /// The known values, if unknown values have a treatment of their own.
     pub unknown: Option<KnownValues>,
+    /// Does the case of texts count? Such a key has no known values, which are compared as they are written.
+    pub case: KeyCase,
 }
 
 /// Values of the parts of a key that groups know.

@@ -1,7 +1,9 @@
 //! Writes one part of a key, and reads the value from a written part.
 
 use super::address::AddressText;
-use super::{Caller, Digest, DigestText, KeyPart, Mask, credential, digest, percent, query};
+use super::{
+    Caller, Digest, DigestText, KeyCase, KeyPart, Mask, credential, digest, percent, query,
+};
 use crate::client::UNIX;
 use http::{HeaderMap, HeaderName, Method};
 use smallvec::SmallVec;
@@ -22,7 +24,7 @@ pub(super) enum PartReading {
 }
 
 /// The beginning of a certificate's subject, before the digest of its authorities and `:`.
-const SUBJECT: &[u8] = b"%tls=";
+pub(super) const SUBJECT: &[u8] = b"%tls=";
 
 /// The digest of the value in a written part of a key; `None` if the part has no value.
 pub(super) fn piece_digest(piece: &[u8]) -> Option<Digest> {
@@ -56,32 +58,47 @@ pub(super) fn write_address(caller: &Caller<'_>, out: &mut Vec<u8>) {
     write_ip(Mask::DEFAULT, caller.address, out);
 }
 
-/// Writes the request's value of `part`, if there is exactly one.
-pub(super) fn write_part(part: &KeyPart, caller: &Caller<'_>, out: &mut Vec<u8>) -> PartReading {
+/// Writes the request's value of `part` as `case` counts it, if there is exactly one. Names of routes and methods have
+/// one spelling.
+pub(super) fn write_part(
+    part: &KeyPart,
+    case: KeyCase,
+    caller: &Caller<'_>,
+    out: &mut Vec<u8>,
+) -> PartReading {
     match part {
         KeyPart::Ip(mask) => write_ip(*mask, caller.address, out),
         KeyPart::Route => write_value(caller.route.as_bytes(), false, out),
-        KeyPart::Header { name, secret } => return write_field(caller.fields, name, *secret, out),
-        KeyPart::Cookie(name) => return write_several(caller.cookies.values(name), true, out),
+        KeyPart::Header { name, secret } => {
+            return write_field(caller.fields, name, case, *secret, out);
+        }
+        KeyPart::Cookie(name) => {
+            return write_several(caller.cookies.values(name), case, true, out);
+        }
         KeyPart::Query { name, secret } => {
             let query = caller.location.query().unwrap_or_default();
-            return write_several(query::values(query, name), *secret, out);
+            return write_several(query::values(query, name), case, *secret, out);
         }
         KeyPart::Path(name) => {
             let taken = caller.location.parameter(name).unwrap_or_default();
-            write_value(taken.as_bytes(), false, out);
+            if case == KeyCase::Insensitive {
+                let decoded = percent::decode(taken.as_bytes());
+                write_value(&case.text(decoded.into()), false, out);
+            } else {
+                write_value(taken.as_bytes(), false, out);
+            }
         }
         KeyPart::Jwt { .. } if caller.identity.is_ambiguous() => return PartReading::Several,
         KeyPart::Jwt { claim, secret } => {
             let claim = caller.identity.claim(claim);
             return match &claim {
-                Some(claim) => write_several(std::iter::once(claim.as_bytes()), *secret, out),
+                Some(claim) => write_several(std::iter::once(claim.as_bytes()), case, *secret, out),
                 None if caller.identity.doubt().is_some() => PartReading::Untrusted,
                 None => PartReading::Nothing,
             };
         }
         KeyPart::TlsSubject | KeyPart::TlsFingerprint => {
-            return write_certificate(part, caller, out);
+            return write_certificate(part, case, caller, out);
         }
         KeyPart::Method => write_method(caller.method, out),
         KeyPart::Host => write_value(caller.location.host().as_bytes(), false, out),
@@ -92,7 +109,12 @@ pub(super) fn write_part(part: &KeyPart, caller: &Caller<'_>, out: &mut Vec<u8>)
 /// Writes the value of `part` from the client's certificate. A subject follows a digest of the authorities that may
 /// issue it: other authorities could issue the same subject.
 #[cold]
-fn write_certificate(part: &KeyPart, caller: &Caller<'_>, out: &mut Vec<u8>) -> PartReading {
+fn write_certificate(
+    part: &KeyPart,
+    case: KeyCase,
+    caller: &Caller<'_>,
+    out: &mut Vec<u8>,
+) -> PartReading {
     let Some(shown) = &caller.certificate else {
         return PartReading::Nothing;
     };
@@ -111,7 +133,7 @@ fn write_certificate(part: &KeyPart, caller: &Caller<'_>, out: &mut Vec<u8>) -> 
         let _ = write!(out, "{byte:02x}");
     }
     out.push(b':');
-    write_value(shown.subject.as_bytes(), false, out);
+    write_value(&case.text(shown.subject.as_bytes().into()), false, out);
     PartReading::One
 }
 
@@ -164,20 +186,34 @@ fn write_ip(mask: Mask, address: Option<IpAddr>, out: &mut Vec<u8>) {
 fn write_field(
     fields: &HeaderMap,
     name: &HeaderName,
+    case: KeyCase,
     secret: bool,
     out: &mut Vec<u8>,
 ) -> PartReading {
     let lines = fields.get_all(name).iter().map(http::HeaderValue::as_bytes);
     if credential::is_in(name) {
-        write_several(lines.map(credential::spelled), secret, out)
+        write_several(lines.map(credential::spelled), case, secret, out)
     } else {
-        write_several(lines.map(credential::trim), secret, out)
+        write_several(lines.map(credential::trim), case, secret, out)
     }
 }
 
 /// Joins equal values into one. Several different values could be interpreted in as many ways as a client likes. Each
 /// interpretation would have a counter of its own, while the upstream always uses one value.
 fn write_several<V: AsRef<[u8]>>(
+    values: impl Iterator<Item = V>,
+    case: KeyCase,
+    secret: bool,
+    out: &mut Vec<u8>,
+) -> PartReading {
+    if case == KeyCase::Sensitive {
+        return write_equal(values, secret, out);
+    }
+    let texts = values.map(|value| case.text(value.as_ref().into()).into_owned());
+    write_equal(texts, secret, out)
+}
+
+fn write_equal<V: AsRef<[u8]>>(
     mut values: impl Iterator<Item = V>,
     secret: bool,
     out: &mut Vec<u8>,
@@ -197,7 +233,7 @@ fn write_several<V: AsRef<[u8]>>(
 }
 
 /// Writes a value unchanged if that is allowed, else its digest.
-fn write_value(value: &[u8], secret: bool, out: &mut Vec<u8>) {
+pub(super) fn write_value(value: &[u8], secret: bool, out: &mut Vec<u8>) {
     let start = out.len();
     if !secret {
         escape(value, out);

@@ -48,7 +48,7 @@ impl KeyTemplate {
             if part.can_be_absent() {
                 write_address(caller, out);
             } else {
-                write_part(part, caller, out);
+                write_part(part, self.case, caller, out);
             }
         }
     }

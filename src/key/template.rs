@@ -8,7 +8,10 @@
 
 use super::part::{BY_ADDRESS, PartReading, is_elsewhere, piece_digest, write_address, write_part};
 use super::preflight::PREFLIGHT;
-use super::{Caller, Doubt, KeyOutcome, KeyPart, KeyTemplate, KnownValues, MissingKey, UnknownKey};
+use super::{
+    Caller, Doubt, KeyCase, KeyOutcome, KeyPart, KeyTemplate, KnownValues, MissingKey, UnknownKey,
+    key_case,
+};
 
 impl KeyTemplate {
     /// Can a request lack a part of this key? Then `missing` is a required choice.
@@ -42,7 +45,7 @@ impl KeyTemplate {
         out: &mut Vec<u8>,
     ) -> Result<(), KeyOutcome<'k>> {
         let at = out.len();
-        let reading = write_part(part, caller, out);
+        let reading = write_part(part, self.case, caller, out);
         if reading == PartReading::One {
             match self.unknown_value(index, &out[at..]) {
                 None => {}
@@ -101,6 +104,9 @@ impl KeyTemplate {
         out: &mut Vec<u8>,
         start: usize,
     ) -> KeyOutcome<'_> {
+        if self.case == KeyCase::Insensitive {
+            self.fold_logged(out, start);
+        }
         let Some(known) = &self.unknown else {
             return KeyOutcome::Key;
         };
@@ -128,6 +134,32 @@ impl KeyTemplate {
             }
         }
         KeyOutcome::Key
+    }
+}
+
+impl KeyTemplate {
+    /// Writes the texts of a key from outside, in `out` from `start` on, as they count here.
+    #[cold]
+    fn fold_logged(&self, out: &mut Vec<u8>, start: usize) {
+        let written = out.split_off(start);
+        let is_preflight = written.starts_with(PREFLIGHT);
+        let mut parts = self.parts.iter();
+        for (index, piece) in written.split(|byte| *byte == b'|').enumerate() {
+            if index > 0 {
+                out.push(b'|');
+            }
+            let part = if is_preflight && index == 0 {
+                None
+            } else {
+                parts.next()
+            };
+            match part {
+                None | Some(KeyPart::Ip(_) | KeyPart::Route | KeyPart::Method) => {
+                    out.extend_from_slice(piece);
+                }
+                Some(_) => key_case::write_logged(piece, out),
+            }
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Windows of the calendar: a number of days or months in a time zone, changes of daylight saving included.
+//! Windows of the calendar: a number of days, weeks or months in a time zone, changes of daylight saving included.
 //!
 //! Scripts know no calendar. The gateway hands them the boundaries around its own time, and they find the store's time
 //! between the boundaries.
@@ -13,18 +13,24 @@ use std::sync::Arc;
 /// A day of 24 hours, in microseconds.
 const DAY: u64 = 86_400_000_000;
 
-/// Windows of this number of days or months.
+/// The days of a week.
+const WEEK: i64 = 7;
+
+/// The days from the Monday before the epoch to the epoch, which was a Thursday.
+const SINCE_MONDAY: i64 = 3;
+
+/// Windows of this number of days, weeks or months.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Calendar {
-    /// Days or months.
+    /// Days, weeks or months.
     pub unit: Unit,
-    /// The number of days or months in a window.
+    /// The number of days, weeks or months in a window.
     pub many: u32,
     /// The time zone whose clocks and calendar count.
     pub zone: TimeZone,
     /// The zone's name as written.
     pub zone_name: Arc<str>,
-    /// The start of a window after midnight, or after midnight of the first, on those clocks; in microseconds.
+    /// The start of a window after midnight of its day, of Monday or of the first, on those clocks; in microseconds.
     pub offset: u64,
 }
 
@@ -46,6 +52,7 @@ impl Calendar {
     pub fn longest(&self) -> u64 {
         let days = match self.unit {
             Unit::Day => u64::from(self.many),
+            Unit::Week => WEEK.unsigned_abs() * u64::from(self.many),
             Unit::Month => most_days(self.many),
         };
         days.saturating_mul(DAY)
@@ -83,6 +90,7 @@ impl Calendar {
     fn number(&self, date: Date) -> i64 {
         let units = match self.unit {
             Unit::Day => days(date),
+            Unit::Week => (days(date) + SINCE_MONDAY).div_euclid(WEEK),
             Unit::Month => i64::from(date.year()) * 12 + i64::from(date.month()) - 1,
         };
         units.div_euclid(i64::from(self.many.max(1)))
@@ -92,11 +100,13 @@ impl Calendar {
     /// (half past two becomes half past three). If the clocks show a time twice, the first counts.
     fn start(&self, number: i64) -> Option<i64> {
         let units = number.checked_mul(i64::from(self.many.max(1)))?;
+        let days_later = |days: i64| {
+            let epoch = Date::constant(1970, 1, 1);
+            epoch.checked_add(Span::new().try_days(days).ok()?).ok()
+        };
         let date = match self.unit {
-            Unit::Day => {
-                let epoch = Date::constant(1970, 1, 1);
-                epoch.checked_add(Span::new().try_days(units).ok()?).ok()?
-            }
+            Unit::Day => days_later(units)?,
+            Unit::Week => days_later(units.checked_mul(WEEK)? - SINCE_MONDAY)?,
             Unit::Month => {
                 let year = i16::try_from(units.div_euclid(12)).ok()?;
                 let month = i8::try_from(units.rem_euclid(12)).ok()? + 1;
@@ -156,6 +166,8 @@ mod tests {
         for (unit, many, days) in [
             (Unit::Day, 1, 1),
             (Unit::Day, 7, 7),
+            (Unit::Week, 1, 7),
+            (Unit::Week, 2, 14),
             (Unit::Month, 1, 31),
             (Unit::Month, 2, 62),
             (Unit::Month, 3, 92),
@@ -175,5 +187,17 @@ mod tests {
             let longest = lengths.max().unwrap_or(0);
             assert_eq!(longest, days * DAY, "{many} {unit:?}");
         }
+    }
+
+    #[test]
+    fn a_week_begins_on_monday() {
+        let week = calendar(Unit::Week, 1);
+        // Thursday, 1970-01-01, is in the week of Monday, 1969-12-29, and the next Monday is the fifth.
+        let [.., end, _, _] = week.around(Timestamp::from_micros(1));
+        assert_eq!(end, 4 * DAY);
+        let [_, _, start, end, ..] = week.around(Timestamp::from_micros(4 * DAY));
+        assert_eq!((start, end), (4 * DAY, 11 * DAY));
+        let [_, _, start, ..] = week.around(Timestamp::from_micros(11 * DAY - 1));
+        assert_eq!(start, 4 * DAY);
     }
 }

@@ -78,11 +78,11 @@ pub enum RuleKind {
         /// Length in microseconds.
         window: u64,
     },
-    /// Fixed window of this number of days or months of the calendar.
+    /// Fixed window of this number of days, weeks or months of the calendar.
     Calendar {
-        /// Days or months.
+        /// Days, weeks or months.
         unit: Unit,
-        /// The number of days or months.
+        /// The number of days, weeks or months.
         many: u32,
     },
     /// Sliding window, with any number of parts.
@@ -116,6 +116,8 @@ impl RuleKind {
 pub enum Unit {
     /// A day, from midnight to midnight.
     Day,
+    /// A week, from Monday to Sunday (ISO 8601).
+    Week,
     /// A month, from its first day to the next month's.
     Month,
 }
@@ -124,6 +126,7 @@ impl fmt::Display for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Day => "d",
+            Self::Week => "w",
             Self::Month => "month",
         })
     }

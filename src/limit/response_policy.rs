@@ -9,6 +9,8 @@ use std::sync::Arc;
 pub struct ResponsePolicy {
     /// Its name on the wire, if that is not the one in the file.
     pub public_name: Option<Arc<str>>,
+    /// Is the limit stated in the fields of every answer? A hidden one is stated in its own refusals only.
+    pub is_shown: bool,
     /// The HTTP status of a refusal, from 400 to 599.
     pub refusal: u16,
     /// The HTTP status for a request without the key, from 400 to 599.
@@ -32,6 +34,7 @@ impl Default for ResponsePolicy {
     fn default() -> Self {
         Self {
             public_name: None,
+            is_shown: true,
             refusal: 429,
             keyless: 401,
             preflights: Preflights::Free,

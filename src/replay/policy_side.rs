@@ -95,7 +95,7 @@ impl PolicySide {
     /// The side of a file. `before` is the side of the file whose traffic the log shows, if that is another file.
     pub(super) fn new(snapshot: Snapshot, counters: Counters, before: Option<&Self>) -> Self {
         // Groups are not compared: the log also has the keys that no group knows.
-        let by = |limit: &Limit| (limit.by.parts.clone(), limit.by.missing);
+        let by = |limit: &Limit| (limit.by.parts.clone(), limit.by.missing, limit.by.case);
         let is_moved = |limit: &&Arc<Limit>| {
             let mut then = before.into_iter().flat_map(|side| limits(&side.snapshot));
             let same = then.find(|other| other.name == limit.name);

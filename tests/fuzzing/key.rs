@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use tollgate::key::client_ip::Trust;
 use tollgate::key::cookie::Cookies;
 use tollgate::key::{
-    Caller, Content, KeyOutcome, KeyPart, KeyTemplate, Location, Mask, MissingKey, NoIdentity,
+    Caller, Content, KeyCase, KeyOutcome, KeyPart, KeyTemplate, Location, Mask, MissingKey,
+    NoIdentity,
 };
 
 /// Where a made-up request goes: the first line of the bytes.
@@ -90,6 +91,7 @@ pub(crate) fn request(bytes: &[u8]) -> usize {
                 parts,
                 missing,
                 unknown: None,
+                case: KeyCase::Sensitive,
             },
             &caller,
         ));

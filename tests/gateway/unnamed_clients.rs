@@ -187,3 +187,50 @@ async fn behind_a_translator_each_ipv4_address_is_a_client() {
     let element = [("forwarded", "for=\"[64:ff9b::9.9.9.9]\"")];
     gateway.get_with("/", &element).await.expect(429);
 }
+
+/// The field is the client of everything, and servers get it as the first hop. No other peer may send it.
+#[tokio::test]
+async fn a_field_of_one_address_is_the_client() {
+    let upstream = Upstream::echo().await;
+    let named = |trust: &str| {
+        File::to(&upstream, &["ip"])
+            .limit("ip", "by = \"ip\"\nrate = \"1/h\"")
+            .server(&format!(
+                "trust = [\"{trust}\", \"203.0.113.0/24\"]\ntrust_field = \"x-client\""
+            ))
+    };
+    let gateway = Gateway::start(&named("127.0.0.1")).await;
+    let sent = [
+        ("x-client", "[2001:db8::1]:443"),
+        ("x-forwarded-for", "6.6.6.6"),
+    ];
+    let answer = gateway.get_with("/", &sent).await.expect(200);
+    let seen = answer.echoed();
+    assert_eq!(
+        seen.fields.all("x-forwarded-for"),
+        ["2001:db8::1, 127.0.0.1"]
+    );
+    assert_eq!(seen.fields.all("x-real-ip"), ["2001:db8::1"]);
+    assert_eq!(gateway.line_of(&answer).await["client"], "2001:db8::1");
+    // One /64 is one client.
+    gateway
+        .get_with("/", &[("x-client", "2001:db8::2")])
+        .await
+        .expect(429);
+    assert_eq!(
+        client(&gateway, &[("x-client", "203.0.113.9:80")]).await,
+        "203.0.113.9"
+    );
+    for nobody in [
+        &[("x-client", "192.0.2.1, 192.0.2.2")][..],
+        &[("x-client", "192.0.2.1"), ("x-client", "192.0.2.1")],
+        &[("x-forwarded-for", "192.0.2.1")],
+        &[("forwarded", "for=192.0.2.1")],
+    ] {
+        assert_eq!(client(&gateway, nobody).await, "127.0.0.1", "{nobody:?}");
+    }
+    let stranger = Gateway::start(&named("10.0.0.1")).await;
+    let answer = stranger.get_with("/", &sent).await.expect(200);
+    assert!(!answer.echoed().fields.has("x-client"));
+    assert_eq!(stranger.line_of(&answer).await["client"], "127.0.0.1");
+}

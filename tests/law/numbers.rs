@@ -3,7 +3,7 @@
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use tollgate::clock::Timestamp;
-use tollgate::key::{KeyTemplate, MissingKey};
+use tollgate::key::{KeyCase, KeyTemplate, MissingKey};
 use tollgate::limit::calendar::Calendar;
 use tollgate::limit::clock_window::ClockWindow;
 use tollgate::limit::concurrency::Concurrency;
@@ -102,6 +102,7 @@ pub(super) fn limit(name: &str, (rate, rule): (Rate, Rule)) -> Arc<Limit> {
         parts: Vec::new(),
         missing: MissingKey::Refuse,
         unknown: None,
+        case: KeyCase::Sensitive,
     };
     Arc::new(Limit::new(Policy::new(name.into(), by, rate), rule))
 }

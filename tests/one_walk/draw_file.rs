@@ -113,9 +113,10 @@ impl DrawnFile {
         let mut text = format!("[server]\nworkers = 1\nlisten = [{listen}]\n");
         if dice.percent(60) {
             text += "trust = [\"127.0.0.2/32\", \"10.0.0.0/8\"]\n";
-            match dice.below(3) {
+            match dice.below(4) {
                 0 => text += "trust_field = \"forwarded\"\n",
                 1 => text += "trust_field = \"x-forwarded-for\"\n",
+                2 => text += "trust_field = \"x-real-ip\"\n",
                 _ => {}
             }
             if dice.percent(20) {

@@ -82,6 +82,8 @@ fn draw_one(
     }
     if parts.iter().any(|part| file.has_groups_by(part)) && dice.percent(45) {
         let _ = writeln!(limit.text, "unknown = {:?}", dice.pick(&["ip", "refuse"]));
+    } else if dice.percent(20) {
+        limit.text += "key_case = \"insensitive\"\n";
     }
     numbers(dice, file, &mut limit, may_be_partial);
     exceptions(dice, file, &mut limit);

@@ -83,9 +83,10 @@ const RESPONSE: &str = "learnt behind the answer";
 const SOCKETS: &str = "times and bounds of connections";
 
 /// More of them: what stands in front of requests and behind the decision.
-const WITHOUT_INFLUENCE_TOO: [(&str, &str); 18] = [
+const WITHOUT_INFLUENCE_TOO: [(&str, &str); 19] = [
     ("limits.*.candidate.rate.burst", NUMBERS),
     ("limits.*.candidate.rate.rate", NUMBERS),
+    ("limits.*.shown", "where answers state the limit"),
     ("limits.*.tiers.*.rate.burst", NUMBERS),
     ("limits.*.tiers.*.rate.rate", NUMBERS),
     ("routes.*.forward_identity.*", ELSEWHERE),

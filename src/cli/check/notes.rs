@@ -4,6 +4,7 @@ mod counting;
 mod forged_tokens;
 pub(super) mod shares;
 mod translators;
+mod written_values;
 
 use super::orders;
 use crate::config::Compiled;
@@ -47,6 +48,7 @@ pub(super) fn of_limits(compiled: &Compiled) -> Vec<String> {
     let notes = known.chain(certificates(compiled)).chain(guesses(compiled));
     let notes = notes.chain(forged_tokens::list_notes(compiled));
     let notes = notes.chain(counting::list_notes(compiled));
+    let notes = notes.chain(written_values::list_notes(compiled));
     notes.map(|note| compiled.hide(&note)).collect()
 }
 

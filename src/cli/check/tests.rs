@@ -152,6 +152,54 @@ fn what_the_manual_shows_is_good_and_says_what_many_gateways_admit() {
 }
 
 #[test]
+fn weeks_credentials_and_braces_are_noted() {
+    let noted = |limit: &str, route: &str| {
+        let text = format!(
+            "[limits.l]\nmissing = \"refuse\"\n{limit}\n[upstreams.u]\nservers = \"a:1\"\n\
+             [routes.r]\nupstream = \"u\"\nlimits = \"l\"\n{route}"
+        );
+        let report = checked(&text, Format::Human, true);
+        assert_eq!((report.err.as_str(), report.code), ("", 0), "{text}");
+        report.out
+    };
+    let by = "by = \"header:x-user\"\n";
+    let week = format!("{by}algorithm = \"fixed-window\"\nanchor = \"clock\"\nrate = \"100/w\"");
+    let thursday = "limit l counts weeks from Thursday 00:00 UTC; `rate = \"100/w\"` with `timezone = \"UTC\"` begins on Monday";
+    let report = noted(&week, "");
+    assert!(report.contains(thursday), "{report}");
+    for settled in [
+        "timezone = \"UTC\"",
+        "timezone = \"Europe/Berlin\"",
+        "offset = \"4d\"",
+    ] {
+        let report = noted(&format!("{week}\n{settled}"), "");
+        assert!(!report.contains("Thursday"), "{report}");
+    }
+    let guess = "limit l counts by header:authorization: each guess";
+    for (by, is_noted) in [
+        ("\"header:authorization\"", true),
+        ("[\"header:authorization\", \"ip\"]", false),
+        ("\"header:x-user\"", false),
+    ] {
+        let report = noted(&format!("by = {by}\nrate = \"9/s\""), "");
+        assert_eq!(report.contains(guess), is_noted, "{report}");
+    }
+    let braces = "`response_headers` of route r are sent as they are: `x-client` has braces";
+    for (value, is_noted) in [
+        ("{ip}", true),
+        ("{{ client.ip }}", true),
+        ("{env.HOST}", true),
+        ("plain", false),
+        ("{}", false),
+        ("{'group': 'a'}", false),
+    ] {
+        let route = format!("response_headers = {{ set = {{ x-client = \"{value}\" }} }}\n");
+        let report = noted(&format!("{by}rate = \"9/s\""), &route);
+        assert_eq!(report.contains(braces), is_noted, "{value} {report}");
+    }
+}
+
+#[test]
 fn how_limits_count_is_said() {
     let noted = |store: &str, limit: &str| {
         let text = format!(

@@ -73,12 +73,12 @@ fn walk(walk: &Walk, peer: &str) -> Value {
         AddressReason::NobodyTrusted => ("nobody_trusted", None),
         AddressReason::Stranger => ("peer_not_trusted", None),
         AddressReason::Unsaid => ("trusted_peer_names_nobody", None),
-        AddressReason::Said(field) => ("walked", Some(spelled(field))),
-        AddressReason::Disagree(field) => ("fields_disagree", Some(spelled(field))),
+        AddressReason::Said(field) => ("walked", Some(spelled(walk, field))),
+        AddressReason::Disagree(field) => ("fields_disagree", Some(spelled(walk, field))),
     };
     let hops = walk.hops.iter().map(|hop| {
         let address = hop.address.map(|address| address.to_string());
-        json!({ "field": spelled(hop.field), "address": address, "trusted": hop.trusted })
+        json!({ "field": spelled(walk, hop.field), "address": address, "trusted": hop.trusted })
     });
     json!({
         "address": client::spelled(walk.client),

@@ -11,6 +11,7 @@ use crate::config::describe;
 use crate::key::TokenDoubt;
 use crate::key::client_ip::{AddressReason, Field, Walk};
 use crate::limit::verdict::{VerdictOutcome, Wait};
+use http::HeaderName;
 use std::fmt::Write as _;
 
 /// Candidates beyond this number are counted, not shown.
@@ -176,24 +177,30 @@ fn walk(walk: &Walk, peer: &str) -> String {
         AddressReason::Unsaid => {
             format!("{client}: the peer's own; the peer is trusted, and names no client")
         }
+        AddressReason::Said(Field::Single) => format!(
+            "{client}: {peer} is trusted, and its {} names the client: {}",
+            spelled(walk, Field::Single),
+            hops(Field::Single)
+        ),
         AddressReason::Said(field) => format!(
             "{client}: {peer} is trusted, and {} is read from the right: {}",
-            spelled(field),
+            spelled(walk, field),
             hops(field)
         ),
         AddressReason::Disagree(field) => format!(
             "{client}: X-Forwarded-For ({}) and Forwarded ({}) name different clients, and {} is trusted; say in [server] trust_field which of the two fields your proxies write",
             hops(Field::XForwardedFor),
             hops(Field::Forwarded),
-            spelled(field)
+            spelled(walk, field)
         ),
     }
 }
 
-pub(super) fn spelled(field: Field) -> &'static str {
+pub(super) fn spelled(walk: &Walk, field: Field) -> &str {
     match field {
         Field::XForwardedFor => "X-Forwarded-For",
         Field::Forwarded => "Forwarded",
+        Field::Single => walk.single.as_ref().map_or("", HeaderName::as_str),
     }
 }
 

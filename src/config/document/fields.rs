@@ -4,6 +4,7 @@ mod times;
 
 pub(super) use times::Zero;
 
+use super::foreign_words::{ForeignName, value_advice};
 use super::vocabulary::{Default, Emptiness, Table, ValueShape};
 use super::words::Words;
 use super::written_value::{as_list, help_of, number, one_or_all, type_error};
@@ -30,6 +31,8 @@ pub(super) struct Fields<'a> {
     table: &'a DeTable<'a>,
     /// Unknown keys, each under the name that it probably means.
     misspelt: Vec<(&'static str, &'a Spanned<DeValue<'a>>)>,
+    /// Keys that the advice about words of others writes: their absence is not another mistake.
+    advised: Vec<&'static str>,
     found: &'a mut Findings,
 }
 
@@ -65,6 +68,7 @@ impl<'a> Fields<'a> {
             place: 0..0,
             table,
             misspelt: Vec::new(),
+            advised: Vec::new(),
             found,
         }
     }
@@ -101,7 +105,7 @@ impl<'a> Fields<'a> {
         let Some(key) = self.vocabulary.key(key) else {
             return;
         };
-        if self.value(key.name).is_none() {
+        if self.value(key.name).is_none() && !self.advised.contains(&key.name) {
             let message = format!("`{}` does not say `{}`", self.title, key.name);
             self.found
                 .error(Code::MissingKey, message)
@@ -201,7 +205,11 @@ impl<'a> Fields<'a> {
         read: impl Fn(&str) -> Result<T, ValueError>,
     ) -> Setting<T> {
         let text = self.typed(key, DeValue::as_str);
-        text.and_then(|text, span| self.take(with_valid_offers(text, &read), span))
+        text.and_then(|text, span| {
+            let foreign = || value_advice(key, text, &read);
+            let read = with_valid_offers(text, &read).map_err(|wrong| wrong.instead_if(foreign()));
+            self.take(read, span)
+        })
     }
 
     /// A value or a list of values; `read` notes the mistakes of each.
@@ -260,7 +268,10 @@ impl<'a> Fields<'a> {
         let alone = self
             .value(key)
             .is_some_and(|value| value.get_ref().is_str());
-        let list = || alone.then(|| as_list(text, &read)).flatten();
+        let list = || {
+            let list = alone.then(|| as_list(text, &read)).flatten();
+            list.or_else(|| value_advice(key, text, &read))
+        };
         let read = with_valid_offers(text, &read).map_err(|wrong| wrong.instead_if(list()));
         self.take(read, &item.span())
     }
@@ -276,10 +287,14 @@ impl<'a> Fields<'a> {
                 self.error(Code::NotAvailable, message).at(span, label);
             } else if value.is_none() {
                 let suggestion = nearest(word, T::WORDS.iter().copied());
+                let read =
+                    |word: &str| T::of(word).ok_or_else(|| ValueError::choice(key, word, T::WORDS));
+                let help = value_advice(key, word, read)
+                    .or_else(|| suggestion.map(|word| format!("did you mean `{word}`?")));
                 let message = format!("{} is no choice for `{key}`", quoted(word));
                 self.error(Code::BadChoice, message)
                     .at(span, format!("must be {}", one_of(T::WORDS)))
-                    .help_if(suggestion.map(|suggestion| format!("did you mean `{suggestion}`?")));
+                    .help_if(help);
             }
             value
         })
@@ -404,12 +419,37 @@ impl<'a> Fields<'a> {
         let names = keys.iter().map(|key| key.name);
         let suggestion =
             nearest(name, names).and_then(|suggestion| self.vocabulary.key(suggestion));
-        let help = misplaced::advice(self.vocabulary, name, suggestion);
-        self.misspelt
-            .extend(suggestion.map(|key| (key.name, value)));
+        let foreign = ForeignName::find(Some(self.vocabulary), name);
+        let dotted = self.dotted_name(name, value.get_ref());
+        let help = match dotted.filter(|_| foreign.is_none() && suggestion.is_none()) {
+            Some(help) => help,
+            None => misplaced::advice(self.vocabulary, name, foreign.as_ref(), suggestion),
+        };
+        let advised = foreign.iter().flat_map(|one| one.keys(self.vocabulary));
+        self.advised.extend(advised);
+        // The value of a word of others has another form.
+        let misspelt = suggestion.filter(|_| foreign.is_none());
+        self.misspelt.extend(misspelt.map(|key| (key.name, value)));
         let message = format!("unknown key {} in `{}`", quoted(name), self.title);
         self.error(Code::UnknownKey, message)
             .at(&span, format!("not a setting of {noun}"))
             .help(help);
+    }
+
+    /// The advice about a table inside a named table, as in `[routes.a.b]`.
+    fn dotted_name(&self, inner: &str, value: &DeValue<'_>) -> Option<String> {
+        let Table { name, named, .. } = self.vocabulary;
+        let DeValue::Table(keys) = value else {
+            return None;
+        };
+        let outer = self.title.trim_end_matches(']').split('.').nth(1)?;
+        let is_top = TABLES
+            .iter()
+            .any(|table| std::ptr::eq(*table, self.vocabulary));
+        let is_key = TABLES.iter().any(|table| table.key(inner).is_some());
+        let mut keys = keys.keys();
+        let is_alike = keys.any(|key| self.vocabulary.key(key.get_ref()).is_some());
+        (*named && is_top && is_alike && !is_key)
+            .then(|| format!("a name has no dot: write `[{name}.{outer}-{inner}]`"))
     }
 }

@@ -1,11 +1,21 @@
 //! Keys in a table that does not have them: the advice names the table that has the key.
 
+use super::foreign_words::ForeignName;
 use super::vocabulary::{Key, Table};
 use super::{IGNORE_WARNINGS, INCLUDE, TABLES};
 use crate::config::report::{all_of, nearest, one_of};
 
-/// The advice about `name`, which `table` does not have; `suggestion` is the key of the table that is probably meant.
-pub(super) fn advice(table: &Table, name: &str, suggestion: Option<&Key>) -> String {
+/// The advice about `name`, which `table` does not have; `foreign` is its meaning at others, `suggestion` the key of the
+/// table that is probably meant.
+pub(super) fn advice(
+    table: &Table,
+    name: &str,
+    foreign: Option<&ForeignName>,
+    suggestion: Option<&Key>,
+) -> String {
+    if let Some(foreign) = foreign {
+        return foreign.advice(Some(table));
+    }
     if let Some(key) = suggestion {
         return format!("did you mean `{}`? {}", key.name, key.about);
     }

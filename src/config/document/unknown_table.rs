@@ -1,5 +1,6 @@
 //! Unknown tables and names: finds the table that was probably meant, and reports the mistake.
 
+use super::foreign_words::ForeignName;
 use super::vocabulary::{Default, Table};
 use super::{INCLUDE, TABLES, table_named, written_value};
 use crate::config::input::{At, Span};
@@ -7,10 +8,11 @@ use crate::config::report::{Code, Details as _, Findings, all_of, nearest};
 use crate::config::value::{is_name, quoted};
 use toml::de::{DeTable, DeValue};
 
-/// The table that an unknown name probably means: the table with the nearest name, or else the table whose required
-/// keys are present.
+/// The table that an unknown name probably means: the table with the nearest name, unless the name is a word of others,
+/// or else the table whose required keys are present.
 pub(super) fn meant(name: &str, value: &DeValue<'_>) -> Option<&'static Table> {
-    if let Some(suggestion) = nearest(name, TABLES.iter().map(|table| table.name)) {
+    let suggestion = nearest(name, TABLES.iter().map(|table| table.name));
+    if let Some(suggestion) = suggestion.filter(|_| ForeignName::find(None, name).is_none()) {
         return table_named(suggestion);
     }
     let DeValue::Table(entries) = value else {
@@ -40,19 +42,24 @@ fn has_required(table: &Table, fields: &DeTable<'_>) -> bool {
     required.any(|key| fields.contains_key(key.name))
 }
 
-/// Notes a table or key at the top level that does not exist; `meant` is the table that was probably meant.
+/// Notes a table or key at the top level that does not exist. `meant` is the table that was probably meant, `foreign`
+/// the meaning of the name at others.
 pub(super) fn note_unknown(
-    name: &str,
-    span: &Span,
+    (name, span): (&str, &Span),
     value: &DeValue<'_>,
     meant: Option<&Table>,
+    foreign: Option<&ForeignName>,
     found: &mut Findings,
 ) {
     let is_table = value.is_table();
     let mut tables = TABLES.iter();
     let owner = tables.find(|table| !is_table && table.key(name).is_some());
     let is_include = || nearest(name, [INCLUDE.name]).is_some();
+    let foreign = foreign
+        .filter(|_| meant.is_none())
+        .map(|foreign| foreign.advice(None));
     let help = match (owner, meant) {
+        _ if foreign.is_some() => foreign.unwrap_or_default(),
         (None, _) if is_include() => format!("did you mean `{}`?", INCLUDE.name),
         (Some(owner), _) => format!("`{name}` belongs under `{}`", owner.title("NAME")),
         (_, Some(meant)) => format!("did you mean `{}`?", meant.name),

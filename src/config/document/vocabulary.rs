@@ -130,6 +130,8 @@ pub enum ValueShape {
     Listeners(&'static Table),
     /// The address of a server, a table of this kind, or a list of these.
     Servers(&'static Table),
+    /// A network, a table of this kind, or a list of these.
+    Networks(&'static Table),
     /// A file of authorities, a list of files, or a table of this kind.
     Authorities(&'static Table),
     /// `true`, a name, a list of names, or a table of this kind.
@@ -285,6 +287,7 @@ impl ValueShape {
             | Self::Rate(table)
             | Self::KeyFiles(table)
             | Self::Listeners(table)
+            | Self::Networks(table)
             | Self::Servers(table)
             | Self::Authorities(table)
             | Self::ListenerTls(table)
@@ -310,6 +313,9 @@ impl ValueShape {
             }
             Self::Authorities(table) | Self::TextOrInner(table) | Self::OffOrInner(table) => {
                 table.takes.unwrap_or_default().into()
+            }
+            Self::Networks(_) => {
+                "a network, a table as `{ file = \"cdn-networks.txt\" }`, or a list of them".into()
             }
             Self::Servers(_) => {
                 "a text, a table as `{ url = \"http://10.1.0.5:3000\", weight = 2 }`, or a list of them".into()

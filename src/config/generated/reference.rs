@@ -268,7 +268,9 @@ fn takes(title: &str, key: &Key) -> String {
         ValueShape::Choice(all) => words(all),
         ValueShape::Choices(all) => format!("list of {}", words(all)),
         ValueShape::Include(_) => "text, table or list".into(),
-        ValueShape::Listeners(_) | ValueShape::Servers(_) => link("text, list or [table]"),
+        ValueShape::Listeners(_) | ValueShape::Servers(_) | ValueShape::Networks(_) => {
+            link("text, list or [table]")
+        }
         ValueShape::Authorities(_) => link("text, list or [table]"),
         ValueShape::ListenerTls(_) => link("`true`, text, list or [table]"),
         ValueShape::Conditions | ValueShape::Lines => "table of names".into(),

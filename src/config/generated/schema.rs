@@ -112,7 +112,10 @@ fn shape(shape: ValueShape) -> Value {
         }
         ValueShape::Destination => json!({ "type": "string", "pattern": "^(https?://|/)" }),
         ValueShape::Texts | ValueShape::Files | ValueShape::Members => texts(),
-        ValueShape::KeyFiles(table) | ValueShape::Servers(table) | ValueShape::Listeners(table) => {
+        ValueShape::KeyFiles(table)
+        | ValueShape::Servers(table)
+        | ValueShape::Listeners(table)
+        | ValueShape::Networks(table) => {
             let one = json!({ "oneOf": [{ "type": "string" }, section(table, [])] });
             json!({ "anyOf": [one, { "type": "array", "items": one }] })
         }

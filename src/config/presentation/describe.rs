@@ -8,7 +8,7 @@ pub use amount::{amount, brief, rounded_up};
 pub use crate::config::value::show_span;
 
 use crate::config::value::{Quota, show_quota};
-use crate::key::{KeyPart, KeyTemplate, MissingKey, OnLeave, Sameness, UnknownKey};
+use crate::key::{KeyCase, KeyPart, KeyTemplate, MissingKey, OnLeave, Sameness, UnknownKey};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::{Limit, Mode, OnDown, RefundCondition, ResponsePolicy, Scope, Unit};
 use jiff::Timestamp;
@@ -205,7 +205,11 @@ pub fn key(by: &KeyTemplate) -> String {
         return "everyone".into();
     }
     let parts: Vec<String> = by.parts.iter().map(KeyPart::to_string).collect();
-    parts.join(" + ")
+    let parts = parts.join(" + ");
+    match by.case {
+        KeyCase::Sensitive => parts,
+        KeyCase::Insensitive => format!("{parts} (in any case)"),
+    }
 }
 
 /// A time in seconds since 1970, as RFC 3339 writes it.

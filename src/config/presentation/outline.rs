@@ -4,13 +4,13 @@ use super::written::Written;
 use crate::clock;
 use crate::config::secrets::Secrets;
 use crate::config::value::show_span;
-use crate::key::client_ip::Field;
+use crate::key::client_ip::NamingField;
 use crate::key::{Group, IdentityFields, KeyPart};
 use crate::limit::Limit;
 use crate::route::Rule as RouteRule;
 use crate::snapshot::changes::Changes;
 use crate::snapshot::errors::{ErrorBody, ErrorFormats};
-use crate::snapshot::{AnswerTimeout, FieldStyle, HoldCaps, StaticReply};
+use crate::snapshot::{AnswerTimeout, HoldCaps, LimitFields, StaticReply};
 use crate::tls::{ClientParts, ServedName, TlsVersion};
 use crate::upstream::Upstream;
 use crate::{admin, listen, store, telemetry};
@@ -42,11 +42,11 @@ pub struct Outline {
     /// The proxies whose statements about client addresses are trusted.
     pub trust: Vec<IpNet>,
     /// The field that these proxies write, if the file names the field.
-    pub trust_field: Option<Field>,
+    pub trust_field: Option<NamingField>,
     /// The networks of translators in addition to the well-known one, each a /96.
     pub nat64: Vec<Ipv6Net>,
     /// The fields of responses that state limits.
-    pub fields: FieldStyle,
+    pub fields: LimitFields,
     /// The form of errors.
     pub errors: ErrorFormats,
     /// The percentage by which `Retry-After` is spread.

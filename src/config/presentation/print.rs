@@ -247,7 +247,7 @@ impl Printer<'_> {
             (Some(ValueShape::KeyFiles(inner)), value) => {
                 self.entries(inner, value, &|this, path| this.paths(path, offset))
             }
-            (Some(ValueShape::Servers(inner)), value) => {
+            (Some(ValueShape::Servers(inner) | ValueShape::Networks(inner)), value) => {
                 self.entries(inner, value, &|_, place| toml::value(place))
             }
             (Some(ValueShape::Listeners(inner)), value) => {

@@ -107,6 +107,7 @@ codes! {
     NoWeight "no-weight" "All servers of an upstream have weight 0.";
     NotAvailable "not-available" "This version does not have the setting.";
     NotGranted "not-granted" "An included file needs a grant that its entry of `include` does not have.";
+    OneHopField "one-hop-field" "A field of one address names clients, and only private networks are trusted to write it.";
     OneForAll "one-for-all" "A limit by address counts all clients behind a proxy as one.";
     OnlyInMain "only-in-main" "An included file has a setting that belongs in the main file.";
     OpenAdmin "open-admin" "The admin listener can be reached from other machines.";

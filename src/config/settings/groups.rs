@@ -194,7 +194,7 @@ fn gather<'a, T: Hash + Eq + Copy>(
 
 /// The lines of a file that are members, with their numbers. A `#` at the start of a line or after a blank begins a
 /// comment.
-fn lines(content: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+pub(super) fn lines(content: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let marked = content.strip_prefix("\u{feff}".as_bytes());
     marked
         .unwrap_or(content)

@@ -10,7 +10,9 @@ use super::groups::Groups;
 use crate::config::document::{CostSource, Document, Limit, RefundCause, Setting, ignores};
 use crate::config::input::{At, Span};
 use crate::config::report::{Code, Details as _, Findings};
-use crate::key::{Exemption, IdField, KeyPart, KeyTemplate, KnownValues, Meter, MissingKey, Price};
+use crate::key::{
+    Exemption, IdField, KeyCase, KeyPart, KeyTemplate, KnownValues, Meter, MissingKey, Price,
+};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::{Cost, Rate};
 use crate::limit::{self, LeaseSetting, Mode, Policy, RefundCondition, ResponsePolicy, Scope};
@@ -158,8 +160,19 @@ fn template(written: &Limit, groups: &Groups, found: &mut Findings) -> Option<Ke
         parts: by.value.iter().filter_map(|at| at.value.clone()).collect(),
         missing: written.missing.or(MissingKey::Refuse),
         unknown: None,
+        case: written.key_case(),
     };
     if let Some(unknown) = written.unknown.at() {
+        if let Some(case) = written.key_case.at()
+            && case.value == KeyCase::Insensitive
+        {
+            let message = format!("limit `{name}` has `unknown`, and keys without case");
+            found
+                .conflict(message)
+                .at(&unknown.span, "groups know a key as it is written")
+                .and(&case.span, "")
+                .help("leave one of them out");
+        }
         template.unknown = tiers::known(written, &template.parts, groups, found, unknown);
     }
     let absent = template.can_be_absent();
@@ -217,6 +230,7 @@ fn answers(written: &Limit) -> ResponsePolicy {
     let status = |status: u32| u16::try_from(status).unwrap_or(u16::MAX);
     ResponsePolicy {
         public_name: written.public_name.get().map(|name| name.as_str().into()),
+        is_shown: written.shown(),
         refusal: status(written.status()),
         keyless: status(written.missing_status()),
         preflights: written.preflights(),

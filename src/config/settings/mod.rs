@@ -18,6 +18,7 @@
 //! client_tls                   certificates and keys of connections to the store, to upstreams and to authorities
 //! store                        `[store]` as written → settings of connections
 //! error_bodies                 bodies of the gateway's own answers
+//! trusted_networks             networks of `trust`, and of its files
 //! upstreams                    upstreams as written → upstreams
 //! identities                   certificates and keys → identities for handshakes; those in use stay where a file is
 //!                              broken at a reload
@@ -35,4 +36,5 @@ pub(in crate::config) mod identity_writers;
 pub mod jwt;
 pub(in crate::config) mod limits;
 pub(in crate::config) mod store;
+pub(in crate::config) mod trusted_networks;
 pub(in crate::config) mod upstreams;

@@ -1,14 +1,16 @@
 //! Lints: settings that are allowed but hardly intended.
 
-use crate::config::document::{Document, Limit, Route, Tier};
+use crate::config::document::{Document, Limit, Route, Tier, TrustEntry};
 use crate::config::input::{At, Span};
 use crate::config::presentation::time_text;
 use crate::config::report::{Code, Details as _, Findings};
 use crate::config::settings::boot::admin_address;
 use crate::config::value::quoted;
 use crate::key::KeyPart;
+use crate::key::client_ip::NamingField;
 use crate::limit::rate::Rate;
 use crate::route::Condition;
+use ipnet::IpNet;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -27,6 +29,7 @@ pub(super) fn note_lints(document: &Document, found: &mut Findings) {
     open_admin(document, found);
     more_than_all(document, found);
     one_for_all(document, found);
+    one_hop_field(document, found);
     let waits: HashMap<&str, LongestWait<'_>> = document
         .limits
         .iter()
@@ -112,6 +115,51 @@ fn one_for_all(document: &Document, found: &mut Findings) {
                 .help(NAME_PROXIES);
         }
     }
+}
+
+/// A field of one address says nothing about the hops between its writer and the gateway.
+fn one_hop_field(document: &Document, found: &mut Findings) {
+    let server = &document.server;
+    let (Some(field), Some(trust)) = (server.trust_field.at(), server.trust.at()) else {
+        return;
+    };
+    // The networks of a file are those of a delivery network.
+    let is_private = |at: &At<TrustEntry>| match at.value {
+        TrustEntry::Network(network) => is_private(network),
+        TrustEntry::File(_) => false,
+    };
+    let is_single = matches!(field.value, NamingField::Single(_));
+    if is_single && !trust.value.is_empty() && trust.value.iter().all(is_private) {
+        let message = format!(
+            "`{}` has one address, and only private networks are trusted to write it",
+            field.value.name()
+        );
+        found
+            .warning(Code::OneHopField, message)
+            .at(&field.span, "")
+            .and(
+                &trust.span,
+                "a balancer in between passes the field of everybody",
+            )
+            .help("let nobody but the writer of the field reach the balancer in between");
+    }
+}
+
+/// Is the network of a kind that no public address is in (RFC 1918, RFC 4193, RFC 6598, or a machine's own)?
+fn is_private(network: IpNet) -> bool {
+    const PRIVATE: [&str; 9] = [
+        "10.0.0.0/8",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "169.254.0.0/16",
+        "fc00::/7",
+        "fe80::/10",
+        "::1/128",
+    ];
+    let mut all = PRIVATE.iter().filter_map(|text| text.parse::<IpNet>().ok());
+    all.any(|private| private.contains(&network))
 }
 
 /// The condition of a route on a field that only a proxy in front of the gateway writes.

@@ -1,9 +1,11 @@
 //! Addresses to listen on, networks, hosts and methods.
 
 use super::{Code, ValueError};
+use crate::config::report::nearest;
+use crate::key::client_ip::{Field, NamingField};
 use crate::listen::listener::ListenAddress;
 use crate::route::HostPattern;
-use http::Method;
+use http::{HeaderName, Method};
 use ipnet::{IpNet, Ipv6Net};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -270,10 +272,72 @@ pub(in crate::config) fn method(text: &str) -> Result<Method, ValueError> {
     }
 }
 
+/// Fields that every client writes for its own purposes: none of them can name a client.
+const NEVER_NAMING: [&str; 14] = [
+    "accept",
+    "accept-encoding",
+    "accept-language",
+    "authorization",
+    "connection",
+    "content-length",
+    "content-type",
+    "cookie",
+    "host",
+    "origin",
+    "referer",
+    "transfer-encoding",
+    "user-agent",
+    "via",
+];
+
+/// Reads the field in which proxies name the client: one of the two chains, or a field with one address.
+pub(in crate::config) fn naming_field(text: &str) -> Result<NamingField, ValueError> {
+    let chains = ["x-forwarded-for", "forwarded"];
+    let wrong = |label: &str| ValueError::of(Code::BadField, text, "cannot name clients", label);
+    match text.to_ascii_lowercase().as_str() {
+        "x-forwarded-for" => return Ok(NamingField::Chain(Field::XForwardedFor)),
+        "forwarded" => return Ok(NamingField::Chain(Field::Forwarded)),
+        _ => {}
+    }
+    // A word that is similar to one of the two would be a field that no proxy writes.
+    let similar = nearest(text, chains).filter(|word| word.len().abs_diff(text.len()) <= 1);
+    if let Some(word) = similar {
+        return Err(wrong("nearly the name of another field").offer([word]));
+    }
+    let name = text.parse::<HeaderName>().ok();
+    let name = name
+        .filter(|name| !text.contains(['_', '"', '*']) && !NEVER_NAMING.contains(&name.as_str()));
+    name.map(NamingField::Single).ok_or_else(|| {
+        wrong("a field in which a proxy writes the client's address").help(
+            "write `\"x-forwarded-for\"`, or a field with one address, as `\"cf-connecting-ip\"`",
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::value::with_valid_offers;
+
+    #[test]
+    fn fields_that_name_clients() {
+        let chain = naming_field("Forwarded").unwrap();
+        assert_eq!(chain, NamingField::Chain(Field::Forwarded));
+        for text in [
+            "cf-connecting-ip",
+            "True-Client-IP",
+            "x-real-ip",
+            "x-vercel-forwarded-for",
+        ] {
+            let found = naming_field(text).unwrap();
+            assert_eq!(found.name(), text.to_ascii_lowercase());
+        }
+        let help = |text| naming_field(text).unwrap_err().shown_help().unwrap();
+        assert_eq!(help("x-forwarded-fro"), "write `\"x-forwarded-for\"`");
+        for text in ["", "a b", "x_real_ip", "host", "cookie", "x-*"] {
+            assert!(naming_field(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn addresses() {

@@ -68,7 +68,8 @@ fn forwarded_is_read_by_its_for() {
 
 /// The client that these two fields name to a gateway that trusts 10.0.0.0/8.
 fn of_both(only: Option<Field>, listed: &str, forwarded: &str) -> String {
-    let trust = Trust::new(vec!["10.0.0.0/8".parse().unwrap()]).reading(only);
+    let trust = Trust::new(vec!["10.0.0.0/8".parse().unwrap()])
+        .reading(only.map(NamingField::Chain).as_ref());
     let mut fields = HeaderMap::new();
     fields.append("x-forwarded-for", listed.parse().unwrap());
     fields.append("forwarded", forwarded.parse().unwrap());
@@ -185,4 +186,53 @@ fn a_walk_is_explained_as_it_is_gone() {
         alone,
         ("10.0.0.1".into(), AddressReason::Said(Field::Forwarded), 1)
     );
+}
+
+#[test]
+fn a_field_of_one_address_names_the_client_alone() {
+    let name: HeaderName = "cf-connecting-ip".parse().unwrap();
+    let trust = Trust::new(vec!["10.0.0.0/8".parse().unwrap()])
+        .reading(Some(&NamingField::Single(name.clone())));
+    let peer: IpAddr = "10.0.0.1".parse().unwrap();
+    let found = |lines: &[&str]| {
+        let mut fields = HeaderMap::new();
+        fields.insert("x-forwarded-for", "198.51.100.7".parse().unwrap());
+        for line in lines {
+            fields.append(name.clone(), line.parse().unwrap());
+        }
+        let found = trust.found(Some(peer), &fields);
+        (found.address.unwrap().to_string(), found.unnamed)
+    };
+    for (line, client) in [
+        ("192.0.2.1", "192.0.2.1"),
+        (" 192.0.2.1:4711 ", "192.0.2.1"),
+        ("[2001:db8::1]:443", "2001:db8::1"),
+        ("2001:db8::1", "2001:db8::1"),
+        ("fe80::1%eth0", "fe80::1"),
+        ("10.0.0.9", "10.0.0.9"),
+    ] {
+        assert_eq!(found(&[line]), (client.to_owned(), None), "{line}");
+    }
+    for line in [
+        "192.0.2.1, 192.0.2.2",
+        "anna",
+        "192.0.2.1;x",
+        "\"192.0.2.1\"",
+    ] {
+        let (client, cause) = found(&[line]);
+        assert_eq!(
+            (client.as_str(), cause),
+            ("10.0.0.1", Some(Unnamed::Malformed)),
+            "{line}"
+        );
+    }
+    let twice = found(&["192.0.2.1", "192.0.2.1"]);
+    assert_eq!(twice, ("10.0.0.1".to_owned(), Some(Unnamed::Malformed)));
+    assert_eq!(found(&["unknown"]).1, Some(Unnamed::Hidden));
+    assert_eq!(found(&[]), ("10.0.0.1".to_owned(), Some(Unnamed::Absent)));
+    // Another peer names nobody.
+    let mut fields = HeaderMap::new();
+    fields.insert(name, "192.0.2.1".parse().unwrap());
+    let other: IpAddr = "203.0.113.1".parse().unwrap();
+    assert_eq!(trust.client(Some(other), &fields), Some(other));
 }

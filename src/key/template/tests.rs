@@ -11,6 +11,7 @@ fn template(parts: Vec<KeyPart>, missing: MissingKey) -> KeyTemplate {
         parts,
         missing,
         unknown: None,
+        case: KeyCase::Sensitive,
     }
 }
 

@@ -15,7 +15,7 @@ use crate::limit::Limit;
 use crate::limit::verdict::{Decision, Ruling, Verdict};
 use crate::proxy::answer::header_value;
 use crate::proxy::answer::header_value::{number, usual_number};
-use crate::snapshot::FieldStyle;
+use crate::snapshot::{FieldStyle, LimitFields, ResetForm};
 use crate::store::StoreDecision;
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -56,12 +56,13 @@ pub fn policy<'a>(limits: impl Iterator<Item = &'a Arc<Limit>>) -> Option<Header
 /// Writes the fields of the limits. `policy` is the prepared field for exactly these limits, `now` the wall clock.
 pub fn stamp(
     fields: &mut HeaderMap,
-    style: FieldStyle,
+    form: LimitFields,
     limits: &[&Arc<Limit>],
     decision: &Decision,
     policy: Option<&HeaderValue>,
     now: Timestamp,
 ) {
+    let style = form.style;
     // The names are searched before our fields are added. A pass over them is cheap, since most differ in length;
     // looking up fields that most responses lack would cost more.
     let (mut is_exposed, mut theirs) = (false, UpstreamFields::default());
@@ -88,7 +89,11 @@ pub fn stamp(
     {
         set(fields, X_LIMIT, usual_number(limit.quota));
         set(fields, X_REMAINING, usual_number(shown(limit, verdict)));
-        set(fields, X_RESET, usual_number(reset_at(verdict, now)));
+        set(
+            fields,
+            X_RESET,
+            usual_number(reset_at(verdict, form.reset, now)),
+        );
     }
     if is_exposed && style != FieldStyle::None {
         merge::expose(fields, EXPOSED);
@@ -100,30 +105,66 @@ pub fn stamp(
 #[cold]
 pub fn stamp_known(
     fields: &mut HeaderMap,
-    style: FieldStyle,
+    form: LimitFields,
     limits: &[&Arc<Limit>],
     decided: &StoreDecision,
     now: Timestamp,
 ) {
-    let mut ruling = decided.decision.ruling;
+    let is_known = |limit: &Limit| decided.is_known(limit);
+    stamp_some(fields, form, limits, &decided.decision, is_known, now);
+}
+
+/// Writes the known numbers of the limits that the file shows. A hidden limit that refuses is shown alone.
+#[cold]
+pub fn stamp_shown(
+    fields: &mut HeaderMap,
+    form: LimitFields,
+    limits: &[&Arc<Limit>],
+    decision: &Decision,
+    is_known: impl Fn(&Limit) -> bool,
+    now: Timestamp,
+) {
+    let hidden = match decision.ruling {
+        Ruling::Refuse { by, .. } => limits.get(by).filter(|limit| !limit.answers.is_shown),
+        _ => None,
+    };
+    let is_shown = |limit: &Limit| match hidden {
+        Some(hidden) => std::ptr::eq(&raw const ***hidden, limit),
+        None => limit.answers.is_shown,
+    };
+    let is_written = |limit: &Limit| is_shown(limit) && is_known(limit);
+    stamp_some(fields, form, limits, decision, is_written, now);
+}
+
+/// Writes the numbers of the limits that `is_written` chooses.
+fn stamp_some(
+    fields: &mut HeaderMap,
+    form: LimitFields,
+    limits: &[&Arc<Limit>],
+    decision: &Decision,
+    is_written: impl Fn(&Limit) -> bool,
+    now: Timestamp,
+) {
+    let mut ruling = decision.ruling;
     if let Ruling::Refuse { by, .. } = &mut ruling {
-        let is_known = |limit: &&&Arc<Limit>| decided.is_known(limit);
-        *by = match limits.get(*by).filter(is_known) {
-            Some(_) => limits.iter().take(*by).filter(is_known).count(),
+        let is_written = |limit: &&&Arc<Limit>| is_written(limit);
+        *by = match limits.get(*by).filter(is_written) {
+            Some(_) => limits.iter().take(*by).filter(is_written).count(),
             // The refusing limit is not among the limits with numbers.
             None => usize::MAX,
         };
     }
-    let verdicts = limits.iter().zip(&decided.decision.verdicts);
-    let known = verdicts.filter(|(limit, _)| decided.is_known(limit));
-    let (limits, verdicts): (Vec<_>, _) = known.map(|(limit, verdict)| (*limit, *verdict)).unzip();
+    let verdicts = limits.iter().zip(&decision.verdicts);
+    let written = verdicts.filter(|(limit, _)| is_written(limit));
+    let (limits, verdicts): (Vec<_>, _) =
+        written.map(|(limit, verdict)| (*limit, *verdict)).unzip();
     let decision = Decision {
         verdicts,
         ruling,
-        at: decided.decision.at,
+        at: decision.at,
     };
     let policy = policy(limits.iter().copied());
-    stamp(fields, style, &limits, &decision, policy.as_ref(), now);
+    stamp(fields, form, &limits, &decision, policy.as_ref(), now);
 }
 
 /// Writes the time to retry. `Retry-After` has whole seconds, rounded up and never 0, since every client obeys it; the
@@ -138,9 +179,12 @@ pub(in crate::proxy) fn millis(micros: u64) -> u64 {
     micros.div_ceil(1000).max(1)
 }
 
-/// The second of the wall clock at which all units are available again.
-fn reset_at(verdict: &Verdict, now: Timestamp) -> u64 {
-    now.plus(verdict.reset).micros().div_ceil(1_000_000)
+/// The second of the wall clock at which all units are available again, or the seconds until then.
+fn reset_at(verdict: &Verdict, form: ResetForm, now: Timestamp) -> u64 {
+    match form {
+        ResetForm::Unix => now.plus(verdict.reset).micros().div_ceil(1_000_000),
+        ResetForm::Seconds => seconds(verdict.reset),
+    }
 }
 
 /// Writes the length of the response's delay (Server-Timing, milliseconds).

@@ -105,6 +105,7 @@ impl Exchange {
             millis: &body.millis,
             limits: &self.decided.plan.limits(service),
             decision: &self.store_decision()?.decision,
+            reset: self.local.snapshot.fields.reset,
             now: clock::wall_at(self.decided.seen),
         };
         Some(reply::with(status, fields.with(&values), body.text))
@@ -130,6 +131,7 @@ impl Exchange {
             && service.response_fields.is_none()
             && decided.is_whole()
             && self.decided.plan.is_whole(service)
+            && !service.hides_limits
             && !self.closes();
         let at = self.decided.plan.positions().nth(by).filter(|_| is_usual)?;
         Some(&self.local.route(self.decided.route?).refusals[at])
@@ -272,19 +274,24 @@ impl Exchange {
     }
 
     fn stamp_limits(&self, fields: &mut HeaderMap) {
-        let style = self.local.snapshot.fields;
+        let form = self.local.snapshot.fields;
         // If no store counted, no number is better than a guessed one.
         let (Some(route), Some(decided)) = (self.decided.route, self.store_decision()) else {
             return;
         };
-        if style == FieldStyle::None || decided.decision.verdicts.is_empty() {
+        if form.style == FieldStyle::None || decided.decision.verdicts.is_empty() {
             return;
         }
         let service = self.local.service(route);
         let limits = self.decided.plan.limits(service);
         let now = clock::wall_at(self.decided.seen);
         if !decided.is_whole() {
-            return fields::stamp_known(fields, style, &limits, decided, now);
+            return if service.hides_limits {
+                let is_known = |limit: &Limit| decided.is_known(limit);
+                fields::stamp_shown(fields, form, &limits, &decided.decision, is_known, now)
+            } else {
+                fields::stamp_known(fields, form, &limits, decided, now)
+            };
         }
         let decision = &decided.decision;
         let outwaited = if self.outcome.reason == Reason::LimitRefused {
@@ -294,12 +301,15 @@ impl Exchange {
         };
         let decision = outwaited.as_ref().unwrap_or(decision);
         let prepared = &self.local.route(route).policy;
-        if self.decided.plan.is_whole(service) {
-            fields::stamp(fields, style, &limits, decision, prepared.as_ref(), now);
+        if service.hides_limits {
+            let is_known = |_: &Limit| true;
+            fields::stamp_shown(fields, form, &limits, decision, is_known, now);
+        } else if self.decided.plan.is_whole(service) {
+            fields::stamp(fields, form, &limits, decision, prepared.as_ref(), now);
         } else {
             let deciding = limits.iter().filter(|limit| limit.mode.decides());
             let policy = fields::policy(deciding.copied());
-            fields::stamp(fields, style, &limits, decision, policy.as_ref(), now);
+            fields::stamp(fields, form, &limits, decision, policy.as_ref(), now);
         }
     }
 

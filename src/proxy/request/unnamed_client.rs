@@ -1,7 +1,7 @@
 //! A request's client as named by a trusted peer, and the metrics and log lines if it names none.
 
 use crate::client::spelled;
-use crate::key::client_ip::{Field, FoundClient, Trust, Unnamed};
+use crate::key::client_ip::{FoundClient, Trust, Unnamed};
 use crate::telemetry::excerpt;
 use crate::telemetry::log::{Throttle, Throttles};
 use crate::telemetry::metrics::{ClientUnnamed, WorkerMetrics};
@@ -23,7 +23,7 @@ pub(in crate::proxy) fn named_by(
 ) -> Option<IpAddr> {
     let found = trust.found(peer, fields);
     if let Some(cause) = found.unnamed {
-        report(&found, cause, peer, fields, metrics);
+        report(trust, &found, cause, peer, fields, metrics);
     }
     found.address
 }
@@ -45,6 +45,7 @@ pub(in crate::proxy) fn by_proxy_header(proxy: Option<IpAddr>, metrics: &WorkerM
 #[cold]
 #[inline(never)]
 fn report(
+    trust: &Trust,
     found: &FoundClient,
     cause: Unnamed,
     peer: Option<IpAddr>,
@@ -69,15 +70,15 @@ fn report(
     tracing::warn!(
         "the trusted peer {} names no client, its `{}` is {why}: \"{}\"; such requests count as those of {}{more}",
         spelled(peer),
-        field.name(),
-        beginning(fields, field),
+        trust.name(field),
+        beginning(fields, trust.name(field)),
         spelled(found.address),
     );
 }
 
 /// The first bytes of a field's lines, escaped.
-fn beginning(fields: &HeaderMap, field: Field) -> String {
-    let lines = fields.get_all(field.name()).into_iter();
+fn beginning(fields: &HeaderMap, name: &str) -> String {
+    let lines = fields.get_all(name).into_iter();
     let lines: Vec<&[u8]> = lines.map(|line| line.as_bytes()).collect();
     let all = lines.join(&b", "[..]);
     excerpt(&all, SHOWN)

@@ -120,6 +120,7 @@ pub fn announce(
         match leading {
             Some(Field::XForwardedFor) => drop(fields.remove(header::FORWARDED)),
             Some(Field::Forwarded) => drop(fields.remove(X_FORWARDED_FOR)),
+            Some(Field::Single) => begin_with_client(fields, origin),
             None => {}
         }
         if !speaks.listed {
@@ -144,6 +145,16 @@ pub fn announce(
         introduce(fields, origin, introduced);
         set_scheme(fields, origin, None);
         set_host(fields, origin);
+    }
+}
+
+/// Replaces both chains by the client, which the peer has named in another field. The peer follows, as in every chain.
+#[cold]
+fn begin_with_client(fields: &mut HeaderMap, origin: &Origin<'_>) {
+    fields.remove(header::FORWARDED);
+    fields.remove(X_FORWARDED_FOR);
+    if let Some(client) = origin.client.filter(|_| origin.client != origin.peer) {
+        set(fields, X_FORWARDED_FOR, |line| line.address(client));
     }
 }
 

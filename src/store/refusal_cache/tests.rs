@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::clock::Clock;
-use crate::key::{KeyTemplate, MissingKey, RepeatId};
+use crate::key::{KeyCase, KeyTemplate, MissingKey, RepeatId};
 use crate::limit::clock_window::ClockWindow;
 use crate::limit::concurrency::Concurrency;
 use crate::limit::dedupe::Dedupe;
@@ -35,6 +35,7 @@ fn limit(name: &str, rule: impl Fn(Rate) -> Rule) -> Limit {
         parts: Vec::new(),
         missing: MissingKey::Shared,
         unknown: None,
+        case: KeyCase::Sensitive,
     };
     Limit::new(Policy::new(name.into(), by, rate), rule(rate))
 }

@@ -350,3 +350,21 @@ async fn secrets_that_tell_clients_apart_stay_out_of_redis_and_logs() {
     let written = gateway.access.text() + &gateway.said.text();
     assert!(!written.contains("hunter2"), "{written}");
 }
+
+#[tokio::test]
+async fn texts_that_differ_in_case_may_be_one_key() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["user"]).limit(
+        "user",
+        "by = \"query:user\"\nmissing = \"refuse\"\nrate = \"1/h\"\nkey_case = \"insensitive\"",
+    );
+    let gateway = Gateway::start(&file).await;
+    gateway.get("/?user=ANNE").await.expect(200);
+    for same in ["anne", "Anne", "%20anne+", "AnnE", "anne&user=ANNE"] {
+        gateway.get(&format!("/?user={same}")).await.expect(429);
+    }
+    gateway.get("/?user=%C3%84nne").await.expect(200);
+    gateway.get("/?user=%C3%A4NNE").await.expect(429);
+    gateway.get("/?user=+").await.expect(401);
+    gateway.get("/?user=anne&user=bert").await.expect(400);
+}

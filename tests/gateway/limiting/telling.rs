@@ -36,6 +36,58 @@ async fn the_file_chooses_which_fields_are_sent() {
     }
 }
 
+#[tokio::test]
+async fn the_reset_is_an_instant_or_a_time() {
+    let upstream = Upstream::echo().await;
+    for (form, is_time) in [("unix", false), ("seconds", true)] {
+        let file = File::to(&upstream, &["ip"])
+            .limit("ip", "by = \"ip\"\nrate = \"1/h\"")
+            .with(&format!(
+                "[response]\nx_ratelimit = {{ reset = \"{form}\" }}"
+            ));
+        let gateway = Gateway::start(&file).await;
+        for status in [200, 429, 429, 429] {
+            let reset = gateway
+                .get("/")
+                .await
+                .expect(status)
+                .number("x-ratelimit-reset");
+            assert_eq!((1..=3600).contains(&reset), is_time, "{form}: {reset}");
+        }
+    }
+}
+
+/// A hidden limit is in no field of an answer, unless it refuses: then no other is.
+#[tokio::test]
+async fn a_hidden_limit_is_stated_by_its_refusals_alone() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["shown", "hidden"])
+        .limit("shown", "by = \"ip\"\nrate = \"3/h\"")
+        .limit(
+            "hidden",
+            "by = \"header:x-user\"\nmissing = \"skip\"\nrate = \"1/h\"\nshown = false",
+        );
+    let gateway = Gateway::start(&file).await;
+    let ask = async |user: &str| gateway.get_with("/", &[("X-User", user)]).await;
+    let stated = |answer: &Answer| {
+        let policy = answer.field("ratelimit-policy").contains("hidden");
+        let standing = answer.field("ratelimit").contains("hidden");
+        assert_eq!(policy, standing, "{answer:?}");
+        (policy, answer.number("x-ratelimit-limit"))
+    };
+    assert_eq!(stated(&ask("anna").await.expect(200)), (false, 3));
+    for _ in 0..3 {
+        let refused = ask("anna").await.expect(429);
+        assert_eq!(stated(&refused), (true, 1));
+        assert!(!refused.field("ratelimit").contains("shown"), "{refused:?}");
+    }
+    assert_eq!(stated(&ask("bert").await.expect(200)), (false, 3));
+    assert_eq!(stated(&gateway.get("/").await.expect(200)), (false, 3));
+    for user in ["carl", "dora", "dora"] {
+        assert_eq!(stated(&ask(user).await.expect(429)), (false, 3));
+    }
+}
+
 /// Refusals are written after the pattern of an earlier one. What one of them has beyond the others stays its own.
 #[tokio::test]
 async fn a_later_refusal_has_its_own_values_and_nothing_of_an_earlier_one() {

@@ -3,6 +3,7 @@
 
 mod counters;
 mod members;
+mod networks;
 mod secrets;
 mod two_steps;
 

@@ -103,6 +103,11 @@ async fn quarters_begin_in_january_and_weeks_on_the_day_that_the_offset_says(sto
     // The epoch was a Thursday.
     let monday = of(Unit::Day, 7, "UTC", 4 * DAY);
     full_for(store, &monday, "2026-11-16T00:00:00Z", 7 * DAY).await;
+    let week = of(Unit::Week, 1, "UTC", 0);
+    full_for(store, &week, "2026-11-16T00:00:00Z", 7 * DAY).await;
+    full_for(store, &week, "2026-11-22T23:59:59Z", SECOND).await;
+    let berlin = of(Unit::Week, 1, "Europe/Berlin", 0);
+    full_for(store, &berlin, "2026-10-19T00:00:00+02:00", 7 * DAY + HOUR).await;
 }
 
 async fn another_zone_keeps_the_count_of_a_day_that_reaches_into_its_own(store: &UnderTest) {

@@ -1,19 +1,22 @@
-//! The notes on counting: queues that never fill, counters that a restart loses, failures that use up a limit of a few
+//! The notes on counting: queues that never fill, weeks that begin on Thursday, counters that a restart loses, failures that use up a limit of a few
 //! requests a day.
 
 use crate::config::{Code, Compiled, describe};
-use crate::limit::{Limit, Scope};
+use crate::limit::clock_window::Anchor;
+use crate::limit::{Limit, Rule, Scope};
 use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A limit whose quota returns in this time or later loses much if its counters are lost.
 const DAY: u64 = 86_400_000_000;
+const WEEK: u64 = 7 * DAY;
 /// A limit on which a request counts for this time or longer admits a few a day.
 const LONG_FOR_ONE: u64 = 3_600_000_000;
 
 /// All these notes.
 pub(super) fn list_notes(compiled: &Compiled) -> Vec<String> {
     let mut notes = queues_never_full(compiled);
+    notes.extend(weeks(compiled));
     notes.extend(forgotten(compiled));
     notes.extend(few_a_day(compiled));
     notes
@@ -49,6 +52,25 @@ fn queues_never_full(compiled: &Compiled) -> Vec<String> {
         })
     });
     queues.collect()
+}
+
+/// Weeks by the clock that begin on Thursday, as 1970 did.
+fn weeks(compiled: &Compiled) -> Vec<String> {
+    let limits = compiled.outline.limits.iter();
+    let limits = limits.flat_map(|limit| with_tiers(limit.shown().to_string(), limit));
+    let on_thursday = limits.filter(|(_, limit)| match &limit.rule {
+        Rule::ClockWindow(rule) => {
+            matches!(rule.anchor, Anchor::Clock { window, offset: 0 } if window.is_multiple_of(WEEK))
+        }
+        _ => false,
+    });
+    let notes = on_thursday.map(|(name, limit)| {
+        format!(
+            "limit {name} counts weeks from Thursday 00:00 UTC; `rate = \"{}\"` with `timezone = \"UTC\"` begins on Monday",
+            describe::rate(limit)
+        )
+    });
+    notes.collect()
 }
 
 /// Limits over a day and more, whose store does not keep counters that long.

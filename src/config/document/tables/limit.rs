@@ -20,11 +20,12 @@ use crate::config::presentation::{describe, show};
 use crate::config::value::{
     ErrorText, ValueError, error_text, field, method, network, part, public_name, tag, top, zone,
 };
-use crate::key::{KeyPart, MissingKey, Sameness, UnknownKey};
+use crate::key::{KeyCase, KeyPart, MissingKey, Sameness, UnknownKey};
 use crate::limit::sliding_window::MAX_PARTS;
 use crate::limit::{LeaseSetting, Mode, OnDown, Preflights, Scope};
 use comparison::{
     algorithm, anchor, burst, clock, joined, over, queue, shown_candidate, shown_tiers, sliding,
+    timezone,
 };
 use cost::cost_form;
 use http::{HeaderName, Method};
@@ -67,6 +68,12 @@ table! {
     by: Items<Option<KeyPart>> = filled_texts(part, NO_PART), Required, "\"ip\"",
         Limit(|limit| show(describe::key(&limit.first().by)));
 
+    /// Whether texts of the key that differ in case are different keys. With `"insensitive"` they count in Unicode's
+    /// lower case, without blanks at either end: `ANNA` is `anna`. This is for every part but `ip`, `route` and
+    /// `method`. Groups compare members as they are written, so that such a limit has no `unknown`.
+    key_case: KeyCase = word(), Value("\"sensitive\""), "\"insensitive\"",
+        Limit(|limit| show(limit.first().by.case.word()));
+
     /// The treatment of a request without the key. `refuse` answers 401, `ip` counts the request by client address,
     /// `skip` does not limit it, and `shared` counts all such requests on one counter. A request that is answered 401
     /// counts on its other limits.
@@ -90,8 +97,8 @@ table! {
         Limit(|limit| show(algorithm(&limit.first().rule).word()));
 
     /// The start of a fixed window. With `first` a window starts at its first admitted request. With `clock` windows
-    /// start at whole multiples of their length by the clock (UTC); days with a `timezone`, and months, start at
-    /// midnight or on the first. The rest of one window and the whole of the next may be admitted together: up to twice
+    /// start at whole multiples of their length by the clock (UTC), weeks on Thursday. With a `timezone` days start at
+    /// midnight and weeks on Monday; months start on the first. The rest of one window and the whole of the next may be admitted together: up to twice
     /// N at once. `sliding-log` and a `strict` sliding window never exceed N.
     anchor: AnchorWord = word(), Value("\"first\""), "\"clock\"", Limit(|limit| anchor(limit.first()));
 
@@ -100,10 +107,10 @@ table! {
     offset: Duration = time(Zero::Allowed), Value("\"0s\""), "\"8h\"",
         Limit(|limit| clock(limit.first()).and_then(|(offset, _)| show(offset)));
 
-    /// The time zone of days and months, for windows by the clock over `d` and `month`. Changes of daylight saving make
-    /// such a day longer or shorter.
+    /// The time zone of days, weeks and months, for windows by the clock over `d`, `w` and `month`. A written one begins
+    /// weeks on Monday, 00:00 there. Changes of daylight saving make such a day longer or shorter.
     timezone: TimeZone = text_form(zone), Value("\"UTC\""), "\"Europe/Berlin\"",
-        Limit(|limit| clock(limit.first()).and_then(|(_, zone)| show(zone)));
+        Limit(|limit| timezone(limit.first()));
 
     /// The number of parts that a sliding window is seen in. Each part is a whole number of milliseconds. The part that
     /// is leaving counts in proportion.
@@ -214,6 +221,10 @@ table! {
     /// The name that clients see in `RateLimit` and in refusals. Logs and metrics keep the limit's own name.
     public_name: String = text_form(public_name), Words("the limit's name"), "\"requests\"",
         Limit(|limit| show(limit.first().public_name()));
+
+    /// Whether the fields about limits state the limit. With `false` it is in no field, unless it refuses the request:
+    /// then it is the only one there. Its name is in the body of its refusals in any case.
+    shown: bool = flag(), Value("true"), "false", Limit(|limit| show(limit.first().answers.is_shown));
 
     /// The status of the limit's refusals. gRPC clients get `RESOURCE_EXHAUSTED` with every status.
     status: u32 = number(400, 599), Value("429"), "503", Limit(|limit| show(limit.first().answers.refusal));
@@ -353,6 +364,7 @@ words! {
 }
 words! { Over: Refuse "refuse", Delay "delay" }
 words! { MissingKey: Refuse "refuse", Ip "ip", Skip "skip", Shared "shared" }
+words! { KeyCase: Sensitive "sensitive", Insensitive "insensitive" }
 words! { UnknownKey: Ip "ip", Refuse "refuse" }
 words! { Scope: Cluster "cluster", Gateway "gateway" }
 words! { Preflights: Free "free", Counted "counted" }

@@ -3,21 +3,24 @@
 use super::listen::{ListenEntry, listeners};
 use crate::client::Nat64;
 use crate::config::document::{
-    Items, ValueShape, Words as _, Zero, any, bytes_in_a_second, count, number, table, text_as,
-    text_form, texts, time, time_within, word, words,
+    Form, Items, ValueShape, Words as _, Zero, any, bytes_in_a_second, count, custom, entry_table,
+    inner_table, number, table, text_as, text_form, texts, time, time_within, whole, word, words,
 };
+use crate::config::input::At;
 use crate::config::presentation::{ShownValue, show, show_list, show_time, time_text};
 use crate::config::value::{
-    ErrorText, admin_address, error_text, error_word, file_mode, network, percent, translator,
+    ErrorText, admin_address, error_text, error_word, file_mode, naming_field, network, percent,
+    translator,
 };
-use crate::key::client_ip::Field;
+use crate::key::client_ip::NamingField;
 use crate::listen::keep_alive::KeepAlive;
 use crate::listen::listener::{ListenAddress, SOCKET_MODE};
-use crate::snapshot::FieldStyle;
 use crate::snapshot::errors::ErrorBody;
+use crate::snapshot::{FieldStyle, ResetForm};
 use crate::telemetry::{AccessFormat, Level};
 use ipnet::{IpNet, Ipv6Net};
 use std::time::Duration;
+use toml::de::DeValue;
 
 table! {
     /// The addresses that requests come in on, and the deadlines and bounds of their connections.
@@ -34,16 +37,20 @@ table! {
         Restart(|boot| show_list(&boot.listen.listeners));
 
     /// Networks of the proxies in front of Tollgate. Their `Forwarded` and `X-Forwarded-For` are trusted, and read from
-    /// the right.
-    trust: Items<IpNet> = texts(network), Words("no peer"), "[\"10.0.0.0/8\"]", Gateway(|file| show_list(&file.trust));
+    /// the right. An entry `{ file = "cdn-networks.txt" }` is a file with one network on a line, which is watched. A
+    /// file that has no network, or a line that is none, changes nothing.
+    trust: Items<TrustEntry> = trusted(), Words("no peer"), "[\"10.0.0.0/8\", { file = \"cdn-networks.txt\" }]", Gateway(|file| show_list(&file.trust));
 
-    /// The field in which the proxies of `trust` name the client. The other field is not read then; with `forwarded` no
-    /// `X-Forwarded-*` is read either. Without `trust_field` both fields are read, and where they name different
+    /// The field in which the proxies of `trust` name the client: `x-forwarded-for`, `forwarded`, or any field with one
+    /// address, such as `cf-connecting-ip` or `x-real-ip`. No other field names the client then; with `forwarded` no
+    /// `X-Forwarded-*` is read either. A field of one address is read of one line, of the direct peer, with or without
+    /// a port and brackets; anything else names nobody, and the peer is the client. The field is dropped from all other
+    /// peers. Without `trust_field` both fields are read, and where they name different
     /// clients `X-Forwarded-For` is trusted. `X-Forwarded-Proto` and `X-Forwarded-Host` then also replace the scheme
     /// and host of `Forwarded`. Behind a proxy that writes `Forwarded` alone and lets `X-Forwarded-For` pass,
     /// `trust_field` must be set.
-    trust_field: Field = word(), Words("either"), "\"forwarded\"",
-        Gateway(|file| show(file.trust_field.map_or("either", Field::name)));
+    trust_field: NamingField = text_form(naming_field), Words("either of the first two"), "\"cf-connecting-ip\"",
+        Gateway(|file| show(file.trust_field.as_ref().map_or("either", NamingField::name)));
 
     /// Networks of translators between IPv6 and IPv4 (NAT64), each a /96, beside `64:ff9b::/96`. An address in them
     /// counts as the IPv4 address inside, everywhere an address is read. Private and other special addresses inside
@@ -114,7 +121,48 @@ table! {
     max_held_per_client: u32 = count(), Value("1000"), "100", Gateway(|file| show(file.holds.per_client));
 }
 
+table! {
+    /// A file of networks.
+    NetworkFile = NETWORK_FILE, "server", "a file of networks";
+
+    /// The file, with one network on a line; a `#` begins a comment.
+    file: String = text_as(ValueShape::File, any), Required, "\"cdn-networks.txt\"";
+}
+
+/// An entry of `trust`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::config) enum TrustEntry {
+    /// A network.
+    Network(IpNet),
+    /// The path of a file of networks.
+    File(String),
+}
+
+/// Networks, and files of networks.
+fn trusted() -> impl Form<Items<TrustEntry>> {
+    custom(ValueShape::Networks(&NETWORK_FILE), |key, fields| {
+        fields.items(key, |fields, item| match item.get_ref() {
+            DeValue::Table(table) => {
+                let read: NetworkFile = entry_table(key, fields, table, item.span(), whole)?;
+                Some(TrustEntry::File(read.file.get()?.clone()))
+            }
+            _ => fields
+                .text_item(key, item, network)
+                .map(TrustEntry::Network),
+        })
+    })
+}
+
 impl ServerTable {
+    /// The networks that `trust` names itself.
+    pub(in crate::config) fn trusted_networks(&self) -> impl Iterator<Item = At<IpNet>> {
+        let entries = self.trust.entries().iter();
+        entries.filter_map(|at| match at.value {
+            TrustEntry::Network(network) => Some(At::new(network, at.span.clone())),
+            TrustEntry::File(_) => None,
+        })
+    }
+
     /// The networks whose addresses contain translated IPv4 addresses.
     pub(in crate::config) fn translators(&self) -> Nat64 {
         let networks = self.nat64.entries().iter();
@@ -171,7 +219,12 @@ table! {
     /// flight has `qu="concurrent-requests"` and no times, and is in none of the older fields. `docs/fields.md` has the
     /// names, units and instants of all fields. Fields of an upstream's own limits stay: the items of its lists come
     /// after the gateway's items, and its `X-RateLimit-*` stay where it has fewer units left.
-    headers: FieldStyle = word(), Value("\"both\""), "\"standard\"", Gateway(|file| show(file.fields.word()));
+    headers: FieldStyle = word(), Value("\"both\""), "\"standard\"", Gateway(|file| show(file.fields.style.word()));
+
+    /// The meaning of the older fields: `{ reset = "seconds" }` makes `X-RateLimit-Reset` the seconds until all units
+    /// are back, as some clients expect it, in place of the second since 1970 (`"unix"`).
+    x_ratelimit: OlderFields = inner_table(whole), Words("`{ reset = \"unix\" }`"), "{ reset = \"seconds\" }",
+        Gateway(|file| show(format!("reset {}", file.fields.reset.word())));
 
     /// The form of the gateway's own errors: `problem+json` (RFC 9457), `text`, `html`, or `accept`. With `accept` the
     /// form is the one of these that the request's `Accept` prefers. `file:PATH` (`.html`, `.json`, `.txt` or `.xml`,
@@ -186,6 +239,23 @@ table! {
 }
 
 table! {
+    /// The meaning of `X-RateLimit-*`.
+    OlderFields = OLDER_FIELDS, "response", "the older fields", takes Some("`{ reset = \"seconds\" }`");
+
+    /// The value of `X-RateLimit-Reset`: the second since 1970 at which all units are back, or the seconds until then.
+    reset: ResetForm = word(), Value("\"unix\""), "\"seconds\"";
+}
+
+impl ResponseTable {
+    /// The meaning of `X-RateLimit-Reset`.
+    pub(in crate::config) fn reset_form(&self) -> ResetForm {
+        self.x_ratelimit
+            .get()
+            .map_or(ResetForm::Unix, OlderFields::reset)
+    }
+}
+
+table! {
     /// The settings of every request, on any route.
     Defaults = DEFAULTS, "defaults", "the defaults";
 
@@ -194,9 +264,9 @@ table! {
     limits: Items<String> = texts(any), Words("none"), "[\"per-ip\"]", Gateway(|file| show_list(&file.defaults));
 }
 
-words! { Field: XForwardedFor "x-forwarded-for", Forwarded "forwarded" }
 words! { AccessFormat: Json "json", Short "short", Combined "combined", Off "off" }
 words! { Level: Error "error", Warn "warn", Info "info", Debug "debug", Trace "trace" }
+words! { ResetForm: Unix "unix", Seconds "seconds" }
 words! { FieldStyle: Both "both", Standard "standard", Legacy "legacy", None "none" }
 
 fn shown_share(most: Option<usize>) -> String {

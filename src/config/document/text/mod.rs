@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! syntax                 errors of TOML
+//! foreign_file           files of other programs
 //! include                `include`: other files
 //! include/entry          one entry, with its grants and bounds
 //! set_values             values that `--set` replaces
@@ -15,6 +16,7 @@
 //! secrets                secrets in files and variables, read before the tree
 //! ```
 
+mod foreign_file;
 pub(in crate::config::document) mod include;
 pub(in crate::config::document) mod secrets;
 pub(in crate::config::document) mod set_values;

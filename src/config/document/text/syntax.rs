@@ -1,19 +1,26 @@
 //! Errors of TOML: the parser's findings, without the echoes of one mistake.
 
+use super::foreign_file;
 use crate::config::document::ENOUGH;
 use crate::config::input::Span;
 use crate::config::report::{Code, Details as _, Findings};
 use crate::config::value::quoted;
 use toml::de::{DeTable, Error};
 
-/// Notes the errors of the parser: only the first of neighbouring errors, and duplicates with both places. Returns the
-/// parts of the file that could not be read.
+/// Notes the errors of the parser: only the first of neighbouring errors, and duplicates with both places. A file of
+/// another program is one error. Returns the parts of the file that could not be read.
 pub(in crate::config::document) fn report(
     text: &str,
     root: &DeTable<'_>,
     errors: &[Error],
     found: &mut Findings,
 ) -> Vec<Span> {
+    if !errors.is_empty()
+        && let Some(foreign) = foreign_file::find(text)
+    {
+        foreign.note(found);
+        return vec![0..text.len() + 1];
+    }
     let mut errors: Vec<(Span, &str)> = errors
         .iter()
         .map(|error| (error.span().unwrap_or(0..0), error.message()))

@@ -137,6 +137,7 @@ fn clock(rule: &ClockWindow) -> String {
         Anchor::Calendar(calendar) => {
             let unit = match calendar.unit {
                 Unit::Day => "day",
+                Unit::Week => "week",
                 Unit::Month => "month",
             };
             let many = match calendar.many {

@@ -178,16 +178,16 @@ impl RuleReader<'_> {
         let limit = self.limit;
         let quota = entry.value.quota.value;
         let calendar = match (quota.calendar, limit.timezone.at()) {
-            (Some((Unit::Day, _)), None) | (None, _) => None,
+            (Some((Unit::Day | Unit::Week, _)), None) | (None, _) => None,
             (calendar, _) => calendar,
         };
         if let (None, Some(zone)) = (calendar, limit.timezone.span()) {
             let name = &limit.name.value;
             let message =
-                format!("limit `{name}` has a time zone, but counts neither days nor months");
+                format!("limit `{name}` has a time zone, but counts no days, weeks or months");
             self.found
                 .conflict(message)
-                .at(zone, "means something for `d` and `month` only")
+                .at(zone, "means something for `d`, `w` and `month` only")
                 .and(&entry.value.quota.span, "one length in every zone")
                 .help("leave `timezone` out");
             return None;

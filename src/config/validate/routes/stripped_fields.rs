@@ -6,6 +6,7 @@ use crate::config::input::{At, Span};
 use crate::config::report::{Code, Details as _, Diagnostic, Findings};
 use crate::intake::stripped_fields::{FieldTrust, StripCause, why};
 use crate::key::KeyPart;
+use crate::key::client_ip::NamingField;
 use crate::route::Condition;
 use http::HeaderName;
 use std::collections::{HashMap, HashSet};
@@ -64,6 +65,10 @@ pub(in crate::config::validate) fn note_stripped_fields(document: &Document, fou
     let field_trust = FieldTrust {
         peer: || trusted,
         other_methods: looked_at.is_none(),
+        naming: match document.server.trust_field.get() {
+            Some(NamingField::Single(name)) => Some(name.clone()),
+            _ => None,
+        },
     };
     let dropped = StrippedFields {
         why: |name: &HeaderName| why(name.as_str(), &field_trust),

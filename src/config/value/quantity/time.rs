@@ -25,7 +25,7 @@ const MONTH: u64 = 30;
 pub(in crate::config) struct Quota {
     /// The rate N per P. A month counts as thirty days in P.
     pub(in crate::config) rate: Rate,
-    /// The time in days or months, if the file writes it in these units: a calendar can count it.
+    /// The time in days, weeks or months, if the file writes it in these units: a calendar can count it.
     pub(in crate::config) calendar: Option<(Unit, u32)>,
 }
 
@@ -110,6 +110,7 @@ pub(in crate::config) fn rate(text: &str) -> Result<Quota, ValueError> {
     };
     let calendar = match unit {
         "month" => Some(Unit::Month),
+        "w" => Some(Unit::Week),
         "d" => Some(Unit::Day),
         _ => None,
     };
@@ -166,6 +167,12 @@ fn rate_time(
         Ok(number) => number,
         Err(_) => u64::MAX,
     };
+    if is_year(spelling) {
+        let (months, days) = (number.saturating_mul(12), number.saturating_mul(365));
+        return Err(wrong("a year has no unit of its own").help(format!(
+            "write `\"{count}/{months}month\"` for years of the calendar (`anchor = \"clock\"`), or `\"{count}/{days}d\"`"
+        )));
+    }
     let unit = unit(spelling).ok_or_else(|| {
         unknown_unit(
             spelling,
@@ -173,6 +180,11 @@ fn rate_time(
         )
     })?;
     Ok((number, unit))
+}
+
+/// Is the spelling a year, which is no unit?
+fn is_year(spelling: &str) -> bool {
+    ["y", "yr", "yrs", "year", "years"].contains(&spelling.to_lowercase().as_str())
 }
 
 /// Advice for `100` alone, or `100 per minute`.
@@ -224,6 +236,7 @@ fn count_hint(count: &str, time: &str, wrong: ValueError) -> ValueError {
 
 fn unknown_unit(spelling: &str, wrong: ValueError) -> ValueError {
     match spelling {
+        _ if is_year(spelling) => wrong.help("write days, as `365d`"),
         "M" => wrong.help("`min` is a minute; a month is written `30d`"),
         "S" | "H" | "D" | "W" => wrong.help("units are lower case"),
         _ => match nearest(

@@ -11,6 +11,7 @@ use crate::proxy::answer::fields::{
     seconds, shown, standing,
 };
 use crate::proxy::answer::header_value::usual_number;
+use crate::snapshot::ResetForm;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::cell::RefCell;
@@ -32,6 +33,8 @@ pub struct RefusalValues<'a, 'l> {
     pub limits: &'a [&'l Arc<Limit>],
     /// The store's answer.
     pub decision: &'a Decision,
+    /// The meaning of `X-RateLimit-Reset`.
+    pub reset: ResetForm,
     /// The wall clock.
     pub now: Timestamp,
 }
@@ -118,9 +121,8 @@ impl RefusalFields {
                 FieldSource::Remaining => {
                     reported.map(|(limit, verdict)| usual_number(shown(limit, verdict)))
                 }
-                FieldSource::Reset => {
-                    reported.map(|(_, verdict)| usual_number(super::reset_at(verdict, of.now)))
-                }
+                FieldSource::Reset => reported
+                    .map(|(_, verdict)| usual_number(super::reset_at(verdict, of.reset, of.now))),
             };
             if let Some(written) = written {
                 *value = written;
@@ -157,7 +159,7 @@ impl RefusalFields {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::{KeyTemplate, MissingKey};
+    use crate::key::{KeyCase, KeyTemplate, MissingKey};
     use crate::limit::fixed_window::FixedWindow;
     use crate::limit::rate::Rate;
     use crate::limit::verdict::{Verdict, VerdictOutcome, Wait};
@@ -168,7 +170,7 @@ mod tests {
     use crate::proxy::answer::fields::set;
     use crate::proxy::answer::fields::stamp;
     use crate::proxy::answer::header_value::number;
-    use crate::snapshot::FieldStyle;
+    use crate::snapshot::{FieldStyle, LimitFields};
     use proptest::collection::vec;
     use proptest::prelude::*;
     use std::num::{NonZeroU32, NonZeroU64};
@@ -178,6 +180,7 @@ mod tests {
             parts: Vec::new(),
             missing: MissingKey::Shared,
             unknown: None,
+            case: KeyCase::Sensitive,
         };
         let rate = Rate {
             count: NonZeroU32::new(count).unwrap(),
@@ -229,8 +232,10 @@ mod tests {
         fn a_later_refusal_has_the_fields_that_it_would_have_as_the_first(
             (quotas, refusals) in several_refusals(),
             style in prop::sample::select(vec![FieldStyle::Both, FieldStyle::Standard, FieldStyle::Legacy, FieldStyle::None]),
+            reset in prop::sample::select(vec![ResetForm::Unix, ResetForm::Seconds]),
             now in 0_u64..2_000_000_000_000_000,
         ) {
+            let form = LimitFields { style, reset };
             let limits: Vec<_> = quotas.iter().enumerate().map(|(number, count)| limit(number, *count)).collect();
             let (limits, now) = (limits.iter().collect::<Vec<_>>(), Timestamp::from_micros(now));
             let policy = policy(limits.iter().copied());
@@ -239,7 +244,7 @@ mod tests {
                 set(&mut fields, header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
                 retry_after(&mut fields, *wait);
                 set(&mut fields, X_REQUEST_ID, HeaderValue::try_from(id).unwrap());
-                stamp(&mut fields, style, &limits, decision, policy.as_ref(), now);
+                stamp(&mut fields, form, &limits, decision, policy.as_ref(), now);
                 fields
             };
             let learnt = RefusalFields::like(&written(&refusals[0]));
@@ -250,6 +255,7 @@ mod tests {
                     millis: &number(millis(*wait)),
                     limits: &limits,
                     decision,
+                    reset,
                     now,
                 };
                 let found: Vec<_> = learnt.with(&values).into_iter().collect();

@@ -312,7 +312,7 @@ pub(super) fn write_duration(out: &mut impl BufMut, micros: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::{KeyTemplate, MissingKey};
+    use crate::key::{KeyCase, KeyTemplate, MissingKey};
     use crate::limit::fixed_window::FixedWindow;
     use crate::limit::rate::Rate;
     use crate::limit::{Policy, Rule};
@@ -327,6 +327,7 @@ mod tests {
             parts: Vec::new(),
             missing: MissingKey::Shared,
             unknown: None,
+            case: KeyCase::Sensitive,
         };
         let rate = Rate {
             count: NonZeroU32::new(count).unwrap(),

@@ -2,7 +2,7 @@
 
 use super::hops::{add_via, is_loop};
 use super::*;
-use crate::key::client_ip::Trust;
+use crate::key::client_ip::{NamingField, Trust};
 use proptest::prelude::*;
 
 fn fields(lines: &[(&str, &str)]) -> HeaderMap {
@@ -29,7 +29,7 @@ fn announced_by(
         "10.0.0.0/8".parse().unwrap(),
         "fd00::/8".parse().unwrap(),
     ]);
-    let trust = trust.reading(field);
+    let trust = trust.reading(field.map(NamingField::Chain).as_ref());
     let mut fields = fields(lines);
     let peer = peer.parse().ok();
     let origin = Origin {

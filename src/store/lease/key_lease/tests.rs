@@ -1,7 +1,7 @@
 //! The wait of a request during the pause between two calls, by a clock of the test.
 
 use super::*;
-use crate::key::{KeyTemplate, MissingKey};
+use crate::key::{KeyCase, KeyTemplate, MissingKey};
 use crate::limit::rate::{Rate, Span};
 use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::verdict::VerdictOutcome;
@@ -23,6 +23,7 @@ fn strict() -> Arc<Limit> {
         parts: Vec::new(),
         missing: MissingKey::Shared,
         unknown: None,
+        case: KeyCase::Sensitive,
     };
     let rule = Rule::SlidingWindow(parts);
     Arc::new(Limit::new(Policy::new("strict".into(), by, rate), rule))

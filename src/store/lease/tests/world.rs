@@ -1,7 +1,7 @@
 //! Gateways with leases in front of one counter, on a simulated clock: requests arrive at random, and calls take time.
 
 use crate::clock::{Clock, Timestamp};
-use crate::key::{KeyTemplate, MissingKey};
+use crate::key::{KeyCase, KeyTemplate, MissingKey};
 use crate::limit::rate::{Cost, Rate};
 use crate::limit::{LeaseSetting, Limit, Policy, Rule};
 use crate::store::answers::Answers;
@@ -69,6 +69,7 @@ pub(super) fn limit(name: &str, rule: (Rate, Rule), leasing: LeaseSetting) -> Ar
         parts: Vec::new(),
         missing: MissingKey::Shared,
         unknown: None,
+        case: KeyCase::Sensitive,
     };
     let policy = Policy {
         leasing,

@@ -44,6 +44,7 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         calendar(50, Unit::Day, 1, "America/New_York", 8 * 3_600_000_000),
         calendar(50, Unit::Month, 1, "UTC", 0),
         calendar(40, Unit::Day, 7, "Pacific/Apia", 0),
+        calendar(60, Unit::Week, 1, "Europe/Berlin", 0),
     ];
     let sliding = [
         sliding_window(10, 1_000_000, 1, false),

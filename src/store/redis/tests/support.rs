@@ -1,6 +1,6 @@
 //! Limits and servers for the tests of this room.
 
-use crate::key::{KeyTemplate, MissingKey};
+use crate::key::{KeyCase, KeyTemplate, MissingKey};
 use crate::limit::calendar::Calendar;
 use crate::limit::clock_window::ClockWindow;
 use crate::limit::concurrency::Concurrency;
@@ -103,6 +103,7 @@ pub(crate) fn limit(name: &str, (rate, rule): (Rate, Rule)) -> Arc<Limit> {
         parts: Vec::new(),
         missing: MissingKey::Refuse,
         unknown: None,
+        case: KeyCase::Sensitive,
     };
     Arc::new(Limit::new(Policy::new(name.into(), by, rate), rule))
 }

@@ -3,7 +3,7 @@
 //! renewal, a release, a refund and a settlement of each kind.
 
 use crate::key::{
-    IdField, KeyTemplate, Meter, MeterPlace, MissingKey, OnLeave, RepeatId, Sameness,
+    IdField, KeyCase, KeyTemplate, Meter, MeterPlace, MissingKey, OnLeave, RepeatId, Sameness,
 };
 use crate::limit::concurrency::Concurrency;
 use crate::limit::dedupe::Dedupe;
@@ -174,6 +174,7 @@ impl Trial<'_> {
             parts: Vec::new(),
             missing: MissingKey::Shared,
             unknown: None,
+            case: KeyCase::Sensitive,
         };
         let field = http::HeaderName::from_static("tollgate-trial");
         let mut policy = Policy::new(name.into(), by, rate());

@@ -5,7 +5,7 @@ use crate::config::presentation::describe::{amount, show_span, tier};
 use crate::config::presentation::{ShownValue, show};
 use crate::limit::clock_window::Anchor;
 use crate::limit::sliding_window::SlidingWindow;
-use crate::limit::{Limit, Rule};
+use crate::limit::{Limit, Rule, RuleKind, Unit};
 use std::sync::Arc;
 
 /// The values of all rates, if the rates have a value: `10 and 100`.
@@ -73,6 +73,20 @@ pub(super) fn clock(limit: &Limit) -> Option<(String, String)> {
         Anchor::Calendar(calendar) => (calendar.offset, &*calendar.zone_name),
     };
     Some((show_span(offset), zone.to_owned()))
+}
+
+/// The time zone of windows. Weeks that begin on Monday are others than weeks without a written zone.
+pub(super) fn timezone(limit: &Limit) -> Option<ShownValue> {
+    let (_, zone) = clock(limit)?;
+    let is_monday = matches!(
+        limit.kind,
+        RuleKind::Calendar {
+            unit: Unit::Week,
+            ..
+        }
+    );
+    let whole = is_monday.then(|| format!("Mondays in {zone}"));
+    Some(ShownValue { text: zone, whole })
 }
 
 /// `gold (at most 200 at once, ...) and internal (...)`, or `none`.

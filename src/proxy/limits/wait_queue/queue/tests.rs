@@ -5,7 +5,7 @@ mod late;
 
 use super::*;
 use crate::clock::{Clock, Timestamp};
-use crate::key::{KeyTemplate, MissingKey};
+use crate::key::{KeyCase, KeyTemplate, MissingKey};
 use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Rate;
 use crate::limit::verdict::Ruling;
@@ -44,6 +44,7 @@ fn limit() -> Arc<Limit> {
         parts: Vec::new(),
         missing: MissingKey::Shared,
         unknown: None,
+        case: KeyCase::Sensitive,
     };
     let rule = Rule::LeakyBucket(rule);
     Arc::new(Limit::new(Policy::new("queue".into(), by, rate), rule))

@@ -1,0 +1,298 @@
+//! Each word is a test: its answer is shown, and the lines that the answer offers make a good file.
+
+use super::values::VALUES;
+use super::{ForeignName, ForeignSetting, Offer, Place, all_settings};
+use crate::config::document::table_named;
+use crate::config::report::Report;
+use crate::config::report::render::Colour;
+use crate::config::{load, parse};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// A table's lines, by key.
+type Lines = BTreeMap<String, String>;
+
+/// A good file with one table of each kind that a route needs.
+fn good_file() -> BTreeMap<&'static str, Lines> {
+    let table = |lines: &[(&str, &str)]| {
+        let lines = lines.iter();
+        let lines = lines.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        lines.collect::<Lines>()
+    };
+    BTreeMap::from([
+        ("", Lines::new()),
+        (
+            "upstreams",
+            table(&[("servers", "[\"http://127.0.0.1:3000\"]")]),
+        ),
+        ("limits", table(&[("by", "\"ip\""), ("rate", "\"10/s\"")])),
+        (
+            "routes",
+            table(&[
+                ("path", "\"/api/{*rest}\""),
+                ("upstream", "\"orders\""),
+                ("limits", "[\"per-ip\"]"),
+            ]),
+        ),
+    ])
+}
+
+fn title(table: &str) -> String {
+    let name = match table {
+        "upstreams" => "orders",
+        "limits" => "per-ip",
+        "groups" => "gold",
+        _ => "api",
+    };
+    table_named(table).map_or_else(String::new, |table| table.title(name))
+}
+
+fn text(tables: &BTreeMap<&'static str, Lines>) -> String {
+    let mut out = String::new();
+    for (table, lines) in tables {
+        out.push_str(&title(table));
+        out.push('\n');
+        for (key, value) in lines {
+            out.push_str(&format!("{key} = {value}\n"));
+        }
+    }
+    out
+}
+
+/// The good file with the lines of the offers in place of its own.
+fn with_offers(offers: &'static [Offer]) -> String {
+    let mut file = good_file();
+    for offer in offers {
+        let table = file.entry(offer.table).or_default();
+        for line in offer.lines {
+            let (key, value) = line.split_once(" = ").unwrap();
+            table.insert(key.to_owned(), value.to_owned());
+            match key {
+                "respond" => drop(table.remove("upstream")),
+                "max" => drop(table.remove("rate")),
+                "by" if offer.table == "limits" && !value.contains("ip") => {
+                    table
+                        .entry("missing".to_owned())
+                        .or_insert("\"refuse\"".to_owned());
+                }
+                _ => {}
+            }
+        }
+    }
+    text(&file)
+}
+
+/// A folder with the files that offers name.
+fn folder() -> tempfile::TempDir {
+    crate::config::fixtures::set_modes_of_keys();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = tempfile::tempdir().unwrap();
+    for (from, to) in [
+        ("tests/config/tls/api.pem", "api.pem"),
+        ("tests/config/tls/api.key", "api.key"),
+        ("tests/config/jwt/rsa.pem", "issuer.pem"),
+        ("deploy/gold-keys.txt", "gold-keys.txt"),
+    ] {
+        fs::copy(root.join(from), folder.path().join(to)).unwrap();
+    }
+    fs::write(folder.path().join("slow-down.html"), "<p>{retry_after}</p>").unwrap();
+    fs::create_dir(folder.path().join("routes.d")).unwrap();
+    let limit = "[limits.other]\nby = \"ip\"\nrate = \"1/s\"\n";
+    fs::write(folder.path().join("routes.d/other.toml"), limit).unwrap();
+    folder
+}
+
+fn report(folder: &Path, text: &str) -> Report {
+    let path = folder.join("gateway.toml");
+    fs::write(&path, text).unwrap();
+    match load(&path) {
+        Ok(compiled) => compiled.report(),
+        Err(report) => report,
+    }
+}
+
+#[test]
+fn every_offered_line_makes_a_good_file() {
+    let folder = folder();
+    for row in all_settings() {
+        let text = with_offers(row.offers);
+        let report = report(folder.path(), &text);
+        assert_eq!(
+            report.errors(),
+            0,
+            "{:?}\n{text}{}",
+            row.words,
+            report.human(Colour::Off)
+        );
+    }
+}
+
+/// The tables in which a row's words are asked for.
+fn tables(row: &ForeignSetting) -> Vec<Option<&'static str>> {
+    let of = |place: &Place| match place {
+        Place::Top => vec![None],
+        Place::In(table) => vec![Some(*table)],
+        Place::Key => ["routes", "limits", "upstreams", "server"]
+            .map(Some)
+            .to_vec(),
+    };
+    row.places.iter().flat_map(of).collect()
+}
+
+#[test]
+fn every_word_is_answered_at_every_place() {
+    for row in all_settings() {
+        for (table, word) in tables(row)
+            .into_iter()
+            .flat_map(|table| row.words.iter().map(move |word| (table, word)))
+        {
+            let vocabulary = table.and_then(table_named);
+            if vocabulary.is_some_and(|table| table.key(word).is_some()) {
+                continue;
+            }
+            let Some(found) = ForeignName::find(vocabulary, word) else {
+                panic!("{word} in {table:?} is not found");
+            };
+            let is_named_elsewhere = table.is_some() && !std::ptr::eq(found.row, row);
+            if is_named_elsewhere {
+                assert!(
+                    row.places.contains(&Place::Key),
+                    "{word} in {table:?} has two rows"
+                );
+                continue;
+            }
+            let mut file = good_file();
+            let lines = file.entry(table.unwrap_or_default()).or_default();
+            lines.insert((*word).to_owned(), "5".to_owned());
+            let report = parse("gateway.toml", &text(&file)).unwrap_err();
+            let help = found.advice(vocabulary);
+            let helps = report
+                .diagnostics
+                .iter()
+                .filter_map(|one| one.help.as_deref());
+            assert_eq!(
+                helps.filter(|one| *one == help).count(),
+                1,
+                "{word}: {help}\n{}",
+                report.human(Colour::Off)
+            );
+            assert_eq!(report.errors(), 1, "{}", report.human(Colour::Off));
+        }
+    }
+}
+
+#[test]
+fn every_value_is_answered_and_what_is_offered_can_be_read() {
+    for row in VALUES {
+        for word in row.words {
+            let key = row.keys[0];
+            let table = match key {
+                "balance" | "servers" => "upstreams",
+                "path" => "routes",
+                _ => "limits",
+            };
+            let word = word.replace('*', "x_user");
+            let mut file = good_file();
+            let lines = file.entry(table).or_default();
+            lines.insert(key.to_owned(), format!("\"{word}\""));
+            let report = parse("gateway.toml", &text(&file)).unwrap_err();
+            let shown = report.human(Colour::Off);
+            let help = report.diagnostics[0].help.clone().unwrap_or_default();
+            assert_eq!(report.errors(), 1, "{shown}");
+            let Some(offer) = row.offer else {
+                assert_eq!(help, row.about, "{shown}");
+                continue;
+            };
+            let tail = if offer.starts_with("header") {
+                "x-user"
+            } else {
+                "x_user"
+            };
+            let offer = offer.replace('*', tail);
+            assert!(
+                help.ends_with(&format!("write `\"{offer}\"`")),
+                "{word}: {help}"
+            );
+            let lines = file.entry(table).or_default();
+            lines.insert(key.to_owned(), format!("\"{offer}\""));
+            if key == "by" && offer != "ip" {
+                lines.insert("missing".to_owned(), "\"refuse\"".to_owned());
+            }
+            if key == "missing" {
+                lines.insert("by".to_owned(), "\"header:x-user\"".to_owned());
+            }
+            if key == "on_down" {
+                file.entry("store")
+                    .or_default()
+                    .insert("url".to_owned(), "\"redis://127.0.0.1\"".to_owned());
+            }
+            let text = text(&file);
+            let good = parse("gateway.toml", &text);
+            assert!(good.is_ok(), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_near_word_is_found_where_no_word_of_others_is() {
+    for (table, word, meant) in [
+        ("limits", "brust", "burst"),
+        ("routes", "pth", "path"),
+        ("upstreams", "server", "servers"),
+    ] {
+        let mut file = good_file();
+        let lines = file.entry(table).or_default();
+        lines.insert(word.to_owned(), "5".to_owned());
+        let report = parse("gateway.toml", &text(&file)).unwrap_err();
+        let help = report
+            .diagnostics
+            .iter()
+            .find_map(|one| one.help.clone())
+            .unwrap();
+        assert!(
+            help.starts_with(&format!("did you mean `{meant}`?")),
+            "{help}"
+        );
+    }
+}
+
+#[test]
+fn variables_of_others_and_names_with_a_dot_are_answered() {
+    for (value, help) in [
+        (
+            "http://$BACKEND",
+            "a variable of the environment is written `${BACKEND}`",
+        ),
+        (
+            "http://{$BACKEND}",
+            "a variable of the environment is written `${BACKEND}`",
+        ),
+        (
+            "http://{{ backend }}",
+            "a variable of the environment is written `${backend}`",
+        ),
+        (
+            "http://{env.BACKEND}",
+            "a variable of the environment is written `${BACKEND}`",
+        ),
+    ] {
+        let mut file = good_file();
+        let lines = file.entry("upstreams").or_default();
+        lines.insert("servers".to_owned(), format!("\"{value}\""));
+        let report = parse("gateway.toml", &text(&file)).unwrap_err();
+        assert_eq!(report.diagnostics[0].help.as_deref(), Some(help), "{value}");
+    }
+    let dotted = "[routes.a.b]\nupstream = \"orders\"\n";
+    let report = parse("gateway.toml", &format!("{}{dotted}", text(&good_file()))).unwrap_err();
+    let help = report
+        .diagnostics
+        .iter()
+        .filter_map(|one| one.help.as_deref());
+    assert!(
+        help.clone()
+            .any(|help| help == "a name has no dot: write `[routes.a-b]`"),
+        "{}",
+        report.human(Colour::Off)
+    );
+}
