@@ -90,10 +90,8 @@ impl ProxyError {
     pub(in crate::proxy) fn row(&self) -> CauseRow {
         match self {
             Self::BadRequest(bad) => bad_request_row(*bad),
-            Self::Loop => row(508, GrpcStatus::INTERNAL, Reason::BadRequest),
-            Self::Misdirected | Self::Dismissed => {
-                row(421, GrpcStatus::INTERNAL, Reason::Misdirected)
-            }
+            Self::Loop => invalid(508, Reason::BadRequest),
+            Self::Misdirected | Self::Dismissed => invalid(421, Reason::Misdirected),
             Self::CertificateRequired => row(
                 403,
                 GrpcStatus::PERMISSION_DENIED,
@@ -107,9 +105,9 @@ impl ProxyError {
             // Only the log has it; the number is nginx's, for which people search logs.
             Self::ClientGone => row(499, GrpcStatus::CANCELLED, Reason::ClientGone),
             Self::BodyStopped | Self::BodyTooSlow | Self::HeadLate => {
-                row(408, GrpcStatus::INTERNAL, Reason::ClientTimeout)
+                invalid(408, Reason::ClientTimeout)
             }
-            Self::BodyMalformed => row(400, GrpcStatus::INTERNAL, Reason::BadRequest),
+            Self::BodyMalformed => invalid(400, Reason::BadRequest),
             Self::DeadlineExceeded => {
                 row(504, GrpcStatus::DEADLINE_EXCEEDED, Reason::DeadlineExceeded)
             }
@@ -196,12 +194,10 @@ impl From<UploadFailure> for ProxyError {
 
 fn bad_request_row(bad: BadRequest) -> CauseRow {
     match bad {
-        BadRequest::Connect | BadRequest::UnknownCoding => {
-            row(501, GrpcStatus::INTERNAL, Reason::BadRequest)
-        }
-        BadRequest::UriTooLong => row(414, GrpcStatus::INTERNAL, Reason::BadRequest),
-        BadRequest::HeadTooLarge => row(431, GrpcStatus::INTERNAL, Reason::TooLarge),
-        _ => row(400, GrpcStatus::INTERNAL, Reason::BadRequest),
+        BadRequest::Connect | BadRequest::UnknownCoding => invalid(501, Reason::BadRequest),
+        BadRequest::UriTooLong => invalid(414, Reason::BadRequest),
+        BadRequest::HeadTooLarge => invalid(431, Reason::TooLarge),
+        _ => invalid(400, Reason::BadRequest),
     }
 }
 
@@ -220,25 +216,17 @@ fn refusal_row(cause: &RefusalCause) -> CauseRow {
                 Reason::LimitRefused,
             )
         },
-        RefusalCause::MissingKey { limit, .. } => row(
-            limit.answers.keyless,
-            GrpcStatus::UNAUTHENTICATED,
-            Reason::MissingKey,
-        ),
-        RefusalCause::UnknownKey { limit, .. } => row(
-            limit.answers.keyless,
-            GrpcStatus::UNAUTHENTICATED,
-            Reason::UnknownKey,
-        ),
-        RefusalCause::BadToken { limit, .. } => row(
-            limit.answers.keyless,
-            GrpcStatus::UNAUTHENTICATED,
-            Reason::BadToken,
-        ),
-        RefusalCause::AmbiguousKey { .. } => row(400, GrpcStatus::INTERNAL, Reason::BadRequest),
+        RefusalCause::MissingKey { limit, .. } => keyless(limit, Reason::MissingKey),
+        RefusalCause::UnknownKey { limit, .. } => keyless(limit, Reason::UnknownKey),
+        RefusalCause::BadToken { limit, .. } => keyless(limit, Reason::BadToken),
+        RefusalCause::AmbiguousKey { .. } => invalid(400, Reason::BadRequest),
         RefusalCause::StoreDown => unavailable(Reason::StoreDown),
         RefusalCause::KeysUnread => unavailable(Reason::KeysUnread),
     }
+}
+
+fn keyless(limit: &Limit, reason: Reason) -> CauseRow {
+    row(limit.answers.keyless, GrpcStatus::UNAUTHENTICATED, reason)
 }
 
 fn upstream_row(error: &UpstreamError) -> CauseRow {
@@ -260,6 +248,11 @@ fn unavailable(reason: Reason) -> CauseRow {
         retry_after: Some(LATER),
         ..row(503, GrpcStatus::UNAVAILABLE, reason)
     }
+}
+
+/// The row of a request that is not one, for which gRPC has no status but that of a broken protocol.
+fn invalid(status: u16, reason: Reason) -> CauseRow {
+    row(status, GrpcStatus::INTERNAL, reason)
 }
 
 fn row(status: u16, grpc: GrpcStatus, reason: Reason) -> CauseRow {

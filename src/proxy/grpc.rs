@@ -2,7 +2,7 @@
 //!
 //! The form of calls and answers is defined by the page "gRPC over HTTP2" (PROTOCOL-HTTP2 of the gRPC project).
 
-pub mod own_answer;
+pub mod call_answer;
 mod timeout;
 
 use crate::intake::grpc_call::{CallDeadline, has_type};

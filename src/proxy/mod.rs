@@ -10,7 +10,7 @@
 //! server                 the head that a server gets, the choice of it, and further attempts
 //! bodies                 both bodies, streamed
 //! grpc                   a call of gRPC on its way: its deadline and its status
-//! grpc/own_answer        the gateway's own answers to calls
+//! grpc/call_answer       the gateway's own answers to calls
 //! grpc/timeout           the deadline that a server gets
 //! upgrade                a WebSocket: the two connections are joined
 //! upgrade/tunnel         both directions, until one side ends

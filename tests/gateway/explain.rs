@@ -255,7 +255,7 @@ async fn what_cannot_be_asked_is_wrong_usage() {
         (&["GET"][..], "tollgate explain GET /"),
         (&["GET", "/", "-H", "x-api-key"], "-H 'x-api-key: k'"),
         (&["GET", "/", "--from", "somewhere"], "--from"),
-        (&["GET", "no path"], "not a path"),
+        (&["NO METHOD", "/"], "is not a method"),
         (&["bad-rate", "/"], "leave the other arguments out"),
     ] {
         let done = explain(arguments).await;

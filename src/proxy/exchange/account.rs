@@ -7,7 +7,7 @@ use crate::listen::minimum_rate::RateBound;
 use crate::proxy::bodies::body_failure::UploadFailure;
 use crate::proxy::error::{GrpcStatus, ProxyError};
 use crate::proxy::exchange::{Exchange, ExchangeEnd};
-use crate::proxy::grpc::own_answer;
+use crate::proxy::grpc::call_answer;
 use crate::proxy::limits::reservation::Reservations;
 use crate::proxy::limits::response_cost::ResponseCost;
 use crate::proxy::request::handshake_facts;
@@ -155,7 +155,7 @@ impl Exchange {
         if let Some(reservation) = &self.decided.reservation {
             reservation.call_ended(!is_clients);
         }
-        Some(own_answer::trailers(status, message))
+        Some(call_answer::trailers(status, message))
     }
 
     /// The end of the timeout that the client sets for its call, if any.

@@ -11,7 +11,7 @@ use crate::proxy::bodies::body_rest;
 use crate::proxy::bodies::body_rest::BodyRest;
 use crate::proxy::error::ProxyError;
 use crate::proxy::exchange::Exchange;
-use crate::proxy::grpc::own_answer;
+use crate::proxy::grpc::call_answer;
 use crate::proxy::worker_snapshot::UsualRefusal;
 use crate::snapshot::FieldStyle;
 use crate::snapshot::errors::ErrorBody;
@@ -83,7 +83,7 @@ impl Exchange {
             request_id: &self.arrived.id,
         };
         if self.call.grpc.is_some() && is_answered_in_grpc(error) {
-            own_answer::refusal(&details, spare)
+            call_answer::refusal(&details, spare)
         } else {
             reply::to(
                 &details,
@@ -142,7 +142,7 @@ impl Exchange {
         let Some(call) = &mut self.call.grpc else {
             return answer;
         };
-        let (status, answer) = own_answer::of_http(&answer);
+        let (status, answer) = call_answer::of_http(&answer);
         call.status = Some(status);
         answer
     }
