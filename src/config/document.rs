@@ -326,8 +326,7 @@ impl TopReader<'_> {
         let foreign = ForeignName::find(None, name);
         let foreign = foreign.as_ref();
         let meant = unknown_table::meant(name, value.get_ref());
-        let at = (name.as_ref(), &span);
-        unknown_table::note_unknown(at, value.get_ref(), meant, foreign, self.found);
+        unknown_table::note_unknown(name, &span, value.get_ref(), meant, foreign, self.found);
         match (meant, foreign) {
             (Some(meant), _) => self.misnamed(meant, &span, value),
             (None, Some(foreign)) if value.get_ref().is_table() => {

@@ -16,9 +16,9 @@
 //! group              members, by digests of lists, networks and claims
 //! exemption          requests that a limit does not count
 //! source             the sources of keys: a row for each, and what the rooms ask of it
-//! key_case           texts of keys in which case does not count
 //! template           writes the key of a request, so that no value imitates another
 //! part               writes one part of it
+//! part/key_case      texts of keys in which case does not count
 //! query              parameters of a query, byte for byte
 //! cookie             cookies, as servers read them
 //! percent            escapes of bytes
@@ -41,7 +41,6 @@ mod exemption;
 pub mod forwarded;
 mod group;
 mod identity_field;
-mod key_case;
 pub mod key_rules;
 pub mod key_set;
 mod meter;
@@ -65,8 +64,8 @@ pub use group::{Group, Memberships};
 pub use identity_field::{
     FieldWriters, FieldsOfOthers, IdentityField, IdentityFields, IdentityPiece, same_field,
 };
-pub use key_case::KeyCase;
 pub use meter::{Meter, MeterPlace, OnLeave};
+pub use part::KeyCase;
 pub use preflight::OTHER_METHODS;
 pub use price::{Price, PriceError};
 pub use repeat::{Content, ContentDigest, IdError, IdField, LONGEST_ID, RepeatId, Sameness};

@@ -1,9 +1,12 @@
 //! Writes one part of a key, and reads the value from a written part.
 
+mod key_case;
+
+pub use key_case::KeyCase;
+pub(super) use key_case::write_logged;
+
 use super::address::AddressText;
-use super::{
-    Caller, Digest, DigestText, KeyCase, KeyPart, Mask, credential, digest, percent, query,
-};
+use super::{Caller, Digest, DigestText, KeyPart, Mask, credential, digest, percent, query};
 use crate::client::UNIX;
 use http::{HeaderMap, HeaderName, Method};
 use smallvec::SmallVec;
@@ -24,7 +27,7 @@ pub(super) enum PartReading {
 }
 
 /// The beginning of a certificate's subject, before the digest of its authorities and `:`.
-pub(super) const SUBJECT: &[u8] = b"%tls=";
+const SUBJECT: &[u8] = b"%tls=";
 
 /// The digest of the value in a written part of a key; `None` if the part has no value.
 pub(super) fn piece_digest(piece: &[u8]) -> Option<Digest> {
@@ -233,7 +236,7 @@ fn write_equal<V: AsRef<[u8]>>(
 }
 
 /// Writes a value unchanged if that is allowed, else its digest.
-pub(super) fn write_value(value: &[u8], secret: bool, out: &mut Vec<u8>) {
+fn write_value(value: &[u8], secret: bool, out: &mut Vec<u8>) {
     let start = out.len();
     if !secret {
         escape(value, out);

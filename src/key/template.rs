@@ -6,11 +6,12 @@
 //! method), `%preflight` (before the parts), `%sha=` (a digest), `%tls=` (the authorities of a subject). An absent
 //! field and an empty field are the same.
 
-use super::part::{BY_ADDRESS, PartReading, is_elsewhere, piece_digest, write_address, write_part};
+use super::part::{
+    BY_ADDRESS, PartReading, is_elsewhere, piece_digest, write_address, write_logged, write_part,
+};
 use super::preflight::PREFLIGHT;
 use super::{
     Caller, Doubt, KeyCase, KeyOutcome, KeyPart, KeyTemplate, KnownValues, MissingKey, UnknownKey,
-    key_case,
 };
 
 impl KeyTemplate {
@@ -157,7 +158,7 @@ impl KeyTemplate {
                 None | Some(KeyPart::Ip(_) | KeyPart::Route | KeyPart::Method) => {
                     out.extend_from_slice(piece);
                 }
-                Some(_) => key_case::write_logged(piece, out),
+                Some(_) => write_logged(piece, out),
             }
         }
     }

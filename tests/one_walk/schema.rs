@@ -83,7 +83,7 @@ const RESPONSE: &str = "learnt behind the answer";
 const SOCKETS: &str = "times and bounds of connections";
 
 /// More of them: what stands in front of requests and behind the decision.
-const WITHOUT_INFLUENCE_TOO: [(&str, &str); 19] = [
+const WITHOUT_INFLUENCE_TOO: [(&str, &str); 20] = [
     ("limits.*.candidate.rate.burst", NUMBERS),
     ("limits.*.candidate.rate.rate", NUMBERS),
     ("limits.*.shown", "where answers state the limit"),
@@ -99,6 +99,7 @@ const WITHOUT_INFLUENCE_TOO: [(&str, &str); 19] = [
     ),
     ("server.listen.tls.cert", "another way to write an identity"),
     ("server.listen.tls.key", "another way to write an identity"),
+    ("server.trust.file", "another way to write networks"),
     ("tls.*.acme", "an identity whose certificate comes later"),
     ("tls.*.alpn", "the protocols of a handshake"),
     ("tls.*.client.crl", "what makes a handshake fail"),

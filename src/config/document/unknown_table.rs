@@ -45,7 +45,8 @@ fn has_required(table: &Table, fields: &DeTable<'_>) -> bool {
 /// Notes a table or key at the top level that does not exist. `meant` is the table that was probably meant, `foreign`
 /// the meaning of the name at others.
 pub(super) fn note_unknown(
-    (name, span): (&str, &Span),
+    name: &str,
+    span: &Span,
     value: &DeValue<'_>,
     meant: Option<&Table>,
     foreign: Option<&ForeignName>,

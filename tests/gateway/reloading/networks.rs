@@ -36,7 +36,7 @@ async fn networks_come_and_go_and_a_bad_file_changes_nothing() {
         ("127.0.0.0/8\n<html>\n", "cdn.txt:2 is not a network"),
     ] {
         fs::write(&path, bad).unwrap();
-        let is_told = |line: &str| line.contains("not reloaded: ") && line.contains(told);
+        let is_told = |line: &str| line.contains("error[bad-network]") && line.contains(told);
         gateway.said.line(0, told, is_told).await;
         assert_eq!(client().await, "203.0.113.9");
     }

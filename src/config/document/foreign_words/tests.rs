@@ -48,7 +48,7 @@ fn title(table: &str) -> String {
     table_named(table).map_or_else(String::new, |table| table.title(name))
 }
 
-fn text(tables: &BTreeMap<&'static str, Lines>) -> String {
+fn file_text(tables: &BTreeMap<&'static str, Lines>) -> String {
     let mut out = String::new();
     for (table, lines) in tables {
         out.push_str(&title(table));
@@ -80,7 +80,7 @@ fn with_offers(offers: &'static [Offer]) -> String {
             }
         }
     }
-    text(&file)
+    file_text(&file)
 }
 
 /// A folder with the files that offers name.
@@ -165,7 +165,7 @@ fn every_word_is_answered_at_every_place() {
             let mut file = good_file();
             let lines = file.entry(table.unwrap_or_default()).or_default();
             lines.insert((*word).to_owned(), "5".to_owned());
-            let report = parse("gateway.toml", &text(&file)).unwrap_err();
+            let report = parse("gateway.toml", &file_text(&file)).unwrap_err();
             let help = found.advice(vocabulary);
             let helps = report
                 .diagnostics
@@ -196,7 +196,7 @@ fn every_value_is_answered_and_what_is_offered_can_be_read() {
             let mut file = good_file();
             let lines = file.entry(table).or_default();
             lines.insert(key.to_owned(), format!("\"{word}\""));
-            let report = parse("gateway.toml", &text(&file)).unwrap_err();
+            let report = parse("gateway.toml", &file_text(&file)).unwrap_err();
             let shown = report.human(Colour::Off);
             let help = report.diagnostics[0].help.clone().unwrap_or_default();
             assert_eq!(report.errors(), 1, "{shown}");
@@ -227,7 +227,7 @@ fn every_value_is_answered_and_what_is_offered_can_be_read() {
                     .or_default()
                     .insert("url".to_owned(), "\"redis://127.0.0.1\"".to_owned());
             }
-            let text = text(&file);
+            let text = file_text(&file);
             let good = parse("gateway.toml", &text);
             assert!(good.is_ok(), "{text}");
         }
@@ -244,7 +244,7 @@ fn a_near_word_is_found_where_no_word_of_others_is() {
         let mut file = good_file();
         let lines = file.entry(table).or_default();
         lines.insert(word.to_owned(), "5".to_owned());
-        let report = parse("gateway.toml", &text(&file)).unwrap_err();
+        let report = parse("gateway.toml", &file_text(&file)).unwrap_err();
         let help = report
             .diagnostics
             .iter()
@@ -280,11 +280,15 @@ fn variables_of_others_and_names_with_a_dot_are_answered() {
         let mut file = good_file();
         let lines = file.entry("upstreams").or_default();
         lines.insert("servers".to_owned(), format!("\"{value}\""));
-        let report = parse("gateway.toml", &text(&file)).unwrap_err();
+        let report = parse("gateway.toml", &file_text(&file)).unwrap_err();
         assert_eq!(report.diagnostics[0].help.as_deref(), Some(help), "{value}");
     }
     let dotted = "[routes.a.b]\nupstream = \"orders\"\n";
-    let report = parse("gateway.toml", &format!("{}{dotted}", text(&good_file()))).unwrap_err();
+    let report = parse(
+        "gateway.toml",
+        &format!("{}{dotted}", file_text(&good_file())),
+    )
+    .unwrap_err();
     let help = report
         .diagnostics
         .iter()

@@ -5,9 +5,10 @@
 
 use crate::config::presentation::outline::{IdentityOutline, Outline};
 use crate::key::Group;
+use ipnet::IpNet;
 #[cfg(test)]
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 #[cfg(test)]
@@ -17,16 +18,24 @@ thread_local! {
 }
 
 /// The first setting of `old` that `new` lacks, in words: a key, a value, or an entry of a list, of a group's file of
-/// members, or of a revocation list. Changed numbers remove nothing. Fewer authorities and fewer keys of tokens are not
-/// considered: their removal only means less trust.
+/// members, of a file of trusted networks, or of a revocation list. Changed numbers remove nothing. Fewer authorities
+/// and fewer keys of tokens are not considered: their removal only means less trust.
 #[must_use]
 pub fn taken_away(old: &Outline, new: &Outline) -> Option<String> {
     #[cfg(test)]
     COMPARED.set(COMPARED.get() + 1);
     let written = old.written.first_lost(&new.written);
     written
+        .or_else(|| of_trust(&old.trust, &new.trust))
         .or_else(|| of_groups(&old.groups, &new.groups))
         .or_else(|| of_identities(&old.identities, &new.identities))
+}
+
+/// Behind a proxy that is no longer trusted all clients count as one.
+fn of_trust(old: &[IpNet], new: &[IpNet]) -> Option<String> {
+    let after: HashSet<&IpNet> = new.iter().collect();
+    let lost = old.iter().find(|network| !after.contains(network))?;
+    Some(format!("{lost} of `server.trust`"))
 }
 
 /// A member may have a stricter tier than other clients.

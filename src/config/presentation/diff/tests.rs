@@ -69,6 +69,71 @@ fn who_is_trusted_is_told() {
 }
 
 #[test]
+fn the_field_that_names_clients_and_lost_networks_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gateway.toml");
+    let with = |networks: &str| {
+        std::fs::write(folder.path().join("cdn.txt"), networks).unwrap();
+        let server = "[server]\ntrust = { file = \"cdn.txt\" }\ntrust_field = \"x-client\"\n";
+        std::fs::write(&path, OLD.replacen("[server]\n", server, 1)).unwrap();
+        load(&path).unwrap().outline
+    };
+    let (one, two) = (with("192.0.2.0/24\n"), with("192.0.2.0/24\n198.51.100.7\n"));
+    let shown = diff(&one, &two, &one.boot);
+    assert_eq!(
+        shown[0].to_string(),
+        "server.trust: 192.0.2.0/24 to 192.0.2.0/24+198.51.100.7/32"
+    );
+    assert_eq!(taken_away(&one, &two), None);
+    let lost = taken_away(&two, &one);
+    assert_eq!(lost.as_deref(), Some("198.51.100.7/32 of `server.trust`"));
+    let old = parse("gateway.toml", OLD).unwrap().outline;
+    let shown: Vec<String> = diff(&old, &one, &old.boot)
+        .iter()
+        .map(FileChange::to_string)
+        .collect();
+    assert!(
+        shown.contains(&"server.trust_field: either to x-client".to_owned()),
+        "{shown:?}"
+    );
+}
+
+#[test]
+fn what_clients_see_of_limits_and_the_case_of_keys_are_told() {
+    let new = OLD.replacen(
+        "rate = \"10/s\"\n",
+        "rate = \"10/s\"\nshown = false\nkey_case = \"insensitive\"\n",
+        1,
+    );
+    assert_eq!(
+        changes(&format!(
+            "[response]\nx_ratelimit = {{ reset = \"seconds\" }}\n{new}"
+        )),
+        [
+            "limits.a: key_case sensitive to insensitive, shown true to false, counters kept",
+            "response.x_ratelimit: reset unix to reset seconds",
+        ]
+    );
+}
+
+#[test]
+fn weeks_of_the_calendar_are_other_weeks() {
+    let week = "algorithm = \"fixed-window\"\nanchor = \"clock\"\nrate = \"10/w\"";
+    let with = |more: &str| {
+        let text = OLD.replacen("rate = \"10/s\"", &format!("{week}\n{more}"), 1);
+        parse("gateway.toml", &text).unwrap().outline
+    };
+    let (old, new) = (with(""), with("timezone = \"UTC\""));
+    let shown = diff(&old, &new, &old.boot);
+    assert_eq!(shown.len(), 1);
+    assert!(
+        shown[0].to_string().starts_with("limits.a: timezone"),
+        "{}",
+        shown[0]
+    );
+}
+
+#[test]
 fn what_servers_may_owe_is_told() {
     for (line, shown) in [
         ("timeout = \"5s\"", "30s by default to 5s"),

@@ -1,7 +1,7 @@
 //! Texts of keys in which case and blanks at the ends do not count.
 
-use super::part::{SUBJECT, write_value};
-use super::{DigestText, percent};
+use super::{SUBJECT, write_value};
+use crate::key::{DigestText, percent};
 use std::borrow::Cow;
 
 /// Whether two texts that differ in case, or in blanks at their ends, are different keys.
@@ -16,7 +16,7 @@ pub enum KeyCase {
 
 impl KeyCase {
     /// The text that counts.
-    pub(super) fn text(self, value: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
+    pub(in crate::key) fn text(self, value: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
         match self {
             Self::Sensitive => value,
             Self::Insensitive => Cow::Owned(fold(&value)),
@@ -34,7 +34,7 @@ fn fold(value: &[u8]) -> Vec<u8> {
 
 /// Writes a part that a log has, in the form in which it counts here. Digests, addresses and other parts that are no
 /// texts stay.
-pub(super) fn write_logged(piece: &[u8], out: &mut Vec<u8>) {
+pub(in crate::key) fn write_logged(piece: &[u8], out: &mut Vec<u8>) {
     let is_text = |text: &[u8]| match text {
         [b'%', kind, ..] => !kind.is_ascii_lowercase() || kind.is_ascii_hexdigit(),
         _ => true,
