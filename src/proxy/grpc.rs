@@ -5,6 +5,7 @@
 mod timeout;
 
 use crate::intake::grpc_call::{CallDeadline, has_type};
+use crate::key::is_failed_call;
 use crate::proxy::error::ProxyError;
 use crate::upstream::failure::UpstreamError;
 use crate::upstream::owed_time::UploadState;
@@ -24,8 +25,6 @@ const DEADLINE_EXCEEDED: u16 = 4;
 const UNAVAILABLE: u16 = 14;
 /// The status that clients assume for one that they cannot read.
 const UNKNOWN: u16 = 2;
-/// The statuses that are a server's errors: unknown, deadline exceeded, internal, unavailable, data loss.
-const SERVER_ERRORS: [u16; 5] = [UNKNOWN, DEADLINE_EXCEEDED, 13, UNAVAILABLE, 15];
 
 /// The last part of a timeout, this fraction of it, counts as its end: servers reserve a little of it for themselves. A
 /// body needs no longer in transfer if its client does not delay it.
@@ -152,7 +151,7 @@ impl GrpcCall {
     /// Is the status a server error?
     #[must_use]
     pub fn is_server_error(&self) -> bool {
-        self.status.is_some_and(is_server_error)
+        self.status.is_some_and(is_failed_call)
     }
 
     /// Does the status mean that a time is over, or that the service is unavailable?
@@ -184,12 +183,6 @@ impl GrpcCall {
         let owes = upload.owed().since();
         ends <= now + allowed / LAST_PART && owes.is_none_or(|since| now < since + most)
     }
-}
-
-/// Is the status a server error, for limits with `refund = ["5xx"]`?
-#[must_use]
-pub fn is_server_error(status: u16) -> bool {
-    SERVER_ERRORS.contains(&status)
 }
 
 /// The status in a field, as clients interpret it.

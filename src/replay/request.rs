@@ -8,10 +8,11 @@ pub(super) use format::ProxyFields;
 
 use super::json::{self, JsonText, Value};
 use super::{Fault, instant};
+use crate::admission::RequestEnd;
 use crate::clock::Timestamp;
 use crate::key::address::read_address;
+use crate::key::{FinalStatus, is_failed_call};
 use crate::limit::verdict::INLINE_LIMITS;
-use crate::proxy::grpc::is_server_error;
 use http::{HeaderMap, Method, header};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -178,10 +179,32 @@ impl<'a> LoggedRequest<'a> {
             "bad_request",
         ];
         let is_error = match self.grpc_status {
-            Some(status) => is_server_error(status),
+            Some(status) => is_failed_call(status),
             None => (500..600).contains(&self.status),
         };
         is_error && !gateway_reasons.contains(&self.reason)
+    }
+
+    /// The end of the request, by its line.
+    pub(super) fn end(&self) -> RequestEnd {
+        let status = FinalStatus {
+            http: self.status,
+            grpc: self.grpc_status,
+        };
+        match self.reason {
+            // Refused by a limit, or ended by its client: there was no answer that counts.
+            "limit_refused" | "client_gone" | "client_timeout" | "deadline_exceeded" => {
+                RequestEnd::Kept
+            }
+            _ if self.status < 200 => RequestEnd::Kept,
+            _ if status.is_server_error() && !self.failed() => RequestEnd::OwnAnswer(status),
+            _ => RequestEnd::Answered(status),
+        }
+    }
+
+    /// Was the request a guess that the gateway answered? No condition refunds it.
+    pub(super) fn was_guess(&self) -> bool {
+        ["missing_key", "unknown_key", "bad_token", "ambiguous_key"].contains(&self.reason)
     }
 
     /// Was the request answered, by the access log, before any limit was checked?
