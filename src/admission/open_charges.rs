@@ -1,5 +1,6 @@
 //! The charges of an admitted request that may change at the request's end, and the choice of those to refund.
 
+use crate::key::FinalStatus;
 use crate::limit::Limit;
 use crate::store::Reservation;
 
@@ -17,10 +18,12 @@ pub struct OpenCharges {
 /// The end of a request, in the kinds that refunds distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestEnd {
-    /// The request was answered, by a status other than a server error.
-    Answered,
-    /// A server answered with an error, or no server could be reached.
-    ServerError,
+    /// A server answered, or the gateway for want of an answer, and the final status is this one.
+    Answered(FinalStatus),
+    /// The gateway answered by itself, without a server.
+    OwnAnswer(FinalStatus),
+    /// The request failed because of its client, or was refused as a guess: the charge stays under any condition.
+    Kept,
     /// The client left, or the gateway abandoned the request, before any of it was forwarded.
     Abandoned,
 }
@@ -45,9 +48,19 @@ impl RequestEnd {
     #[must_use]
     pub fn refunds(self, limit: &Limit) -> bool {
         match self {
-            Self::Answered => false,
-            Self::ServerError => limit.refund_on.errors,
+            Self::Kept => false,
+            Self::Answered(status) => limit.refund_on.covers(status),
+            Self::OwnAnswer(status) => limit.refund_on.statuses.has(status),
             Self::Abandoned => limit.refund_on.cancels,
+        }
+    }
+
+    /// The final status, if the end has one that counts.
+    #[must_use]
+    pub const fn status(self) -> Option<FinalStatus> {
+        match self {
+            Self::Answered(status) | Self::OwnAnswer(status) => Some(status),
+            Self::Kept | Self::Abandoned => None,
         }
     }
 }

@@ -10,6 +10,7 @@
 //! cluster_slots         calls for each route of a cluster, and slots that are hot
 //! notes                 what the limits mean together
 //! notes/counting        how limits count
+//! notes/costs           what answers cost, and give back
 //! notes/shares          bounds that all clients share, and the part that one client has
 //! notes/forged_tokens   routes for which a forged token is verified
 //! notes/translators     networks that contain a translator's of NAT64

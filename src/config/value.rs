@@ -44,6 +44,7 @@ pub(super) use request::key::{field, part};
 pub(super) use request::path::{
     destination, literal_path, new_path, path, prefix, route_path, top,
 };
+pub(super) use request::status_pattern::status_pattern;
 pub(super) use response::{
     ErrorText, error_text, error_word, is_name, key_prefix, percent, public_name, tag,
 };

@@ -1,5 +1,13 @@
 //! A response's statement of its request's cost: read within bounds, and settled when it is known.
 
+mod final_status;
+mod json_cost;
+
+pub use final_status::{FinalStatus, StatusCosts, StatusPattern, StatusSet, is_failed_call};
+pub use json_cost::{
+    JsonCost, JsonNumber, JsonPlace, MOST_MEMBERS, MOST_PLACES, ROOT, WeighedMember, Weight,
+};
+
 use super::price::{PriceError, stated};
 use http::{HeaderMap, HeaderName};
 use std::sync::Arc;
@@ -13,6 +21,8 @@ pub struct Meter {
     pub max: u32,
     /// The charge if the client leaves before the cost is known.
     pub on_leave: OnLeave,
+    /// The charge if a successful answer has ended and has not stated the cost.
+    pub on_silent: OnSilent,
     /// Does the log get a line if several answers in a row do not state the cost? A file may ignore it.
     pub tells_silence: bool,
 }
@@ -28,13 +38,25 @@ pub enum OnLeave {
     Estimate,
 }
 
+/// The charge of a request whose successful answer (2xx) has a body, ends, and does not state its cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnSilent {
+    /// The highest cost.
+    Max,
+    /// The estimate that was charged before.
+    #[default]
+    Estimate,
+}
+
 /// The place of a cost in a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MeterPlace {
     /// In a field.
     Header(HeaderName),
-    /// In a member of its JSON body. The names lead to the member, starting at the outermost object.
-    Json(Arc<[Box<str>]>),
+    /// In members of its JSON body.
+    Json(Arc<JsonCost>),
+    /// In its status.
+    Status(Arc<StatusCosts>),
 }
 
 impl Meter {
@@ -49,12 +71,19 @@ impl Meter {
         Ok(stated(fields, header)?.map(|units| units.min(self.max)))
     }
 
+    /// Is the cost in the body?
+    #[must_use]
+    pub const fn is_in_json(&self) -> bool {
+        matches!(self.place, MeterPlace::Json(_))
+    }
+
     /// The place as the file writes it.
     #[must_use]
     pub fn name(&self) -> String {
         match &self.place {
             MeterPlace::Header(header) => header.to_string(),
-            MeterPlace::Json(names) => names.join("."),
+            MeterPlace::Json(cost) => cost.to_string(),
+            MeterPlace::Status(costs) => costs.to_string(),
         }
     }
 }
@@ -71,6 +100,7 @@ mod tests {
             place: MeterPlace::Header(header.clone()),
             max: 50,
             on_leave: OnLeave::default(),
+            on_silent: OnSilent::default(),
             tells_silence: true,
         };
         let said = |values: &[&'static str]| {

@@ -3,32 +3,34 @@
 //! In: a request's fields, target and connection. Out: a key for each limit, and the facts about the client.
 //!
 //! ```text
-//! client_ip          the client's address: the peer's, or found by a walk through trusted hops
-//! forwarded          reads `Forwarded` from the right
-//! node               reads one hop of it
-//! address            addresses as text
-//! caller             the values for keys, and the known facts about the client
-//! identity_field     fields that tell servers about the client: taken from what the client sends
-//! credential         the one spelling of what stands in `Authorization`
-//! token              which tokens are trusted, and what they claim
-//! key_set            keys that an issuer publishes
-//! key_rules          what keys and tokens must be
-//! group              members, by digests of lists, networks and claims
-//! exemption          requests that a limit does not count
-//! source             the sources of keys: a row for each, and what the rooms ask of it
-//! template           writes the key of a request, so that no value imitates another
-//! part               writes one part of it
-//! part/key_case      texts of keys in which case does not count
-//! query              parameters of a query, byte for byte
-//! cookie             cookies, as servers read them
-//! percent            escapes of bytes
-//! digest             digests of long and secret parts
-//! digest/cache       the digests of values that came lately
-//! preflight          a browser's question before its request, on counters of its own
-//! price              a cost that the request states
-//! meter              a cost that the response states
-//! repeat             the id under which a request is repeated
-//! forwarded/grammar  a test: random lines of RFC 7239
+//! client_ip           the client's address: the peer's, or found by a walk through trusted hops
+//! forwarded           reads `Forwarded` from the right
+//! node                reads one hop of it
+//! address             addresses as text
+//! caller              the values for keys, and the known facts about the client
+//! identity_field      fields that tell servers about the client: taken from what the client sends
+//! credential          the one spelling of what stands in `Authorization`
+//! token               which tokens are trusted, and what they claim
+//! key_set             keys that an issuer publishes
+//! key_rules           what keys and tokens must be
+//! group               members, by digests of lists, networks and claims
+//! exemption           requests that a limit does not count
+//! source              the sources of keys: a row for each, and what the rooms ask of it
+//! template            writes the key of a request, so that no value imitates another
+//! part                writes one part of it
+//! part/key_case       texts of keys in which case does not count
+//! query               parameters of a query, byte for byte
+//! cookie              cookies, as servers read them
+//! percent             escapes of bytes
+//! digest              digests of long and secret parts
+//! digest/cache        the digests of values that came lately
+//! preflight           a browser's question before its request, on counters of its own
+//! price               a cost that the request states
+//! meter               a cost that the response states
+//! meter/json_cost     the members of a body whose sum is a cost
+//! meter/final_status  the statuses that a file names
+//! repeat              the id under which a request is repeated
+//! forwarded/grammar   a test: random lines of RFC 7239
 //! ```
 
 pub mod address;
@@ -64,7 +66,11 @@ pub use group::{Group, Memberships};
 pub use identity_field::{
     FieldWriters, FieldsOfOthers, IdentityField, IdentityFields, IdentityPiece, same_field,
 };
-pub use meter::{Meter, MeterPlace, OnLeave};
+pub use meter::{
+    FinalStatus, JsonCost, JsonNumber, JsonPlace, MOST_MEMBERS, MOST_PLACES, Meter, MeterPlace,
+    OnLeave, OnSilent, ROOT, StatusCosts, StatusPattern, StatusSet, WeighedMember, Weight,
+    is_failed_call,
+};
 pub use part::KeyCase;
 pub use preflight::OTHER_METHODS;
 pub use price::{Price, PriceError};

@@ -6,12 +6,12 @@ mod decisions;
 mod slow_client;
 mod stream_end;
 
-use crate::admission::{Admission, Plan};
+use crate::admission::{Admission, Plan, RequestEnd};
 use crate::clock::{self, Timestamp};
 use crate::intake::peer::ConnectionPeer;
 use crate::intake::stripped_fields;
 use crate::key::token::TokenReading;
-use crate::key::{Content, IdentityFields};
+use crate::key::{Content, FinalStatus, IdentityFields};
 use crate::listen::Peer;
 use crate::listen::minimum_rate::Lateness;
 use crate::listen::socket::{SocketWatch, StallFlag};
@@ -338,17 +338,10 @@ impl Exchange {
         self.outcome.source = AnswerSource::Upstream;
         self.outcome.status = status.as_u16();
         if let Some(reservation) = &self.decided.reservation {
+            let end = self.end_of_answer(status);
             match &self.call.grpc {
-                None => {
-                    let is_error =
-                        status.is_server_error() && !self.is_end_of_patience(Some(status));
-                    reservation.answered(is_error, fields);
-                }
-                Some(call) => {
-                    let is_error = (status.is_server_error() || call.is_server_error())
-                        && !self.is_end_of_patience(Some(status));
-                    reservation.call_answered(call, fields, is_error);
-                }
+                None => reservation.answered(end, fields),
+                Some(call) => reservation.call_answered(call, fields, end),
             }
         }
         let others = after + Duration::from_micros(self.decided.delayed);
@@ -358,6 +351,28 @@ impl Exchange {
             .saturating_duration_since(self.arrived.started);
         let ours = whole.saturating_sub(others);
         self.worker.metrics.overhead(ours);
+    }
+
+    /// The final status of a server's answer, unless it is an error that the client has caused.
+    fn end_of_answer(&self, status: StatusCode) -> RequestEnd {
+        let end = self.final_status(status.as_u16());
+        if end.is_server_error() && self.is_end_of_patience(Some(status)) {
+            RequestEnd::Kept
+        } else {
+            RequestEnd::Answered(end)
+        }
+    }
+
+    /// `http` with the status of the call, if the request is one.
+    pub(super) fn final_status(&self, http: u16) -> FinalStatus {
+        FinalStatus {
+            http,
+            grpc: self
+                .call
+                .grpc
+                .as_ref()
+                .and_then(|call| call.status.map(|status| status.0)),
+        }
     }
 
     /// Notes that the exchange has become a tunnel, and returns the drain token for it.
@@ -416,7 +431,7 @@ impl Exchange {
     pub fn replied(&mut self, status: StatusCode) {
         self.outcome.status = status.as_u16();
         if let Some(reservation) = &self.decided.reservation {
-            reservation.commit();
+            reservation.replied(self.final_status(status.as_u16()));
         }
     }
 

@@ -19,6 +19,7 @@ use super::waiting_requests::WaitingRequests;
 use crate::admission::{Admission, OpenCharges, Plan, RequestEnd};
 use crate::clock::Timestamp;
 use crate::intake::{RequestWalk, Stop};
+use crate::key::MeterPlace;
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::snapshot::{Service, Snapshot};
@@ -365,9 +366,15 @@ fn reserve(reservations: &mut OpenReservations, mut open: OpenCharges, stay: &St
     for charge in open.refundable {
         let limit = &charge.limit;
         let is_cancelled = stay.is_abandoned && RequestEnd::Abandoned.refunds(limit);
-        let has_failed = request.failed() && RequestEnd::ServerError.refunds(limit);
-        if is_cancelled || has_failed {
+        let end = request.end();
+        let is_refunded = end.refunds(limit) && !request.was_guess();
+        if is_cancelled || is_refunded {
             keep(charge, Amendment::Refund);
+        } else if let Some(MeterPlace::Status(costs)) = limit.meter.as_ref().map(|one| &one.place) {
+            if let Some(status) = end.status() {
+                let cost = Cost::new(costs.of(status));
+                keep(charge, Amendment::Settlement(cost));
+            }
         } else if let Some(meter) = &limit.meter
             && let Some(cost) = request.cost.or_else(|| request.logged_cost(&limit.name))
         {

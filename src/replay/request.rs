@@ -8,10 +8,11 @@ pub(super) use format::ProxyFields;
 
 use super::json::{self, JsonText, Value};
 use super::{Fault, instant};
+use crate::admission::RequestEnd;
 use crate::clock::Timestamp;
 use crate::key::address::read_address;
+use crate::key::{FinalStatus, is_failed_call};
 use crate::limit::verdict::INLINE_LIMITS;
-use crate::proxy::error::GrpcStatus;
 use crate::telemetry::access_log::Reason;
 use http::{HeaderMap, Method, header};
 use smallvec::SmallVec;
@@ -182,10 +183,38 @@ impl<'a> LoggedRequest<'a> {
             )
         );
         let is_error = match self.grpc_status {
-            Some(status) => GrpcStatus(status).is_server_error(),
+            Some(status) => is_failed_call(status),
             None => (500..600).contains(&self.status),
         };
         is_error && !is_of_gateway
+    }
+
+    /// The end of the request, by its line.
+    pub(super) fn end(&self) -> RequestEnd {
+        let status = FinalStatus {
+            http: self.status,
+            grpc: self.grpc_status,
+        };
+        match self.reason {
+            // Refused by a limit, or ended by its client: there was no answer that counts.
+            Some(
+                Reason::LimitRefused
+                | Reason::ClientGone
+                | Reason::ClientTimeout
+                | Reason::DeadlineExceeded,
+            ) => RequestEnd::Kept,
+            _ if self.status < 200 => RequestEnd::Kept,
+            _ if status.is_server_error() && !self.failed() => RequestEnd::OwnAnswer(status),
+            _ => RequestEnd::Answered(status),
+        }
+    }
+
+    /// Was the request a guess that the gateway answered? No condition refunds it.
+    pub(super) fn was_guess(&self) -> bool {
+        matches!(
+            self.reason,
+            Some(Reason::MissingKey | Reason::UnknownKey | Reason::BadToken)
+        )
     }
 
     /// Was the request answered, by the access log, before any limit was checked?

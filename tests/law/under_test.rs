@@ -8,7 +8,7 @@ use redis::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate::clock::{Clock, Timestamp};
-use tollgate::key::{Meter, MeterPlace, OnLeave};
+use tollgate::key::{Meter, MeterPlace, OnLeave, OnSilent};
 use tollgate::limit::rate::Cost;
 use tollgate::limit::verdict::{Ruling, Verdict, Wait};
 use tollgate::limit::{Limit, Rule, State, Ticket};
@@ -228,6 +228,7 @@ pub(super) fn metered(limit: Arc<Limit>, max: u32) -> Arc<Limit> {
         place,
         max,
         on_leave: OnLeave::Max,
+        on_silent: OnSilent::Estimate,
         tells_silence: true,
     };
     Arc::new(limit.edited(|policy| policy.meter = Some(meter)))

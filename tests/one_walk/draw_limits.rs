@@ -190,7 +190,7 @@ fn numbers(dice: &mut Dice, file: &DrawnFile, limit: &mut DrawnLimit, may_be_par
 
 fn cost(dice: &mut Dice, limit: &mut DrawnLimit, may_be_partial: bool) {
     let out = &mut limit.text;
-    match dice.weighed(&[6, 1, 3, 1, 1]) {
+    match dice.weighed(&[6, 1, 3, 1, 1, 1]) {
         0 => {}
         1 => *out += "cost = 2\n",
         2 => {
@@ -213,9 +213,22 @@ fn cost(dice: &mut Dice, limit: &mut DrawnLimit, may_be_partial: bool) {
             limit.is_settled = true;
             *out += "cost = { response_header = \"x-units\", estimate = 2, max = 9 }\n";
         }
+        4 => {
+            limit.is_settled = true;
+            let members = dice.pick(&[
+                "\"usage.total\"",
+                "[\"usage.total\", \"usage.more\"]",
+                "{ \"usage.total|total\" = 2, \"usage.less\" = -0.5 }",
+            ]);
+            let silent = dice.pick(&["", ", on_silent = \"max\""]);
+            let _ = writeln!(
+                out,
+                "cost = {{ response_json = {members}, estimate = 2, max = 9, on_leave = \"estimate\"{silent} }}"
+            );
+        }
         _ => {
             limit.is_settled = true;
-            *out += "cost = { response_json = \"usage.total\", estimate = 2, max = 9, on_leave = \"estimate\" }\n";
+            *out += "cost = { status = { \"200\" = 1, \"4xx\" = 2, else = 1 } }\n";
         }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Keys that are not drawn, with those below them, and why they have no influence. `*` stands for any name.
-const WITHOUT_INFLUENCE: [(&str, &str); 52] = [
+const WITHOUT_INFLUENCE: [(&str, &str); 54] = [
     (
         "acme",
         "orders run beside requests; the path of a challenge is drawn, and no text is known",
@@ -51,8 +51,10 @@ const WITHOUT_INFLUENCE: [(&str, &str); 52] = [
     ),
     ("limits.*.tiers.*.cost.estimate", RESPONSE),
     ("limits.*.tiers.*.cost.on_leave", RESPONSE),
+    ("limits.*.tiers.*.cost.on_silent", RESPONSE),
     ("limits.*.tiers.*.cost.response_header", RESPONSE),
     ("limits.*.tiers.*.cost.response_json", RESPONSE),
+    ("limits.*.tiers.*.cost.status", RESPONSE),
     ("log", "its form is the one that can be read back"),
     ("response", "the form of answers"),
     ("routes.*.idle", "how long bodies may be silent"),

@@ -54,6 +54,38 @@ async fn a_servers_error_gives_back_where_the_limit_says_so() {
 }
 
 #[tokio::test]
+async fn the_status_decides_the_cost_and_what_comes_back() {
+    let trace = [
+        ending(1.0, &json!({ "status": 200, "duration_ms": 100 })),
+        ending(1.25, &json!({ "status": 401, "duration_ms": 100 })),
+        ending(1.5, &json!({ "status": 200 })),
+        ending(
+            3_700.0,
+            &json!({ "status": 200, "grpc_status": 16, "duration_ms": 100 }),
+        ),
+        ending(3_700.5, &json!({})),
+    ];
+    let by_status = |costs: &str| format!("rate = \"1/h\"\ncost = {{ status = {{ {costs} }} }}");
+    for (lines, expected) in [
+        (
+            by_status("\"401\" = 1, \"grpc-16\" = 1"),
+            ["admit", "admit", "refuse", "admit", "refuse"],
+        ),
+        (
+            by_status("\"401\" = 0, else = 1"),
+            ["admit", "refuse", "refuse", "admit", "refuse"],
+        ),
+        (
+            "rate = \"1/h\"\nrefund = [\"2xx\", \"grpc-16\"]".to_owned(),
+            ["admit", "admit", "refuse", "admit", "admit"],
+        ),
+    ] {
+        let bench = Bench::limit(&lines).trace(trace.concat());
+        assert_eq!(words(&bench.decisions(&[]).await), expected, "{lines}");
+    }
+}
+
+#[tokio::test]
 async fn who_leaves_while_held_gives_the_place_back() {
     let left = json!({ "status": 499, "reason": "client_gone", "upstream": null, "delay_ms": 100, "duration_ms": 50 });
     let trace = [

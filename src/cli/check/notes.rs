@@ -1,5 +1,6 @@
 //! The notes of `check`: the combined meaning of the limits, and the gaps that they leave.
 
+mod costs;
 mod counting;
 mod forged_tokens;
 pub(super) mod shares;
@@ -49,6 +50,7 @@ pub(super) fn of_limits(compiled: &Compiled) -> Vec<String> {
     let notes = notes.chain(forged_tokens::list_notes(compiled));
     let notes = notes.chain(counting::list_notes(compiled));
     let notes = notes.chain(written_values::list_notes(compiled));
+    let notes = notes.chain(costs::list_notes(compiled));
     notes.map(|note| compiled.hide(&note)).collect()
 }
 

@@ -1,5 +1,6 @@
 //! The answers of `check`, with their exit codes.
 
+mod costs;
 mod identities;
 mod ignored;
 mod shares;

@@ -171,6 +171,12 @@ pub enum ValueShape {
     Secret,
     /// The name of a user, which is shown, or the place of the name.
     UserName,
+    /// Statuses of answers or `cancel`: one, or a list.
+    RefundCauses,
+    /// Statuses of answers and `else`, each with a cost.
+    StatusCosts,
+    /// Members of JSON: one, a list, or a table of weights.
+    JsonMembers,
     /// Names, each with a text or `true`.
     Conditions,
     /// Names of fields, each with a text.
@@ -334,11 +340,14 @@ impl ValueShape {
             Self::ByteRate => "bytes in a second, as `\"256B/s\"` or `\"4KiB/s\"`, or 0".into(),
             Self::Rate(_) => "a rate, as `\"100/min\"`, or a list of rates".into(),
             Self::Flag => "`true` or `false`".into(),
-            Self::Cost(_) => "a whole number from 1, `{ header = \"x-cost\", max = 50 }`, `{ response_header = \"x-units\" }` or `{ response_json = \"usage.total_tokens\" }`".into(),
+            Self::Cost(_) => "a whole number from 1, `{ header = \"x-cost\", max = 50 }`, `{ response_header = \"x-units\" }`, `{ response_json = \"usage.total_tokens\" }` or `{ status = { \"401\" = 1 } }`".into(),
             Self::Lease => "`auto`, `off`, or how many permits, from 2 to 1000000".into(),
             Self::Tiers(_) => {
                 "a table of groups, each with other numbers, as `{ gold = { rate = \"1000/min\" } }`".into()
             }
+            Self::RefundCauses => "`\"cancel\"`, a status as `\"401\"`, `\"5xx\"` or `\"grpc-14\"`, or a list of these".into(),
+            Self::StatusCosts => "a table of statuses with their costs, as `{ \"401\" = 1, else = 0 }`".into(),
+            Self::JsonMembers => "a member as `\"usage.total_tokens\"`, a list of members, or a table with their weights".into(),
             Self::Lines => {
                 "a table of names, each with a text, as `{ x-source = \"tollgate\" }`".into()
             }

@@ -273,6 +273,9 @@ fn takes(title: &str, key: &Key) -> String {
         }
         ValueShape::Authorities(_) => link("text, list or [table]"),
         ValueShape::ListenerTls(_) => link("`true`, text, list or [table]"),
+        ValueShape::RefundCauses => "status, `\"cancel\"` or list".into(),
+        ValueShape::StatusCosts => "table of statuses".into(),
+        ValueShape::JsonMembers => "text, list or table of weights".into(),
         ValueShape::Conditions | ValueShape::Lines => "table of names".into(),
         ValueShape::Tiers(_) => link("[table of groups]"),
         ValueShape::Inner(_) => link("[table]"),

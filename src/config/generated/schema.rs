@@ -179,6 +179,23 @@ fn shape(shape: ValueShape) -> Value {
                 "additionalProperties": tier,
             })
         }
+        ValueShape::RefundCauses => {
+            let one = json!({ "type": "string", "pattern": format!("^(cancel|{STATUS})$") });
+            json!({ "oneOf": [one, { "type": "array", "items": one }] })
+        }
+        ValueShape::StatusCosts => json!({
+            "type": "object", "minProperties": 1,
+            "propertyNames": { "pattern": format!("^(else|{STATUS})$") },
+            "additionalProperties": { "type": "integer", "minimum": 0, "maximum": u32::MAX },
+        }),
+        ValueShape::JsonMembers => json!({
+            "oneOf": [
+                { "type": "string" },
+                { "type": "array", "minItems": 1, "items": { "type": "string" } },
+                { "type": "object", "minProperties": 1,
+                  "additionalProperties": { "type": "number", "minimum": -1000, "maximum": 1000 } },
+            ]
+        }),
         ValueShape::Conditions => json!({
             "type": "object", "minProperties": 1,
             "additionalProperties": { "oneOf": [{ "type": "string" }, { "const": true }] },
@@ -208,6 +225,9 @@ fn shape(shape: ValueShape) -> Value {
         }),
     }
 }
+
+/// A status of an answer, or a class of statuses.
+const STATUS: &str = "[2-5]xx|[2-5][0-9][0-9]|grpc-([0-9]|1[0-6])";
 
 fn texts() -> Value {
     json!({

@@ -8,7 +8,9 @@ pub use amount::{amount, brief, rounded_up};
 pub use crate::config::value::show_span;
 
 use crate::config::value::{Quota, show_quota};
-use crate::key::{KeyCase, KeyPart, KeyTemplate, MissingKey, OnLeave, Sameness, UnknownKey};
+use crate::key::{
+    KeyCase, KeyPart, KeyTemplate, MeterPlace, MissingKey, OnLeave, OnSilent, Sameness, UnknownKey,
+};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::{Limit, Mode, OnDown, RefundCondition, ResponsePolicy, Scope, Unit};
 use jiff::Timestamp;
@@ -162,11 +164,18 @@ pub fn cost(limit: &Limit) -> String {
             u32::MAX => String::new(),
             max => format!(", at most {max}"),
         };
+        if let MeterPlace::Status(costs) = &meter.place {
+            return format!("{costs} ({estimate} before the answer)");
+        }
         let left = match meter.on_leave {
             OnLeave::Max => "",
             OnLeave::Estimate => ", and where the client leaves",
         };
-        return format!("what {name} of the response says ({estimate} before{left}{most})");
+        let silent = match meter.on_silent {
+            OnSilent::Max => ", which a silent answer costs",
+            OnSilent::Estimate => "",
+        };
+        return format!("what {name} of the response says ({estimate} before{left}{most}{silent})");
     }
     match &limit.price {
         None => limit.cost.units().to_string(),
@@ -189,12 +198,15 @@ pub fn exempt(limit: &Limit) -> String {
 
 /// `5xx`, `5xx or cancel`, `nothing`.
 #[must_use]
-pub fn refund(refund_on: RefundCondition) -> &'static str {
-    match (refund_on.errors, refund_on.cancels) {
-        (true, true) => "5xx or cancel",
-        (true, false) => "5xx",
-        (false, true) => "cancel",
-        (false, false) => "nothing",
+pub fn refund(refund_on: RefundCondition) -> String {
+    let statuses = refund_on.statuses.patterns().map(|one| one.to_string());
+    let errors = refund_on.errors.then(|| "5xx".to_owned());
+    let cancels = refund_on.cancels.then(|| "cancel".to_owned());
+    let causes: Vec<String> = statuses.chain(errors).chain(cancels).collect();
+    match causes.split_last() {
+        None => "nothing".into(),
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
     }
 }
 
@@ -319,6 +331,14 @@ mod tests {
             (
                 "by = \"ip\"\nrate = \"7/3s\"\ncost = { response_header = \"X-Units\", estimate = 2, max = 5 }",
                 "at most 7 at once, 14 in the first 3s, 7 in each later 3s, per client address; a request counts what x-units of the response says (2 before, at most 5)",
+            ),
+            (
+                "by = \"ip\"\nrate = \"5/h\"\ncost = { status = { \"4xx\" = 2, \"401\" = 1, else = 0 } }\nrefund = [\"cancel\", \"5xx\", \"409\", \"grpc-14\"]",
+                "at most 5 at once, 10 in the first hour, 5 in each later hour, per client address; a request counts 1 after 401, 2 after 4xx, else 0 (2 before the answer); given back after grpc-14, 409, 5xx or cancel",
+            ),
+            (
+                "by = \"ip\"\nrate = \"7/3s\"\ncost = { response_json = { \"u.i|m.u.i\" = 1, \"u.o\" = 2.5 }, max = 5, on_silent = \"max\" }",
+                "at most 7 at once, 14 in the first 3s, 7 in each later 3s, per client address; a request counts what u.i|m.u.i + 2.5 x u.o of the response says (1 before, at most 5, which a silent answer costs)",
             ),
             (
                 "by = \"ip\"\nrate = \"7/3s\"\nmode = \"shadow\"",

@@ -67,6 +67,7 @@ codes! {
     BadPattern "bad-pattern" "A pattern of files to include cannot be read.";
     BadPath "bad-path" "A path pattern is one that no request can match, or that cannot be read.";
     BadRate "bad-rate" "A rate is not written as N/TIME.";
+    BadStatus "bad-status" "A text names no status of an answer.";
     BadServer "bad-server" "A server is not written as http://host:port or in another form that servers have.";
     BadStore "bad-store" "The address of the store has no form that Tollgate can connect to.";
     BadUrl "bad-url" "The URL of an authority's directory, or the address that it may write to, cannot be used.";
@@ -81,6 +82,7 @@ codes! {
     ClientWithoutTls "client-without-tls" "A listener without TLS takes requests beside an identity that demands certificates of clients.";
     Conflict "conflict" "Two settings contradict each other.";
     CostNeverSaid "cost-never-said" "Answers should state the cost of their requests, and twenty in a row have not. A running gateway logs this.";
+    CostsNothing "costs-nothing" "Every cost of a limit is 0 or less.";
     DroppedField "dropped-field" "A limit, a group or `[jwt]` reads a field that is dropped from every request.";
     Duplicate "duplicate" "A key, a table or an entry is written twice.";
     EmptyFile "empty-file" "The file is empty.";

@@ -11,7 +11,8 @@ use crate::config::document::{CostSource, Document, Limit, RefundCause, Setting,
 use crate::config::input::{At, Span};
 use crate::config::report::{Code, Details as _, Findings};
 use crate::key::{
-    Exemption, IdField, KeyCase, KeyPart, KeyTemplate, KnownValues, Meter, MissingKey, Price,
+    Exemption, IdField, KeyCase, KeyPart, KeyTemplate, KnownValues, Meter, MeterPlace, MissingKey,
+    OnLeave, OnSilent, Price, StatusCosts, StatusPattern,
 };
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::{Cost, Rate};
@@ -239,11 +240,15 @@ fn answers(written: &Limit) -> ResponsePolicy {
 
 /// The outcomes of a request after which its charge is refunded.
 fn refund_on(written: &Limit) -> RefundCondition {
-    let has = |word| written.refund.entries().iter().any(|at| at.value == word);
-    RefundCondition {
-        errors: has(RefundCause::Errors),
-        cancels: has(RefundCause::Cancels),
+    let mut refund_on = RefundCondition::default();
+    for cause in written.refund.entries() {
+        match cause.value {
+            RefundCause::Cancels => refund_on.cancels = true,
+            RefundCause::Status(StatusPattern::SERVER_ERRORS) => refund_on.errors = true,
+            RefundCause::Status(pattern) => refund_on.statuses.insert(pattern),
+        }
     }
+    refund_on
 }
 
 /// The requests that the limit does not count.
@@ -288,6 +293,10 @@ fn cost(written: &Limit) -> Cost {
         Some(CostSource::Fixed(units)) => Cost::new(*units),
         Some(CostSource::Request(cost)) => Cost::new(cost.default()),
         Some(CostSource::Response(cost)) => Cost::new(cost.estimate()),
+        Some(CostSource::Status(cost)) => {
+            let greatest = cost.status.get().map(|costs| costs.greatest());
+            greatest.map_or(Cost::ONE, Cost::new)
+        }
     }
 }
 
@@ -306,19 +315,34 @@ fn price(written: &Limit) -> Option<Price> {
 
 /// The place in a response that states the cost of its request.
 fn meter(written: &Limit, scene: &Scene<'_>) -> Option<Meter> {
-    let Some(CostSource::Response(cost)) = written.cost.get() else {
-        return None;
+    let cost = match written.cost.get()? {
+        CostSource::Response(cost) => cost,
+        CostSource::Status(cost) => return cost.status.get().map(by_status),
+        CostSource::Fixed(_) | CostSource::Request(_) => return None,
     };
     Some(Meter {
-        place: cost.place()?.clone(),
+        place: cost.place()?,
         max: cost.max.or(u32::MAX),
         on_leave: cost.on_leave(),
+        on_silent: cost.on_silent(),
         tells_silence: !ignores(
             &scene.document.ignored,
             Code::CostNeverSaid,
             &written.name.span,
         ),
     })
+}
+
+/// The place of a cost that the status decides.
+fn by_status(costs: &Arc<StatusCosts>) -> Meter {
+    Meter {
+        max: costs.greatest(),
+        place: MeterPlace::Status(Arc::clone(costs)),
+        on_leave: OnLeave::Max,
+        on_silent: OnSilent::Estimate,
+        // Every answer has a status.
+        tells_silence: false,
+    }
 }
 
 /// Warns of a request that costs more than the whole limit: it never passes, unless the limit can grant a part.

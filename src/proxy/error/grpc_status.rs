@@ -1,5 +1,6 @@
 //! The statuses of gRPC, by the numbers on its page "Status codes and their use in gRPC".
 
+use crate::key::is_failed_call;
 use http::HeaderValue;
 
 /// The status of a call: one that gRPC defines, or any other number that a server has sent.
@@ -23,8 +24,6 @@ impl GrpcStatus {
     pub const INTERNAL: Self = Self(13);
     /// The service is unavailable; clients may try again at once.
     pub const UNAVAILABLE: Self = Self(14);
-    /// Data is lost or damaged.
-    pub const DATA_LOSS: Self = Self(15);
     /// The call lacks valid credentials.
     pub const UNAUTHENTICATED: Self = Self(16);
 
@@ -39,13 +38,6 @@ impl GrpcStatus {
     /// Is the status a server error, for limits with `refund = ["5xx"]`?
     #[must_use]
     pub fn is_server_error(self) -> bool {
-        matches!(
-            self,
-            Self::UNKNOWN
-                | Self::DEADLINE_EXCEEDED
-                | Self::INTERNAL
-                | Self::UNAVAILABLE
-                | Self::DATA_LOSS
-        )
+        is_failed_call(self.0)
     }
 }

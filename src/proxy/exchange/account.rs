@@ -1,6 +1,7 @@
 //! The account of the limits' effect on a request: for its answer, the metrics and the log.
 
-use crate::admission::Admission;
+use crate::admission::{Admission, RequestEnd};
+use crate::key::FinalStatus;
 use crate::limit::{Limit, Mode};
 use crate::listen::Peer;
 use crate::listen::minimum_rate::RateBound;
@@ -8,7 +9,7 @@ use crate::proxy::bodies::body_failure::UploadFailure;
 use crate::proxy::error::{GrpcStatus, ProxyError};
 use crate::proxy::exchange::{Exchange, ExchangeEnd};
 use crate::proxy::grpc::call_answer;
-use crate::proxy::limits::reservation::Reservations;
+use crate::proxy::limits::reservation::{BodyEnd, Reservations};
 use crate::proxy::limits::response_cost::ResponseCost;
 use crate::proxy::request::handshake_facts;
 use crate::proxy::server::answer_wait::AnswerWait;
@@ -77,7 +78,7 @@ impl Exchange {
         self.call.notes.leave();
         if let Some(reservation) = &self.decided.reservation {
             reservation.free_slots();
-            reservation.over(false);
+            reservation.over(BodyEnd::Whole);
         }
         if self.outcome.source == AnswerSource::Gateway {
             // The cause of the gateway's answer is more informative than the client's leaving before reading it.
@@ -105,9 +106,10 @@ impl Exchange {
             return;
         }
         let (is_error, is_unavailable) = (call.is_server_error(), call.is_unavailable());
+        let status = call.status;
         let is_clients = is_error && self.is_end_of_patience(None);
         if let Some(reservation) = &self.decided.reservation {
-            reservation.call_ended(is_error && !is_clients);
+            reservation.call_ended(end_of_call(status, is_clients));
         }
         if let Some(upstream) = self.service().and_then(|service| service.upstream) {
             let balancer = self.local.balancer(upstream, &self.worker.pools);
@@ -153,7 +155,7 @@ impl Exchange {
         }
         call.status = Some(status);
         if let Some(reservation) = &self.decided.reservation {
-            reservation.call_ended(!is_clients);
+            reservation.call_ended(end_of_call(Some(status), is_clients));
         }
         Some(call_answer::trailers(status, message))
     }
@@ -305,7 +307,14 @@ impl Exchange {
 
     #[inline(never)]
     fn settle(&self, reservation: &Reservations, route: usize) -> Vec<ResponseCost> {
-        reservation.over(self.has_left() && !self.worker.drain.is_over());
+        let is_whole = self.outcome.ending == ExchangeEnd::Complete;
+        reservation.over(if self.has_left() && !self.worker.drain.is_over() {
+            BodyEnd::Left
+        } else if is_whole {
+            BodyEnd::Whole
+        } else {
+            BodyEnd::Broken
+        });
         let reported = reservation.costs();
         let handles = &self.local.route(route).limits;
         let limits = self.local.service(route).limits.iter();
@@ -440,6 +449,17 @@ impl Exchange {
             .admission
             .as_ref()?
             .remaining(&self.decided.plan, self.service()?)
+    }
+}
+
+/// The end of a call with this status in its trailers, or with none. A failure by the client's fault is no status.
+fn end_of_call(status: Option<GrpcStatus>, is_clients: bool) -> RequestEnd {
+    match status.filter(|_| !is_clients) {
+        None => RequestEnd::Kept,
+        Some(GrpcStatus(status)) => RequestEnd::Answered(FinalStatus {
+            http: 200,
+            grpc: Some(status),
+        }),
     }
 }
 

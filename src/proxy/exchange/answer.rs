@@ -48,9 +48,6 @@ impl Exchange {
         self.outcome.reason = row.reason;
         let wait = row.retry_after;
         self.outcome.retry_after = wait.map(|wait| spread(wait, self.local.snapshot.jitter));
-        if let Some(reservation) = &self.decided.reservation {
-            reservation.failed(error, self.is_break_of_client(error));
-        }
         if matches!(error, ProxyError::TooManyHeld | ProxyError::Draining) {
             // The request was charged for a wait that was not completed, and the charge was refunded.
             self.decided.delayed = 0;
@@ -65,6 +62,10 @@ impl Exchange {
             && let Some(call) = &mut self.call.grpc
         {
             call.status = Some(error.grpc_status());
+        }
+        if let Some(reservation) = &self.decided.reservation {
+            let status = self.final_status(self.outcome.status);
+            reservation.failed(error, status, self.is_break_of_client(error));
         }
         row.status
     }

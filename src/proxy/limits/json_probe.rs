@@ -1,6 +1,14 @@
-//! Finds one number in JSON that passes through, in pieces of any size and with a few bytes of memory: the texts are
-//! read once and never kept. A text that is not JSON has no number, which is no fault of the response.
+//! Finds numbers in JSON that passes through, in pieces of any size. The texts are read once and never kept: the search
+//! holds at most 4 KiB, for a name, the open containers and a number for each place. A text that is not JSON has no
+//! number, which is no fault of the response.
 
+mod events;
+mod number;
+
+pub(in crate::proxy) use events::EventProbe;
+
+use crate::key::{JsonCost, JsonNumber, ROOT};
+use number::{NumberReader, Part};
 use std::sync::Arc;
 
 /// The deepest nesting that is followed; a text after deeper nesting is ignored.
@@ -9,22 +17,26 @@ const DEEPEST: usize = 256;
 /// The most bytes of one name's byte: an escape.
 const LONGEST_SPELLING: usize = 6;
 
-/// The search for one member.
-#[derive(Debug, Default)]
+/// The search for the members of a cost.
+#[derive(Debug)]
 pub(in crate::proxy) struct JsonProbe {
-    /// The names that lead to the member, from the outermost object on.
-    names: Arc<[Box<str>]>,
+    cost: Arc<JsonCost>,
     /// Open containers, outermost first; true for an object.
     open: Vec<bool>,
-    /// The number of open containers, counted from the outermost, that are objects on the path to the member.
-    on_way: usize,
-    /// The next value is on the path to the member.
-    is_next: bool,
+    /// The steps to members that the open objects have made, counted from the outermost object.
+    way: Vec<u16>,
+    /// The step that leads to the next value, if it is on the way to a member.
+    next: Option<u16>,
+    /// The text is an array, and each of its elements is looked at as a text.
+    is_array: bool,
     state: ProbeState,
-    found: Option<u32>,
-    /// The member was present, and its value was not a whole number.
+    /// The last number of each place.
+    found: Box<[Option<JsonNumber>]>,
+    /// The place of the number that is being read.
+    place: u16,
+    /// A member was present, and its value was not a number.
     odd: bool,
-    /// The name that is being read, in its spelling, if it may be the next on the path.
+    /// The name that is being read, in its spelling, if it may be the next on the way.
     name: Vec<u8>,
     /// Each line is a text: containers that a broken line leaves open end with it.
     lines: bool,
@@ -46,8 +58,8 @@ enum ProbeState {
     InText {
         escaped: bool,
     },
-    /// In the number of the member.
-    InNumber(Option<u32>),
+    /// In the number of a member.
+    InNumber(NumberReader),
     /// In any other number, or a word.
     Plain,
     /// A value is complete.
@@ -55,12 +67,22 @@ enum ProbeState {
 }
 
 impl JsonProbe {
-    /// The member at the end of `names`.
+    /// A search for the members of `cost`.
     #[must_use]
-    pub(in crate::proxy) fn at(names: &Arc<[Box<str>]>) -> Self {
+    pub(in crate::proxy) fn of(cost: &Arc<JsonCost>) -> Self {
         Self {
-            names: Arc::clone(names),
-            ..Self::default()
+            cost: Arc::clone(cost),
+            open: Vec::new(),
+            way: Vec::new(),
+            next: None,
+            is_array: false,
+            state: ProbeState::Value,
+            found: vec![None; cost.count_places()].into(),
+            place: 0,
+            odd: false,
+            name: Vec::new(),
+            lines: false,
+            lost: false,
         }
     }
 
@@ -73,35 +95,49 @@ impl JsonProbe {
         }
     }
 
-    /// Was the member present, and never a whole number? `null` counts as absent.
+    /// Was a member present, and its value not a number? `null` counts as absent.
     #[must_use]
     pub(in crate::proxy) fn is_odd(&self) -> bool {
-        self.odd && self.found.is_none()
+        self.odd
     }
 
-    /// The last number that was found.
+    /// The cost by the last number of each member.
     #[must_use]
-    pub(in crate::proxy) fn found(&self) -> Option<u32> {
-        self.found
+    pub(in crate::proxy) fn units(&self) -> Option<u32> {
+        self.cost.of(&self.found)
     }
 
-    /// Starts another text; the number found so far stays.
+    /// Have all members that add to the cost a number?
+    #[must_use]
+    pub(in crate::proxy) fn is_complete(&self) -> bool {
+        self.cost.is_complete(&self.found)
+    }
+
+    /// Starts another text; the numbers found so far stay.
     pub(in crate::proxy) fn restart(&mut self) {
         self.open.clear();
-        (self.on_way, self.is_next) = (0, false);
+        self.way.clear();
+        (self.next, self.is_array) = (None, false);
         (self.state, self.lost) = (ProbeState::Value, false);
     }
 
     /// Reads the next bytes.
     pub(in crate::proxy) fn read(&mut self, bytes: &[u8]) {
-        for byte in bytes {
+        let mut rest = bytes;
+        while let Some((byte, behind)) = rest.split_first() {
+            if self.lost && !self.lines {
+                return;
+            }
+            rest = behind;
             if !self.lost {
                 self.state = self.step(*byte);
             }
             if self.lines && *byte == b'\n' {
                 self.restart();
-            } else if self.lost && !self.lines {
-                return;
+            } else if self.lost || self.state == (ProbeState::InText { escaped: false }) {
+                // Most of a body is texts.
+                let end = memchr::memchr3(b'"', b'\\', b'\n', rest).unwrap_or(rest.len());
+                rest = &rest[end..];
             }
         }
     }
@@ -115,15 +151,13 @@ impl JsonProbe {
                 b'\\' => ProbeState::InText { escaped: true },
                 _ => self.state,
             },
-            ProbeState::InNumber(number) => match byte {
-                b'0'..=b'9' => ProbeState::InNumber(number.map(|number| {
-                    let digit = u32::from(byte - b'0');
-                    number.saturating_mul(10).saturating_add(digit)
-                })),
-                b'.' | b'e' | b'E' | b'+' | b'-' => ProbeState::InNumber(None),
-                _ => {
-                    self.found = number.or(self.found);
+            ProbeState::InNumber(number) => match number.read(byte) {
+                Part::Digit(number) => ProbeState::InNumber(number),
+                Part::End(number) => {
                     self.odd |= number.is_none();
+                    if let Some(found) = self.found.get_mut(usize::from(self.place)) {
+                        *found = number.or(*found);
+                    }
                     self.after(byte)
                 }
             },
@@ -150,12 +184,16 @@ impl JsonProbe {
     }
 
     fn in_name(&mut self, byte: u8, escaped: bool) -> ProbeState {
-        let wanted = self.wanted();
+        let step = self.innermost();
         if byte == b'"' && !escaped {
-            self.is_next = wanted.is_some_and(|wanted| is_spelling(&self.name, wanted));
+            let mut names = step.into_iter().flat_map(|step| self.cost.names(step));
+            let next = names.find(|(name, _)| is_spelling(&self.name, name));
+            self.next = next.map(|(_, step)| step);
             return ProbeState::Colon;
         }
-        if wanted.is_some_and(|wanted| self.name.len() <= wanted.len() * LONGEST_SPELLING) {
+        let names = step.into_iter().flat_map(|step| self.cost.names(step));
+        let longest = names.map(|(name, _)| name.len()).max();
+        if longest.is_some_and(|longest| self.name.len() <= longest * LONGEST_SPELLING) {
             self.name.push(byte);
         }
         ProbeState::InName {
@@ -163,50 +201,68 @@ impl JsonProbe {
         }
     }
 
-    /// The next name on the path in the innermost open container, if that container is on the path.
-    fn wanted(&self) -> Option<&str> {
-        let is_on_way = self.open.len() == self.on_way;
-        let wanted = self.names.get(self.on_way.checked_sub(1)?);
-        wanted.filter(|_| is_on_way).map(|name| &**name)
+    /// The step of the innermost open container, if it is an object on the way to a member.
+    fn innermost(&self) -> Option<u16> {
+        let is_on_way = self.open.len() == self.way.len() + usize::from(self.is_array);
+        self.way.last().copied().filter(|_| is_on_way)
     }
 
     fn value(&mut self, byte: u8) -> ProbeState {
-        let is_next = std::mem::take(&mut self.is_next);
-        let is_last = is_next && self.on_way == self.names.len();
-        self.odd |= is_last && !matches!(byte, b'0'..=b'9' | b'n');
+        let next = self.next.take();
+        let place = next.and_then(|step| self.cost.place(step));
         match byte {
             b'{' | b'[' => {
-                if self.open.len() == DEEPEST {
-                    self.lost = true;
-                    return ProbeState::Plain;
-                }
-                let is_object = byte == b'{';
-                let is_root = self.open.is_empty();
-                self.open.push(is_object);
-                if is_object && (is_root || (is_next && !is_last)) {
-                    self.on_way += 1;
-                }
-                if is_object {
-                    ProbeState::Name
-                } else {
-                    ProbeState::Value
-                }
+                let leads_further = |step: u16| self.cost.names(step).next().is_some();
+                let leads_further = byte == b'{' && next.is_some_and(leads_further);
+                self.odd |= place.is_some() && !leads_further;
+                self.begin_container(byte == b'{', next)
             }
-            b'"' => ProbeState::InText { escaped: false },
-            b'0'..=b'9' if is_last => ProbeState::InNumber(Some(u32::from(byte - b'0'))),
+            b'0'..=b'9' => match place {
+                Some(place) => {
+                    self.place = place;
+                    ProbeState::InNumber(NumberReader::starting(byte))
+                }
+                None => ProbeState::Plain,
+            },
+            b'"' => {
+                self.odd |= place.is_some();
+                ProbeState::InText { escaped: false }
+            }
             // An empty list ends here.
             b']' => self.after(byte),
-            _ => ProbeState::Plain,
+            // `null` says nothing.
+            _ => {
+                self.odd |= place.is_some() && byte != b'n';
+                ProbeState::Plain
+            }
         }
+    }
+
+    fn begin_container(&mut self, is_object: bool, next: Option<u16>) -> ProbeState {
+        if self.open.len() == DEEPEST {
+            self.lost = true;
+            return ProbeState::Plain;
+        }
+        let is_text = self.open.len() == usize::from(self.is_array);
+        if self.open.is_empty() {
+            self.is_array = !is_object;
+        }
+        self.open.push(is_object);
+        if !is_object {
+            return ProbeState::Value;
+        }
+        self.way.extend(if is_text { Some(ROOT) } else { next });
+        ProbeState::Name
     }
 
     fn after(&mut self, byte: u8) -> ProbeState {
         match byte {
             b'}' | b']' => {
-                if self.open.len() == self.on_way {
-                    self.on_way = self.on_way.saturating_sub(1);
+                if self.innermost().is_some() {
+                    self.way.pop();
                 }
                 self.open.pop();
+                self.is_array &= !self.open.is_empty();
                 ProbeState::After
             }
             b',' if self.open.last() == Some(&true) => ProbeState::Name,
@@ -231,71 +287,7 @@ fn is_spelling(written: &[u8], wanted: &str) -> bool {
     serde_json::from_slice::<String>(&quoted).is_ok_and(|read| read == wanted)
 }
 
-/// Looks for a member in each event of an event stream; the last event with the member counts.
-#[derive(Debug)]
-pub(in crate::proxy) struct EventProbe {
-    member: JsonProbe,
-    line: EventLine,
-    /// The previous line ended with a carriage return; a line feed that follows belongs to that end.
-    returned: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum EventLine {
-    /// The line so far equals this many of the first bytes of `data:`.
-    Begin(usize),
-    Data,
-    Other,
-}
-
-const DATA: &[u8] = b"data:";
-
-impl EventProbe {
-    /// A probe for `member` in events.
-    #[must_use]
-    pub(in crate::proxy) fn with(member: JsonProbe) -> Self {
-        Self {
-            member,
-            line: EventLine::Begin(0),
-            returned: false,
-        }
-    }
-
-    /// The probe of the member, with its result.
-    #[must_use]
-    pub(in crate::proxy) fn member(&self) -> &JsonProbe {
-        &self.member
-    }
-
-    /// Reads the next bytes.
-    pub(in crate::proxy) fn read(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            let was_returned = std::mem::take(&mut self.returned);
-            self.line = match (*byte, self.line) {
-                (b'\n', _) if was_returned => self.line,
-                (b'\n' | b'\r', line) => {
-                    self.returned = *byte == b'\r';
-                    match line {
-                        // An empty line ends an event.
-                        EventLine::Begin(0) => self.member.restart(),
-                        EventLine::Data => self.member.read(b"\n"),
-                        EventLine::Begin(_) | EventLine::Other => {}
-                    }
-                    EventLine::Begin(0)
-                }
-                (byte, EventLine::Begin(at)) if DATA[at] == byte => match at + 1 {
-                    at if at == DATA.len() => EventLine::Data,
-                    at => EventLine::Begin(at),
-                },
-                (_, EventLine::Begin(_) | EventLine::Other) => EventLine::Other,
-                (byte, EventLine::Data) => {
-                    self.member.read(&[byte]);
-                    EventLine::Data
-                }
-            };
-        }
-    }
-}
-
+#[cfg(test)]
+mod recipes;
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,10 @@
 //! wait_queue/tickets  the places of one request in all its queues
 //! wait_queue/leak     late requests go on in turn, at the rate
 //! response_cost       costs that the response states
-//! json_probe          one number in JSON that passes by
+//! json_probe          numbers in JSON that passes by
+//! json_probe/number   one of them, byte by byte
+//! json_probe/events   the events of a stream
+//! json_probe/recipes  a test: answers of five language models
 //! ```
 
 pub(super) mod held_slots;

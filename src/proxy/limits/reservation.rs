@@ -5,7 +5,7 @@
 //! reservation is refunded if nothing was forwarded.
 
 use crate::admission::{OpenCharges, RefusalCause, RequestEnd};
-use crate::key::{MeterPlace, OnLeave};
+use crate::key::{FinalStatus, MeterPlace, OnLeave, OnSilent};
 use crate::limit::rate::Cost;
 use crate::proxy::error::ProxyError;
 use crate::proxy::grpc::GrpcCall;
@@ -17,6 +17,17 @@ use http::HeaderMap;
 use std::cell::{Cell, RefCell};
 use std::mem;
 use std::rc::Rc;
+
+/// The end of an answer's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::proxy) enum BodyEnd {
+    /// The body is complete.
+    Whole,
+    /// The client prevented the end.
+    Left,
+    /// The server, or the gateway's stop, prevented the end.
+    Broken,
+}
 
 /// The charges of one request that are not final.
 #[derive(Debug)]
@@ -30,10 +41,14 @@ pub(in crate::proxy) struct Reservations {
     forwarded: Cell<bool>,
     /// A piece of the answer's body has passed.
     begun: Cell<bool>,
-    /// Charges of a gRPC call that its end may refund, with the costs that the head of its answer has stated.
+    /// The answer has a status of success.
+    success: Cell<bool>,
+    /// Charges of a gRPC call that its end may refund or settle, with the costs that the head of its answer has stated.
     undecided: RefCell<Vec<(Reservation, Option<ResponseCost>)>>,
     /// Charges that wait for a number in the answer's body.
     meters: RefCell<Vec<BodyMeter>>,
+    /// Charges whose cost the answer does not state. The end of its body decides whether the estimate stays.
+    silent: RefCell<Vec<(Reservation, ResponseCost)>>,
     costs: RefCell<Vec<ResponseCost>>,
 }
 
@@ -51,8 +66,10 @@ impl Reservations {
             charges: RefCell::new(mem::take(&mut charges.refundable)),
             forwarded: Cell::new(false),
             begun: Cell::new(false),
+            success: Cell::new(false),
             undecided: RefCell::default(),
             meters: RefCell::default(),
+            silent: RefCell::default(),
             costs: RefCell::default(),
         }))
     }
@@ -77,69 +94,80 @@ impl Reservations {
         self.forwarded.set(true);
     }
 
-    /// Makes the charges final as they are.
-    pub(in crate::proxy) fn commit(&self) {
-        self.end(RequestEnd::Answered);
+    /// Notes that the gateway answers by itself, with this status. Charges that are still open are final.
+    pub(in crate::proxy) fn replied(&self, status: FinalStatus) {
+        self.end(RequestEnd::OwnAnswer(status));
     }
 
-    /// Notes that the upstream answered with these fields, perhaps with its own error.
-    pub(in crate::proxy) fn answered(&self, is_error: bool, fields: &HeaderMap) {
-        let end = if is_error {
-            RequestEnd::ServerError
-        } else {
-            RequestEnd::Answered
-        };
+    /// Notes that the upstream answered with these fields; `end` says how.
+    pub(in crate::proxy) fn answered(&self, end: RequestEnd, fields: &HeaderMap) {
+        self.note_success(end);
         for charge in self.charges.take() {
             if end.refunds(&charge.limit) {
                 self.store.amend(&charge, Amendment::Refund);
             } else {
-                self.settle(charge, fields);
+                self.settle(charge, end, fields);
             }
         }
     }
 
-    /// Notes that the upstream answered a gRPC call, perhaps with its own error; the status may be still to come.
+    /// Notes that the upstream answered a gRPC call; the status may be still to come.
     #[cold]
     #[inline(never)]
     pub(in crate::proxy) fn call_answered(
         &self,
         call: &GrpcCall,
         fields: &HeaderMap,
-        is_error: bool,
+        end: RequestEnd,
     ) {
         if !call.is_open() {
-            return self.answered(is_error, fields);
+            return self.answered(end, fields);
         }
+        self.note_success(end);
         for charge in self.charges.take() {
-            if RequestEnd::ServerError.refunds(&charge.limit) {
-                let meter = charge.limit.meter.as_ref();
-                let cost = meter.map(|meter| match &meter.place {
-                    MeterPlace::Header(_) => ResponseCost::in_head(&charge.limit, meter, fields),
+            let meter = charge.limit.meter.as_ref();
+            let by_status = meter.is_some_and(|meter| matches!(meter.place, MeterPlace::Status(_)));
+            if by_status || charge.limit.refund_on.asks_status() {
+                let cost = meter.and_then(|meter| match &meter.place {
+                    MeterPlace::Header(_) => {
+                        Some(ResponseCost::in_head(&charge.limit, meter, fields))
+                    }
                     // gRPC messages are not JSON.
-                    MeterPlace::Json(_) => ResponseCost::unreadable(&charge.limit),
+                    MeterPlace::Json(_) => Some(ResponseCost::unreadable(&charge.limit)),
+                    MeterPlace::Status(_) => None,
                 });
                 self.undecided.borrow_mut().push((charge, cost));
             } else {
-                self.settle(charge, fields);
+                self.settle(charge, end, fields);
             }
         }
     }
 
-    /// Notes that a gRPC call whose status was still to come is over, perhaps with a server error.
-    pub(in crate::proxy) fn call_ended(&self, is_error: bool) {
+    /// Notes that a gRPC call whose status was still to come is over; `end` says how.
+    pub(in crate::proxy) fn call_ended(&self, end: RequestEnd) {
         for (charge, cost) in self.undecided.take() {
-            if is_error {
+            if end.refunds(&charge.limit) {
                 self.store.amend(&charge, Amendment::Refund);
             } else if let Some(cost) = cost {
-                self.correct(&charge, cost);
+                self.note(charge, cost);
+            } else {
+                self.settle_by_status(&charge, end);
             }
         }
     }
 
-    /// Notes that the gateway answers by itself, to a failure that the client may have caused.
-    pub(in crate::proxy) fn failed(&self, error: &ProxyError, is_clients: bool) {
+    /// Notes that the gateway answers by itself with `status`, to a failure that the client may have caused.
+    pub(in crate::proxy) fn failed(
+        &self,
+        error: &ProxyError,
+        status: FinalStatus,
+        is_clients: bool,
+    ) {
+        if let ProxyError::Refused(cause) = error {
+            self.settle_refusal(cause, status);
+        }
         self.end(match error {
-            _ if is_clients => RequestEnd::Answered,
+            _ if is_clients => RequestEnd::Kept,
             // The limit refuses a request that was charged, since its turn would have come too late.
             ProxyError::ClientGone
             | ProxyError::Draining
@@ -150,22 +178,34 @@ impl Reservations {
             {
                 RequestEnd::Abandoned
             }
-            // Such a request counts as answered, for any status in the file: no server was contacted, and guesses
-            // count.
-            ProxyError::Refused(_) => RequestEnd::Answered,
-            // The client has set too short a timeout, which is not a server error.
-            ProxyError::DeadlineExceeded => RequestEnd::Answered,
+            // No server was contacted, and guesses count, whatever is refunded.
+            ProxyError::Refused(_) => RequestEnd::Kept,
+            // The client has left, has set too short a timeout, or has broken its own request off.
+            ProxyError::DeadlineExceeded
+            | ProxyError::ClientGone
+            | ProxyError::BodyStopped
+            | ProxyError::BodyTooSlow
+            | ProxyError::BodyMalformed => RequestEnd::Kept,
             // No server could be contacted, or none gave a valid answer in time.
-            ProxyError::Upstream(_) => RequestEnd::ServerError,
-            _ => RequestEnd::Answered,
+            ProxyError::Upstream(_) => RequestEnd::Answered(status),
+            _ => RequestEnd::OwnAnswer(status),
         });
     }
 
     fn end(&self, end: RequestEnd) {
-        let charges = self.charges.take().into_iter();
-        for charge in charges.filter(|charge| end.refunds(&charge.limit)) {
-            self.store.amend(&charge, Amendment::Refund);
+        for charge in self.charges.take() {
+            if end.refunds(&charge.limit) {
+                self.store.amend(&charge, Amendment::Refund);
+            } else {
+                self.settle_by_status(&charge, end);
+            }
         }
+    }
+
+    fn note_success(&self, end: RequestEnd) {
+        let status = end.status();
+        let is_success = status.is_some_and(|status| (200..300).contains(&status.http));
+        self.success.set(is_success);
     }
 
     /// Notes a piece of the response's body.
@@ -176,21 +216,46 @@ impl Reservations {
         }
     }
 
-    /// Notes that the response is over, or that its client has `left`. The numbers so far count; if there are none, a
-    /// client that has left is charged by the limit's `on_leave`.
-    pub(in crate::proxy) fn over(&self, left: bool) {
-        self.call_ended(false);
-        let left = left && self.begun.get();
+    /// Notes that the response's body ends so. The numbers so far count. If there are none, the limit's `on_leave` or
+    /// `on_silent` decides.
+    pub(in crate::proxy) fn over(&self, end: BodyEnd) {
+        self.call_ended(RequestEnd::Kept);
+        let end = if self.begun.get() {
+            end
+        } else {
+            BodyEnd::Broken
+        };
         for meter in self.meters.take() {
-            let mut cost = meter.end();
-            if left
-                && cost.report == CostReport::Nothing
-                && let Some(most) = most(&meter.charge)
-            {
-                (cost.report, cost.units) = (CostReport::Left, Some(most));
-            }
-            self.correct(&meter.charge, cost);
+            let cost = meter.end(end == BodyEnd::Left);
+            self.correct(&meter.charge, self.unsaid(&meter.charge, cost, end));
         }
+        for (charge, cost) in self.silent.take() {
+            self.correct(&charge, self.unsaid(&charge, cost, end));
+        }
+    }
+
+    /// The cost of an answer whose body has ended so, where it has stated none.
+    fn unsaid(&self, charge: &Reservation, mut cost: ResponseCost, end: BodyEnd) -> ResponseCost {
+        let Some(meter) = &charge.limit.meter else {
+            return cost;
+        };
+        let is_dear = meter.on_silent == OnSilent::Max;
+        let said = match end {
+            _ if cost.report == CostReport::Number => None,
+            BodyEnd::Left
+                if is_dear || cost.report == CostReport::Nothing && meter.is_in_json() =>
+            {
+                most(charge).map(|most| (CostReport::Left, most))
+            }
+            BodyEnd::Whole if is_dear && self.success.get() => {
+                Some((CostReport::SilentMax, meter.max))
+            }
+            _ => None,
+        };
+        if let Some((report, units)) = said {
+            (cost.report, cost.units) = (report, Some(units));
+        }
+        cost
     }
 
     /// The costs that the response stated, for each limit that reads one.
@@ -199,19 +264,63 @@ impl Reservations {
     }
 
     /// Settles a charge at the true cost, now or when the body has stated it.
-    fn settle(&self, charge: Reservation, fields: &HeaderMap) {
+    fn settle(&self, charge: Reservation, end: RequestEnd, fields: &HeaderMap) {
         let Some(meter) = &charge.limit.meter else {
             return;
         };
         let limit = &charge.limit;
         let cost = match &meter.place {
+            MeterPlace::Status(_) => return self.settle_by_status(&charge, end),
             MeterPlace::Header(_) => ResponseCost::in_head(limit, meter, fields),
-            MeterPlace::Json(names) => match BodyFormat::of(names, fields) {
+            MeterPlace::Json(cost) => match BodyFormat::of(cost, fields) {
                 Some(text) => return self.meters.borrow_mut().push(BodyMeter { charge, text }),
                 None => ResponseCost::unreadable(limit),
             },
         };
-        self.correct(&charge, cost);
+        self.note(charge, cost);
+    }
+
+    /// Settles a charge whose cost depends on the status. The charge stays where no status counts.
+    fn settle_by_status(&self, charge: &Reservation, end: RequestEnd) {
+        let meter = charge.limit.meter.as_ref();
+        if let Some(MeterPlace::Status(costs)) = meter.map(|meter| &meter.place) {
+            let cost = match end.status() {
+                Some(status) => ResponseCost::by_status(&charge.limit, costs.of(status)),
+                None => ResponseCost::left(&charge.limit),
+            };
+            self.correct(charge, cost);
+        }
+    }
+
+    /// Settles the charges whose cost depends on the status, for a refusal: that of a limit costs nothing, another has a
+    /// status.
+    fn settle_refusal(&self, cause: &RefusalCause, status: FinalStatus) {
+        let is_by_status = |charge: &Reservation| {
+            let meter = charge.limit.meter.as_ref();
+            meter.is_some_and(|meter| matches!(meter.place, MeterPlace::Status(_)))
+        };
+        let all = self.charges.take().into_iter();
+        let (settled, open): (Vec<_>, Vec<_>) = all.partition(is_by_status);
+        self.charges.replace(open);
+        for charge in settled {
+            match cause {
+                RefusalCause::Limited { .. } => {
+                    self.store.amend(&charge, Amendment::Refund);
+                }
+                _ => self.settle_by_status(&charge, RequestEnd::OwnAnswer(status)),
+            }
+        }
+    }
+
+    /// Notes a cost that the head has stated, or has not. Where silence may cost the most, the body's end is awaited.
+    fn note(&self, charge: Reservation, cost: ResponseCost) {
+        let meter = charge.limit.meter.as_ref();
+        let is_dear = meter.is_some_and(|meter| meter.on_silent == OnSilent::Max);
+        if is_dear && cost.report != CostReport::Number {
+            self.silent.borrow_mut().push((charge, cost));
+        } else {
+            self.correct(&charge, cost);
+        }
     }
 
     fn correct(&self, charge: &Reservation, cost: ResponseCost) {

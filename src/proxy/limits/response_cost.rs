@@ -1,6 +1,6 @@
 //! The costs of requests that their responses state: in a field, or in a body that passes through.
 
-use crate::key::{Meter, MeterPlace, PriceError};
+use crate::key::{JsonCost, Meter, MeterPlace, OnSilent, PriceError};
 use crate::limit::Limit;
 use crate::proxy::limits::json_probe::{EventProbe, JsonProbe};
 use crate::store::Reservation;
@@ -20,7 +20,7 @@ pub(in crate::proxy) struct BodyMeter {
     pub(in crate::proxy) text: BodyFormat,
 }
 
-/// A body in which a member is looked up.
+/// A body in which members are looked up.
 #[derive(Debug)]
 pub(in crate::proxy) enum BodyFormat {
     Json(JsonProbe),
@@ -68,7 +68,7 @@ impl ResponseCost {
     pub(in crate::proxy) fn warn_of_silence(&self, metrics: &LimitMetrics) {
         let said = match self.report {
             CostReport::Number => true,
-            CostReport::Nothing | CostReport::Unreadable => false,
+            CostReport::Nothing | CostReport::Unreadable | CostReport::SilentMax => false,
             // The cost might have come later.
             CostReport::Left => return,
         };
@@ -77,13 +77,35 @@ impl ResponseCost {
             return;
         };
         let (name, place) = (&self.limit.name, meter.name());
-        let place = match meter.place {
+        let place = match &meter.place {
             MeterPlace::Header(_) => format!("in the field `{place}`"),
+            MeterPlace::Json(cost) if cost.members().len() > 1 => {
+                format!("in the members `{place}` of JSON")
+            }
             MeterPlace::Json(_) => format!("in the member `{place}` of JSON"),
+            // Every answer has a status.
+            MeterPlace::Status(_) => return,
+        };
+        let charged = match meter.on_silent {
+            OnSilent::Max => "`max`, as `on_silent` says",
+            OnSilent::Estimate => "its estimate",
         };
         tracing::warn!(
-            "cost-never-said: {silent} answers in a row had no number {place}, by which limit {name} charges: each was charged its estimate; is the name right?"
+            "cost-never-said: {silent} answers in a row had no number {place}, by which limit {name} charges: each was charged {charged}; is the name right?"
         );
+    }
+
+    /// The cost that the final status has.
+    pub(in crate::proxy) fn by_status(limit: &Arc<Limit>, units: u32) -> Self {
+        Self::of(limit, Some(units))
+    }
+
+    /// The cost of a request that has no final status: what it was charged stays.
+    pub(in crate::proxy) fn left(limit: &Arc<Limit>) -> Self {
+        Self {
+            report: CostReport::Left,
+            ..Self::of(limit, None)
+        }
     }
 
     /// A cost in whose place the response has something other than a number.
@@ -105,9 +127,9 @@ fn warn(limit: &Limit, meter: &Meter, wrong: PriceError) {
 }
 
 impl BodyFormat {
-    /// The format of a response's body, in which the member at `names` is looked up. `None` if the body cannot be read:
+    /// The format of a response's body, in which the members of `cost` are looked up. `None` if the body cannot be read:
     /// it is encoded, or neither JSON nor an event stream.
-    pub(in crate::proxy) fn of(names: &Arc<[Box<str>]>, fields: &HeaderMap) -> Option<Self> {
+    pub(in crate::proxy) fn of(cost: &Arc<JsonCost>, fields: &HeaderMap) -> Option<Self> {
         let encoded = fields
             .get_all(header::CONTENT_ENCODING)
             .iter()
@@ -116,13 +138,13 @@ impl BodyFormat {
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim();
         let kind = kind.to_ascii_lowercase();
-        let member = JsonProbe::at(names);
+        let members = JsonProbe::of(cost);
         match &*kind {
             _ if encoded => None,
-            "text/event-stream" => Some(Self::EventProbe(EventProbe::with(member))),
-            "application/x-ndjson" | "application/jsonl" => Some(Self::Json(member.in_lines())),
-            "application/json" => Some(Self::Json(member)),
-            other if other.ends_with("+json") => Some(Self::Json(member)),
+            "text/event-stream" => Some(Self::EventProbe(EventProbe::with(members))),
+            "application/x-ndjson" | "application/jsonl" => Some(Self::Json(members.in_lines())),
+            "application/json" => Some(Self::Json(members)),
+            other if other.ends_with("+json") => Some(Self::Json(members)),
             _ => None,
         }
     }
@@ -132,27 +154,30 @@ impl BodyMeter {
     /// Reads a piece of the body.
     pub(in crate::proxy) fn read(&mut self, bytes: &[u8]) {
         match &mut self.text {
-            BodyFormat::Json(member) => member.read(bytes),
+            BodyFormat::Json(members) => members.read(bytes),
             BodyFormat::EventProbe(events) => events.read(bytes),
         }
     }
 
-    /// Ends the body, and returns the cost that it stated for its charge.
+    /// Ends the body, and returns the cost that it stated for its charge. A client that `has_left` may have stopped
+    /// between the numbers of several members: such numbers state no cost.
     #[must_use]
-    pub(in crate::proxy) fn end(&self) -> ResponseCost {
+    pub(in crate::proxy) fn end(&self, has_left: bool) -> ResponseCost {
         let limit = &self.charge.limit;
-        let member = match &self.text {
-            BodyFormat::Json(member) => member,
-            BodyFormat::EventProbe(events) => events.member(),
+        let members = match &self.text {
+            BodyFormat::Json(members) => members,
+            BodyFormat::EventProbe(events) => events.members(),
         };
         let meter = limit.meter.as_ref();
-        if member.found().is_none() && member.is_odd() {
+        let units = members.units();
+        if units.is_none() && members.is_odd() {
             if let Some(meter) = meter {
                 warn(limit, meter, PriceError::Malformed);
             }
             return ResponseCost::unreadable(limit);
         }
+        let units = units.filter(|_| !has_left || members.is_complete());
         let most = meter.map_or(u32::MAX, |meter| meter.max);
-        ResponseCost::of(limit, member.found().map(|units| units.min(most)))
+        ResponseCost::of(limit, units.map(|units| units.min(most)))
     }
 }

@@ -117,6 +117,8 @@ labels! {
         Unreadable = "unreadable",
         /// The client left before the cost was known: the charge is the highest possible cost.
         Left = "left",
+        /// The response had no readable cost: the charge is the limit's `max`, by its `on_silent`.
+        SilentMax = "silent_max",
     }
 
     /// The end of an order for a certificate.

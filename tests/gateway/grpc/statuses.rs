@@ -97,6 +97,37 @@ async fn a_servers_errors_are_given_back() {
     }
 }
 
+/// Any status of a call, known with its trailers, gives a charge back or is its cost.
+#[tokio::test]
+async fn a_status_of_a_call_decides_what_it_costs() {
+    let server = GrpcServer::start().await;
+    let status = "{ \"grpc-5\" = 1, \"5xx\" = 4, \"2xx\" = 2, else = 3 }";
+    let costs = format!("by = \"everyone\"\nrate = \"99/h\"\ncost = {{ status = {status} }}");
+    let back = "by = \"everyone\"\nrate = \"99/h\"\nrefund = [\"grpc-5\", \"grpc-7\", \"2xx\"]";
+    let file = file(&server, &["costs", "back"]).limit("costs", &costs);
+    let gateway = Gateway::start(&file.limit("back", back)).await;
+    let mut left = 99;
+    for (method, cost, is_back) in [
+        ("Unary", 2, true),
+        ("End-5", 1, true),
+        ("Only-7", 3, true),
+        ("End-14", 4, false),
+        ("Only-16", 3, false),
+        // Statuses that are none count as all others do.
+        ("End-99", 3, false),
+    ] {
+        let path = format!("/shop.Orders/{method}");
+        ask(&gateway, method).await;
+        let line = gateway.line_where("path", &path).await;
+        assert_eq!(line["costs"]["costs"], cost, "{line}");
+        left -= u64::from(!is_back);
+        eventually(PATIENCE, "what is left is right", async || {
+            ask(&gateway, "Only-7").await.remaining("back") == left - 1
+        })
+        .await;
+    }
+}
+
 #[tokio::test]
 async fn the_health_service_is_asked_through_and_through() {
     let server = GrpcServer::start().await;

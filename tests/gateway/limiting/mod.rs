@@ -1,6 +1,7 @@
 //! Limits as clients see them: admitted requests, refused requests, and the answers to both, alike with both stores.
 
 mod answers;
+mod by_status;
 mod bypass;
 mod contents;
 mod costs;
@@ -19,6 +20,7 @@ mod repeats;
 mod settling;
 mod shadows;
 mod telling;
+mod token_budgets;
 mod tokens;
 mod wall_clock;
 mod windows;

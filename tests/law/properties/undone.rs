@@ -51,6 +51,7 @@ fn giving_back(limit: Arc<Limit>) -> Arc<Limit> {
     let gives_back = RefundCondition {
         errors: true,
         cancels: true,
+        ..RefundCondition::default()
     };
     Arc::new(limit.edited(|policy| policy.refund_on = gives_back))
 }

@@ -2,7 +2,9 @@
 
 mod comparison;
 mod cost;
+mod cost_by_status;
 mod rate;
+mod response_json;
 mod tier;
 
 pub(in crate::config) use cost::CostSource;
@@ -18,9 +20,10 @@ use crate::config::document::{
 use crate::config::input::At;
 use crate::config::presentation::{describe, show};
 use crate::config::value::{
-    ErrorText, ValueError, error_text, field, method, network, part, public_name, tag, top, zone,
+    ErrorText, ValueError, error_text, field, method, network, part, public_name, status_pattern,
+    tag, top, zone,
 };
-use crate::key::{KeyCase, KeyPart, MissingKey, Sameness, UnknownKey};
+use crate::key::{KeyCase, KeyPart, MissingKey, Sameness, StatusPattern, UnknownKey};
 use crate::limit::sliding_window::MAX_PARTS;
 use crate::limit::{LeaseSetting, Mode, OnDown, Preflights, Scope};
 use comparison::{
@@ -144,23 +147,28 @@ table! {
     over: Over = word(), Computed("`\"delay\"` for `leaky-bucket`, else `\"refuse\"`", |limit| Some(format!("\"{}\"", over(limit).word()))), "\"refuse\"",
         Limit(|limit| limit.first().rule.leaky_bucket().and_then(|_| show(over(limit.first()).word())));
 
-    /// The cost of one request: a number, a field of the request, or a number in the response. A field of the request
-    /// (`header`) gives `max` at most. A request without the field costs `default` (1). A field that is zero, no number
+    /// The cost of one request: a number, a field of the request, a number in the response, or the answer's status. A
+    /// field of the request (`header`) gives `max` at most. A request without the field costs `default` (1). A field that is zero, no number
     /// or repeated costs `max`; `min = 0` allows 0, which asks without taking. A response gives its cost in a field
-    /// (`response_header = "x-units"`) or in a member of its JSON (`response_json = "usage.total_tokens"`). The request
+    /// (`response_header = "x-units"`) or in members of its JSON (`response_json = "usage.total_tokens"`). The request
     /// is charged `estimate` (1) before the response, and the charge is settled when the response has its number, `max`
     /// at most. Where the client leaves after the body began and before the number came, the request costs `max` (the
     /// whole size of the limit, without a `max`); with `on_leave = "estimate"` it costs the estimate. An excess of the
     /// charge comes back. A shortfall is charged even where the limit has too little left, so that the key may be in
-    /// debt and waits longer. Logs, concurrency and buckets that delay have no `cost`.
+    /// debt and waits longer. With `status` the status of the answer decides: `status = { "401" = 1, else = 0 }` counts
+    /// failed logins. Logs, concurrency and buckets that delay have no `cost`.
     cost: CostSource = cost_form(), Value("1"), "5", Limit(|limit| show(describe::cost(limit.first())));
 
-    /// The causes for which a charge goes back. `5xx` is an answer of the upstream from 500 on, or 502 and 504 for want
-    /// of an answer. Nothing goes back if the client has kept its body back for 200 ms or longer when the server ends
-    /// the request or answers with an error. Nothing goes back if the client ended the request: by leaving, by an
-    /// upload that breaks off, or by the deadline of its gRPC call. `cancel` is a request that is given up before
-    /// anything of it was forwarded. A place in a queue goes back in any case when its request leaves the queue.
-    refund: Items<RefundCause> = texts_as(ValueShape::Choices(RefundCause::WORDS), refund_cause), Words("nothing"), "[\"5xx\", \"cancel\"]",
+    /// The causes for which a charge goes back: `cancel`, a class of statuses (`4xx`), a status (`401`), or a status of
+    /// gRPC (`grpc-14`). `5xx` is an answer of the upstream from 500 on, or 502 and 504 for want of an answer; of calls
+    /// of gRPC it is 2, 4, 13, 14 and 15. Other statuses and classes are those of the final answer, the gateway's own
+    /// included; a call of gRPC has the status of its head only if it ended by `grpc-0`. The head of the answer decides,
+    /// or the trailers with the `grpc-status`. Nothing goes back for a refusal, or for a 401 or 400 of the gateway about
+    /// a key. Nothing goes back if the client has kept its body back for 200 ms or longer when the server ends the
+    /// request or answers with an error. Nothing goes back if the client ended the request: by leaving, by an upload
+    /// that breaks off, or by the deadline of its gRPC call. `cancel` is a request that is given up before anything of
+    /// it was forwarded. A place in a queue goes back in any case when its request leaves the queue.
+    refund: Items<RefundCause> = texts_as(ValueShape::RefundCauses, refund_cause), Words("nothing"), "[\"5xx\", \"cancel\"]",
         Limit(|limit| show(describe::refund(limit.first().refund_on)));
 
     /// Whether a request that costs more than is left is granted the rest, at least 1. The upstream reads the grant in
@@ -327,8 +335,8 @@ table! {
 /// The outcomes of a request after which its charge is refunded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum RefundCause {
-    Errors,
     Cancels,
+    Status(StatusPattern),
 }
 
 /// The start of a fixed window.
@@ -356,7 +364,6 @@ pub(in crate::config) enum Over {
     Delay,
 }
 
-words! { RefundCause: Errors "5xx", Cancels "cancel" }
 words! { AnchorWord: First "first", Clock "clock" }
 words! {
     Algorithm: TokenBucket "token-bucket", LeakyBucket "leaky-bucket", FixedWindow "fixed-window",
@@ -374,26 +381,11 @@ words! { LeaseSetting: Auto "auto", Off "off" }
 
 /// An outcome after which the charge is refunded.
 fn refund_cause(text: &str) -> Result<RefundCause, ValueError> {
-    RefundCause::of(text).ok_or_else(|| {
-        let wrong = ValueError::choice("refund", text, RefundCause::WORDS);
-        let advice = match text.as_bytes() {
-            [b'5', b'0'..=b'9', b'0'..=b'9'] => Some(
-                "write `\"5xx\"`, which is any answer of the upstream from 500 on",
-            ),
-            [b'1'..=b'4', b'0'..=b'9' | b'x' | b'X', b'0'..=b'9' | b'x' | b'X'] => Some(
-                "no other status gives a charge back: `\"5xx\"` is any answer of the upstream from 500 on, `\"cancel\"` a request that was given up before it was forwarded; a service that says its own cost may say 0: `cost = { response_header = \"x-units\" }`",
-            ),
-            _ if text.starts_with("grpc") => Some(
-                "write `\"5xx\"`: of calls of gRPC it gives back those that end with 2, 4, 13, 14 or 15 (docs/grpc.md); `\"cancel\"` is a request that was given up before it was forwarded",
-            ),
-            // A nearly correct word has its own message already.
-            _ if wrong.shown_help().is_some() => None,
-            _ => Some(
-                "`\"5xx\"` is any answer of the upstream from 500 on, `\"cancel\"` a request that was given up before it was forwarded; other answers give nothing back",
-            ),
-        };
-        wrong.instead_if(advice.map(str::to_owned))
-    })
+    const CANCEL: &str = "cancel";
+    if text == CANCEL {
+        return Ok(RefundCause::Cancels);
+    }
+    status_pattern(text, CANCEL).map(RefundCause::Status)
 }
 
 pub(in crate::config::document) fn read_limit(mut fields: Fields<'_>) -> Limit {

@@ -14,6 +14,8 @@
 //! limit/rate              its `rate`
 //! limit/cost              its `cost`
 //! limit/tier              its `tiers`
+//! limit/cost_by_status    its cost by the status of the answer
+//! limit/response_json     its cost by members of JSON
 //! limit/comparison        how its keys are compared
 //! upstream                `[upstreams.NAME]`
 //! upstream/balance        keys about the choice of a server

@@ -379,3 +379,15 @@ fn an_order_with_another_authority_is_told() {
     // No certificate depends on a mail address.
     assert!(diff(&old, &with("contact = \"ops@example.com\"\n"), &old.boot).is_empty());
 }
+
+#[test]
+fn what_an_answer_decides_is_told() {
+    let line = "cost = { status = { \"401\" = 1 } }\nrefund = [\"404\", \"cancel\"]\n";
+    let new = OLD.replacen("rate = \"10/s\"\n", &format!("rate = \"10/s\"\n{line}"), 1);
+    let shown = changes(&new);
+    assert!(
+        shown[0].contains("cost 1 to 1 after 401, else 0 (1 before the answer)")
+            && shown[0].contains("refund nothing to 404 or cancel"),
+        "{shown:?}"
+    );
+}

@@ -200,7 +200,7 @@ impl Contradictions<'_> {
                 .help("leave `partial` out, or make the other rates a limit of their own");
         }
         let cost = limit.cost.at();
-        let later = cost.filter(|cost| matches!(cost.value, CostSource::Response(_)));
+        let later = cost.filter(|cost| is_later(&cost.value));
         if let Some(cost) = later.filter(|_| why_unsettled(limit).is_none()) {
             self.conflict("grants what is left of a cost that it learns afterwards")
                 .at(&partial.span, "granted before the response")
@@ -229,13 +229,13 @@ impl Contradictions<'_> {
                 .at(&word.span, "every request frees its slot at its end")
                 .help("leave `refund` out");
         } else if limit.delays() {
-            let Some(word) = words.find(|word| word.value == RefundCause::Errors) else {
+            let Some(word) = words.find(|word| word.value != RefundCause::Cancels) else {
                 return;
             };
             let label = "the next request would go on at the same instant";
             self.conflict("refunds places in its queue that have been used")
                 .at(&word.span, label)
-                .help("leave `\"5xx\"` out, or write `over = \"refuse\"`");
+                .help("leave all but `\"cancel\"` out, or write `over = \"refuse\"`");
         }
     }
 
@@ -246,7 +246,7 @@ impl Contradictions<'_> {
             return;
         };
         let bounds = match &cost.value {
-            CostSource::Fixed(_) => return,
+            CostSource::Fixed(_) | CostSource::Status(_) => (None, None),
             CostSource::Request(cost) => (cost.default.at(), cost.max.at()),
             CostSource::Response(cost) => (cost.estimate.at(), cost.max.at()),
         };
@@ -268,7 +268,7 @@ impl Contradictions<'_> {
                 .and(&max.span, "at most")
                 .help(format!("raise `max`, or lower `{key}`"));
         }
-        if let (CostSource::Response(_), Some(why)) = (&cost.value, why_unsettled(self.limit)) {
+        if let (true, Some(why)) = (is_later(&cost.value), why_unsettled(self.limit)) {
             let algorithm = self.limit.algorithm().word();
             self.conflict(&format!(
                 "learns its cost from the response, which a {algorithm} cannot settle"
@@ -313,6 +313,11 @@ impl Contradictions<'_> {
                 .help("leave `with` out");
         }
     }
+}
+
+/// Is the cost known only after the response?
+fn is_later(cost: &CostSource) -> bool {
+    matches!(cost, CostSource::Response(_) | CostSource::Status(_))
 }
 
 /// The reason why a limit cannot settle a cost that the response states.

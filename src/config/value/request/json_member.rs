@@ -1,7 +1,7 @@
 //! The member of a JSON body from which a cost is read.
 
 use crate::config::value::{Code, ValueError};
-use std::sync::Arc;
+use crate::key::{JsonPlace, Weight};
 
 /// The most names that lead to a member.
 const MOST_NAMES: usize = 8;
@@ -11,12 +11,21 @@ const MOST_BYTES: usize = 256;
 /// The advice about a text that names no member.
 const ONE_MEMBER: &str = "name one member of nested objects, as `\"usage.total_tokens\"` for `{\"usage\": {\"total_tokens\": 7}}`";
 
-/// Reads the names that lead to a member of nested objects: `usage.total_tokens`. A text in another JSON query
-/// language, or a sum, would never match a member.
-pub(in crate::config) fn json_member(text: &str) -> Result<Arc<[Box<str>]>, ValueError> {
-    let names: Vec<&str> = text.split('.').collect();
-    match fault(text, &names) {
-        None => Ok(names.into_iter().map(Box::from).collect()),
+/// Reads the places of a member in nested objects: `usage.total_tokens`, or `usage.total|message.usage.total`, of which
+/// the first with a number counts. A text in another JSON query language, or a sum, would never match a member.
+pub(in crate::config) fn json_member(text: &str) -> Result<Vec<JsonPlace>, ValueError> {
+    let places: Vec<Vec<&str>> = text
+        .split('|')
+        .map(|place| place.split('.').collect())
+        .collect();
+    let mut faults = places.iter().filter_map(|names| fault(text, names));
+    match faults.next() {
+        None => {
+            let places = places.into_iter();
+            Ok(places
+                .map(|names| names.into_iter().map(Box::from).collect())
+                .collect())
+        }
         Some(label) => Err(ValueError::of(
             Code::BadJsonMember,
             text,
@@ -24,8 +33,44 @@ pub(in crate::config) fn json_member(text: &str) -> Result<Arc<[Box<str>]>, Valu
             label,
         )
         .offer(repaired(text))
-        .help(ONE_MEMBER)),
+        .help(ONE_MEMBER)
+        .instead_if(computed(text))),
     }
+}
+
+/// The advice about a sum, a difference or a product: the list or the table that means the same.
+fn computed(text: &str) -> Option<String> {
+    let is_member = |text: &&str| json_member(text).is_ok();
+    let split = |operator: &str| -> Option<Vec<&str>> {
+        let parts: Vec<&str> = text.split(operator).map(str::trim).collect();
+        (parts.len() > 1 && parts.iter().all(is_member)).then_some(parts)
+    };
+    if let Some(parts) = split("+") {
+        let list = parts.join("\", \"");
+        return Some(format!(
+            "write `[\"{list}\"]`: the members of a list are added"
+        ));
+    }
+    if let Some(parts) = split(" - ") {
+        let others: Vec<String> = parts[1..]
+            .iter()
+            .map(|one| format!("\"{one}\" = -1"))
+            .collect();
+        return Some(format!(
+            "write `{{ \"{}\" = 1, {} }}`: a table has a factor for each member",
+            parts[0],
+            others.join(", ")
+        ));
+    }
+    let (one, other) = text.split_once(" * ")?;
+    let (one, other) = (one.trim(), other.trim());
+    let (member, factor) = match Weight::read(one) {
+        Some(_) => (other, one),
+        None => (one, other),
+    };
+    (Weight::read(factor).is_some() && json_member(member).is_ok()).then(|| {
+        format!("write `{{ \"{member}\" = {factor} }}`: a table has a factor for each member")
+    })
 }
 
 /// The fault of a text that cannot name a member of any body.
@@ -34,7 +79,7 @@ fn fault(text: &str, names: &[&str]) -> Option<&'static str> {
     let is_unspelled = |c: char| c.is_control() || matches!(c, '"' | '\\');
     let has_blanks = |operator: &str| text.contains(&format!(" {operator} "));
     if text.contains('+') || ["-", "*", "/"].into_iter().any(has_blanks) {
-        Some("a cost is one member: members are not added, and not computed with")
+        Some("members are added by a list, and weighed by a table")
     } else if text == "$" || text.starts_with("$.") || text.starts_with("$[") {
         Some("the names begin at the whole body, without `$`")
     } else if text.contains(['[', ']']) {
@@ -53,6 +98,9 @@ fn fault(text: &str, names: &[&str]) -> Option<&'static str> {
 /// The member that was probably meant, if the corrected text names a member.
 fn repaired(text: &str) -> Option<String> {
     let text = text.strip_prefix('$').unwrap_or(text);
+    if text.contains('|') {
+        return None;
+    }
     let names = text.split('.').map(str::trim);
     let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
     Some(names.join(".")).filter(|repaired| !repaired.is_empty() && !repaired.contains(' '))
@@ -60,7 +108,7 @@ fn repaired(text: &str) -> Option<String> {
 
 /// Words about an unlikely name: a number, or a name with a special meaning in other JSON query languages.
 pub(in crate::config) fn odd_name(names: &[Box<str>]) -> Option<(&str, &'static str)> {
-    let of_others = |c: char| c.is_whitespace() || "$*/|,#?(){}<>=;".contains(c);
+    let of_others = |c: char| c.is_whitespace() || "$*/,#?(){}<>=;".contains(c);
     names.iter().find_map(|name| {
         if name.bytes().all(|byte| byte.is_ascii_digit()) {
             Some((&**name, "elements of lists are not looked at"))
@@ -98,6 +146,10 @@ mod tests {
             ("usage. total", Some("usage.total")),
             ("a\"b", None),
             ("a.b.c.d.e.f.g.h.i", None),
+            ("a|", None),
+            ("|a", None),
+            ("a | b", None),
+            ("a|b..c", None),
         ] {
             let wrong = with_valid_offers(text, json_member).expect_err(text);
             assert_eq!(wrong.code, Code::BadJsonMember, "{text}");
@@ -107,10 +159,32 @@ mod tests {
     }
 
     #[test]
+    fn sums_are_told_the_list_to_write() {
+        for (text, advice) in [
+            ("a.b + c.d", "write `[\"a.b\", \"c.d\"]`"),
+            ("a+b+c", "write `[\"a\", \"b\", \"c\"]`"),
+            ("a - b", "write `{ \"a\" = 1, \"b\" = -1 }`"),
+            ("a * 2.5", "write `{ \"a\" = 2.5 }`"),
+            ("3 * a", "write `{ \"a\" = 3 }`"),
+        ] {
+            let wrong = json_member(text).expect_err(text);
+            let help = wrong.shown_help().unwrap();
+            assert!(help.starts_with(advice), "{help}");
+        }
+    }
+
+    #[test]
+    fn a_member_may_have_several_places() {
+        let places = json_member("usage.n|message.usage.n").unwrap();
+        let shown: Vec<String> = places.iter().map(|names| names.join(".")).collect();
+        assert_eq!(shown, ["usage.n", "message.usage.n"]);
+    }
+
+    #[test]
     fn names_are_taken_and_odd_ones_told() {
         let odd = |text: &str| {
-            let names = json_member(text).unwrap();
-            odd_name(&names).map(|(name, _)| name.to_owned())
+            let places = json_member(text).unwrap();
+            odd_name(&places[0]).map(|(name, _)| name.to_owned())
         };
         for text in [
             "usage.total_tokens",
@@ -127,7 +201,6 @@ mod tests {
             ("usage.*", "*"),
             ("/usage/total_tokens", "/usage/total_tokens"),
             ("a.total tokens", "total tokens"),
-            ("a|b", "a|b"),
             ("$usage.total", "$usage"),
         ] {
             assert_eq!(odd(text).as_deref(), Some(name), "{text}");

@@ -65,6 +65,7 @@ async fn who_leaves_during_the_decision_keeps_no_slot_and_no_place() {
     let cancels = RefundCondition {
         errors: false,
         cancels: true,
+        ..RefundCondition::default()
     };
     for (limit, stays) in [
         (limit("slots", concurrency(5, 60_000_000)), false),

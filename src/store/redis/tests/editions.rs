@@ -4,7 +4,7 @@ use super::support::{
     calendar, clock_window, concurrency, fixed_window, leaky_bucket, limit, sliding_log,
     sliding_window, token_bucket,
 };
-use crate::key::{IdField, Meter, MeterPlace, OnLeave, Sameness};
+use crate::key::{IdField, Meter, MeterPlace, OnLeave, OnSilent, Sameness};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::{Limit, Mode, RefundCondition, Rule, Unit};
 use http::HeaderName;
@@ -102,6 +102,7 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         let gives_back = RefundCondition {
             errors: true,
             cancels: true,
+            ..RefundCondition::default()
         };
         let limits = limits.into_iter();
         let one =
@@ -137,6 +138,7 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
                 place: place.clone(),
                 max,
                 on_leave: OnLeave::Max,
+                on_silent: OnSilent::Estimate,
                 tells_silence: true,
             };
             Arc::new(limit.edited(|policy| policy.meter = Some(meter)))

@@ -3,7 +3,7 @@
 use super::support::{
     Client, Server, concurrency, fixed_window, limit, sliding_window, token_bucket, until_up,
 };
-use crate::key::{Meter, MeterPlace, OnLeave};
+use crate::key::{Meter, MeterPlace, OnLeave, OnSilent};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Ruling;
 use crate::limit::{Limit, RefundCondition};
@@ -227,6 +227,7 @@ pub(super) fn thousands() -> Vec<Arc<Limit>> {
     let gives_back = RefundCondition {
         errors: true,
         cancels: true,
+        ..RefundCondition::default()
     };
     let place = MeterPlace::Header(http::HeaderName::from_static("x-units"));
     let rules = [
@@ -239,6 +240,7 @@ pub(super) fn thousands() -> Vec<Arc<Limit>> {
             place: place.clone(),
             max: 50,
             on_leave: OnLeave::Max,
+            on_silent: OnSilent::Estimate,
             tells_silence: true,
         };
         Arc::new(limit(name, rule).edited(|policy| {

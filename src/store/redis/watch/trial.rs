@@ -3,7 +3,8 @@
 //! renewal, a release, a refund and a settlement of each kind.
 
 use crate::key::{
-    IdField, KeyCase, KeyTemplate, Meter, MeterPlace, MissingKey, OnLeave, RepeatId, Sameness,
+    IdField, KeyCase, KeyTemplate, Meter, MeterPlace, MissingKey, OnLeave, OnSilent, RepeatId,
+    Sameness,
 };
 use crate::limit::concurrency::Concurrency;
 use crate::limit::dedupe::Dedupe;
@@ -191,6 +192,7 @@ impl Trial<'_> {
                 place: MeterPlace::Header(field),
                 max: 3,
                 on_leave: OnLeave::Max,
+                on_silent: OnSilent::Estimate,
                 tells_silence: true,
             });
         }

@@ -1,15 +1,18 @@
 //! `cost` of a limit and of its tiers.
 
+use super::cost_by_status::{LIMIT_COST_BY_STATUS, StatusCost};
+use super::response_json::members_form;
 use crate::config::document::{
     Fields, Form, Setting, Table, ValueShape, count, custom, inner_table, number, table, text_form,
     whole, word, words,
 };
 
-use crate::config::input::{At, Span};
+use crate::config::input::Span;
 use crate::config::report::{Code, Details as _, nearest};
-use crate::config::value::{field, json_member, odd_name, quoted};
-use crate::key::{MeterPlace as CostPlace, OnLeave};
+use crate::config::value::{field, quoted};
+use crate::key::{JsonCost, MeterPlace as CostPlace, OnLeave, OnSilent};
 use http::HeaderName;
+use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -35,10 +38,14 @@ table! {
     ResponseCost = LIMIT_COST_LATER, "limits", "a cost that the response says";
 
     /// The field of the response that gives the cost.
-    response_header: CostPlace = text_form(|text| field(text).map(CostPlace::Header)), Unless(&["response_json"]), "\"x-units\"";
+    response_header: HeaderName = text_form(field), Unless(&["response_json"]), "\"x-units\"";
 
-    /// The member of the JSON body that gives the cost.
-    response_json: CostPlace = custom(ValueShape::Text, member), Words("none"), "\"usage.total_tokens\"";
+    /// The members of the JSON body that give the cost: one, a list whose numbers are added, or a table with a weight
+    /// for each (`{ "usage.input_tokens" = 1, "usage.output_tokens" = 5 }`; from -1000 to 1000, with three decimals at
+    /// most). A member may have several places, as `"usage.total|message.usage.total"`; the first with a number counts.
+    /// Each is taken where it was last in the answer: an object, the lines or the events of a stream, the elements of
+    /// an array. The sum is rounded up, and is at least 0. `null` says nothing.
+    response_json: Arc<JsonCost> = members_form(), Words("none"), "\"usage.total_tokens\"";
 
     /// The charge before the response. The charge stays where the response gives no number.
     estimate: u32 = count(), Value("1"), "100";
@@ -49,9 +56,14 @@ table! {
     /// The cost of a request whose client leaves after the body began and before the number came. The cost is `max`
     /// (the whole size of the limit, without a `max`), or the estimate.
     on_leave: OnLeave = word(), Value("\"max\""), "\"estimate\"";
+
+    /// The cost of a request whose successful answer (2xx) has a body, ends and gives no number, or cannot be read. The
+    /// cost is `max`, which must be written, or the estimate. Answers with other statuses keep the estimate.
+    on_silent: OnSilent = word(), Value("\"estimate\""), "\"max\"";
 }
 
 words! { OnLeave: Max "max", Estimate "estimate" }
+words! { OnSilent: Max "max", Estimate "estimate" }
 
 /// The cost of a request.
 #[derive(Debug, Clone)]
@@ -61,11 +73,13 @@ pub(in crate::config) enum CostSource {
     Request(RequestCost),
     /// A number in the response.
     Response(ResponseCost),
+    /// The status of the response.
+    Status(StatusCost),
 }
 
 /// A number, or a table with the place of the number in a request or a response.
 pub(super) fn cost_form() -> impl Form<CostSource> {
-    static TABLES: [&Table; 2] = [&LIMIT_COST, &LIMIT_COST_LATER];
+    static TABLES: [&Table; 3] = [&LIMIT_COST, &LIMIT_COST_LATER, &LIMIT_COST_BY_STATUS];
     custom(ValueShape::Cost(&TABLES), cost)
 }
 
@@ -78,6 +92,10 @@ fn cost(key: &'static str, fields: &mut Fields<'_>) -> Setting<CostSource> {
         Some(Saying::Response) => {
             let cost = inner_table(in_one_place).read(key, fields);
             cost.map(CostSource::Response)
+        }
+        Some(Saying::Status) => {
+            let cost = inner_table(whole).read(key, fields);
+            cost.map(CostSource::Status)
         }
         Some(Saying::Request) => {
             let cost = inner_table(whole).read(key, fields);
@@ -93,7 +111,7 @@ fn cost(key: &'static str, fields: &mut Fields<'_>) -> Setting<CostSource> {
 
 /// Does a key of the table, possibly misspelt, name the place of the cost?
 fn names_a_place(table: &DeTable<'_>) -> bool {
-    let places = ["header", "response_header", "response_json"];
+    let places = ["header", "response_header", "response_json", "status"];
     let mut keys = table.keys();
     keys.any(|key| {
         let all = Saying::keys();
@@ -106,16 +124,24 @@ fn names_a_place(table: &DeTable<'_>) -> bool {
 enum Saying {
     Request,
     Response,
+    Status,
 }
 
 impl Saying {
     const REQUEST: [&str; 3] = ["header", "default", "min"];
-    const RESPONSE: [&str; 4] = ["response_header", "response_json", "estimate", "on_leave"];
+    const RESPONSE: [&str; 5] = [
+        "response_header",
+        "response_json",
+        "estimate",
+        "on_leave",
+        "on_silent",
+    ];
+    const STATUS: [&str; 1] = ["status"];
 
     /// The keys of all costs.
     fn keys() -> impl Iterator<Item = &'static str> {
         let all = Self::RESPONSE.into_iter().chain(Self::REQUEST);
-        all.chain(["max"])
+        all.chain(Self::STATUS).chain(["max"])
     }
 
     /// The message that a table is about, decided by the keys that only one kind of message has, including misspelt
@@ -124,7 +150,9 @@ impl Saying {
         let meant = table.keys();
         let meant = meant.filter_map(|key| nearest(key.get_ref(), Self::keys()));
         let meant: Vec<&str> = meant.collect();
-        if meant.iter().any(|key| Self::RESPONSE.contains(key)) {
+        if meant.iter().any(|key| Self::STATUS.contains(key)) {
+            Some(Self::Status)
+        } else if meant.iter().any(|key| Self::RESPONSE.contains(key)) {
             Some(Self::Response)
         } else if meant.iter().any(|key| Self::REQUEST.contains(key)) {
             Some(Self::Request)
@@ -136,7 +164,7 @@ impl Saying {
 
 /// Notes a table that does not name the place of a cost.
 fn nowhere(key: &str, table: &DeTable<'_>, place: &Span, fields: &mut Fields<'_>) {
-    const HELP: &str = "a cost is a number, or has one of `header`, `response_header` and `response_json`: `cost = { header = \"x-cost\", max = 50 }`, `cost = { response_header = \"x-units\" }`";
+    const HELP: &str = "a cost is a number, or has one of `header`, `response_header`, `response_json` and `status`: `cost = { header = \"x-cost\", max = 50 }`, `cost = { response_header = \"x-units\" }`, `cost = { status = { \"401\" = 1 } }`";
     let title = format!("{}.{key}]", fields.title().trim_end_matches(']'));
     let is_known = |key: &str| Saying::keys().any(|known| known == key);
     let unknown: Vec<_> = table
@@ -159,20 +187,6 @@ fn nowhere(key: &str, table: &DeTable<'_>, place: &Span, fields: &mut Fields<'_>
     }
 }
 
-/// A member of the JSON body. An unlikely name causes only a warning, since a body may contain such a name.
-fn member(key: &'static str, fields: &mut Fields<'_>) -> Setting<CostPlace> {
-    let names = fields.text(key, json_member);
-    if let Some(At { value, span }) = names.at()
-        && let Some((name, label)) = odd_name(value)
-    {
-        let message = format!("`{key}` looks for a member called {}", quoted(name));
-        let help = "name one member of nested objects, as `\"usage.total_tokens\"`";
-        let warning = fields.warning(Code::BadJsonMember, message);
-        warning.at(span, label).help(help);
-    }
-    names.map(CostPlace::Json)
-}
-
 fn in_one_place(read: ResponseCost, fields: &mut Fields<'_>) -> Option<ResponseCost> {
     if let (Some(header), Some(json)) = (read.response_header.at(), read.response_json.at()) {
         let message = format!("`{}` reads the cost from two places", fields.title());
@@ -183,13 +197,29 @@ fn in_one_place(read: ResponseCost, fields: &mut Fields<'_>) -> Option<ResponseC
             .help("leave one of them out");
         return None;
     }
+    if let Some(silent) = read.on_silent.at()
+        && silent.value == OnSilent::Max
+        && read.max.is_absent()
+    {
+        let message = format!(
+            "`{}` charges `max` for silence, and has no `max`",
+            fields.title()
+        );
+        fields
+            .error(Code::MissingKey, message)
+            .at(&silent.span, "how much is that?")
+            .help("add `max`, the most that one answer costs: `max = 20000`");
+        return None;
+    }
     read.place()?;
     whole(read, fields)
 }
 
 impl ResponseCost {
     /// The place of the cost in the response.
-    pub(in crate::config) fn place(&self) -> Option<&CostPlace> {
-        self.response_header.get().or(self.response_json.get())
+    pub(in crate::config) fn place(&self) -> Option<CostPlace> {
+        let header = self.response_header.get().cloned();
+        let json = self.response_json.get().cloned();
+        header.map(CostPlace::Header).or(json.map(CostPlace::Json))
     }
 }

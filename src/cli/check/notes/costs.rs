@@ -1,0 +1,64 @@
+//! The notes on costs that the answer decides, and on charges that it gives back.
+
+use crate::config::Compiled;
+use crate::key::{FinalStatus, Meter, MeterPlace, OnSilent};
+use crate::limit::Limit;
+use std::collections::HashSet;
+
+/// All these notes.
+pub(super) fn list_notes(compiled: &Compiled) -> Vec<String> {
+    let mut seen: HashSet<String> = HashSet::new();
+    let limits = compiled.outline.limits.iter();
+    let limits = limits.filter(|limit| limit.mode.decides());
+    let notes = limits.flat_map(|limit| {
+        let notes = [free_guesses(limit), crowded_out(limit), silence(limit)];
+        notes.into_iter().flatten()
+    });
+    // The rates of one limit have the same note.
+    notes.filter(|note| seen.insert(note.clone())).collect()
+}
+
+/// A limit that gives back what a guess at a password or a key has cost.
+fn free_guesses(limit: &Limit) -> Option<String> {
+    let statuses: Vec<String> = [401, 403]
+        .into_iter()
+        .filter(|status| limit.refund_on.statuses.has(FinalStatus::of(*status)))
+        .map(|status| status.to_string())
+        .collect();
+    (!statuses.is_empty()).then(|| {
+        let (name, statuses) = (&limit.name, statuses.join(" and "));
+        format!(
+            "limit {name} gives {statuses} back: guesses at a password or a key are free there; let another limit count them"
+        )
+    })
+}
+
+/// A limit whose greatest cost is charged before the answer is known.
+fn crowded_out(limit: &Limit) -> Option<String> {
+    let MeterPlace::Status(costs) = &limit.meter.as_ref()?.place else {
+        return None;
+    };
+    let (name, greatest) = (&limit.name, u64::from(costs.greatest()));
+    let together = limit.rule.most() / greatest.max(1);
+    Some(format!(
+        "limit {name} charges {greatest} until the answer is known: more than {together} requests of a key at once are refused, honest ones, too"
+    ))
+}
+
+/// What an answer without a number costs.
+fn silence(limit: &Limit) -> Option<String> {
+    let meter: &Meter = limit.meter.as_ref()?;
+    let name = &limit.name;
+    let estimate = limit.cost.units();
+    match (&meter.place, meter.on_silent) {
+        (MeterPlace::Status(_), _) => None,
+        (_, OnSilent::Max) => Some(format!(
+            "limit {name} charges {} for a successful answer that has no readable number: encoded bodies, and streams whose client did not ask for the number, cost that much",
+            meter.max
+        )),
+        (MeterPlace::Json(_), OnSilent::Estimate) if meter.max > estimate => Some(format!(
+            "limit {name} charges {estimate} for a successful answer that has no readable number: a client that can bring that about (an encoding, a stream without its number) pays no more; `on_silent = \"max\"` charges the most"
+        )),
+        (_, OnSilent::Estimate) => None,
+    }
+}
