@@ -38,8 +38,7 @@ local known, late
 local begun = 0
 if #blocks == 57 and byte(blocks) == 1 and #keys == #counts and numbers == "" then
   local _, charge, charge_part, capacity, _, den, present = unpack(">Bdddddc16", blocks)
-  local tail, more = present, 0
-  if charge_part > 0 then tail, more = pack(">I4I4c0", charge_part, den, present), 1 end
+  local more = charge_part > 0 and 1 or 0
   local first_state, first_life, before, latest
   for request = 1, charge + charge_part > 0 and charge < capacity and #keys or 0 do
     local key = keys[request]
@@ -59,7 +58,11 @@ if #blocks == 57 and byte(blocks) == 1 and #keys == #counts and numbers == "" th
       end
     end
     if not state then
-      state = pack(">dc0", now + whole, tail)
+      if more == 0 then
+        state = pack(">dc0", now + whole, present)
+      else
+        state = pack(">dI4I4c0", now + whole, charge_part, den, present)
+      end
       life = string.format("%d", math.ceil((whole + more) / 1000) + slack)
       if whole == charge then first_state, first_life = state, life end
     end
@@ -177,17 +180,20 @@ for request = begun + 1, #counts do
         local charge, charge_part, capacity, capacity_part, den = row[6], row[7], row[8], row[9], row[10]
         local mended, kept = false, nil
         if state then
-          local stored, fraction, under, long = -1, 0, 1, #state
-          if long == 8 or long == 24 or long == 40 then
+          local stored, fraction, under, long, own = -1, 0, 1, #state, nil
+          if long == 24 then
+            stored, own = unpack(">dc16", state)
+          elseif long == 8 or long == 40 then
             stored = unpack(">d", state)
           elseif long == 16 or long == 32 or long == 48 then
             stored, fraction, under = unpack(">dI4I4", state)
             if fraction == 0 or fraction >= under then stored = -1 end
           end
+          if long > 24 then own = string.sub(state, -16) end
           if stored >= now and stored < 9007199254740992 and stored % 1 == 0 then
             whole, part = stored - now, fraction
             local present = row[11]
-            if long > 16 and present ~= "" and string.sub(state, -16) ~= present then
+            if own and own ~= present and present ~= "" then
               -- == changed ==
               local is_queue = row[5] == 2
               local told_wait, level, level_part, how = changed(state, whole, part, charge, charge_part, capacity,
