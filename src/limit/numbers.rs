@@ -72,9 +72,8 @@ impl Numbers {
 
     /// Is the rate of these numbers higher than that of `other`?
     pub(super) fn is_faster_than(self, other: Self) -> bool {
-        let product = |one: Self, count: NonZeroU32| {
-            u128::from(one.period.get()) * u128::from(count.get())
-        };
+        let product =
+            |one: Self, count: NonZeroU32| u128::from(one.period.get()) * u128::from(count.get());
         product(self, other.count) < product(other, self.count)
     }
 

@@ -5,7 +5,8 @@ use smallvec::SmallVec;
 use tollgate::limit::sliding_window::MAX_PARTS;
 use tollgate::limit::wire::{self, double};
 use tollgate::limit::{
-    BucketState, History, LogState, Numbers, PartsState, RecordState, Rule, SlotsState, State, WindowState,
+    BucketState, History, LogState, Numbers, PartsState, RecordState, Rule, SlotsState, State,
+    WindowState,
 };
 
 /// A state as stored.
@@ -71,7 +72,7 @@ impl StoredState for State {
         match (rule, bytes.len()) {
             (Rule::TokenBucket(_) | Rule::LeakyBucket(_), 8 | 16 | 24 | 32 | 40 | 48) => {
                 bucket(bytes)
-            },
+            }
             (Rule::FixedWindow(_) | Rule::ClockWindow(_), 12) => Some(Self::Window(WindowState {
                 start: whole(bytes, 0)?,
                 count: small(bytes, 8)?,

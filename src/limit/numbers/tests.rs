@@ -40,7 +40,10 @@ impl Counter {
 
 #[test]
 fn ten_of_ten_raised_to_a_hundred_leave_ninety() {
-    let (small, large) = (tokens(10, 3600 * SECOND, 10), tokens(100, 3600 * SECOND, 100));
+    let (small, large) = (
+        tokens(10, 3600 * SECOND, 10),
+        tokens(100, 3600 * SECOND, 100),
+    );
     let mut counter = Counter::default();
     assert!(counter.takes(&small, NOON, 10));
     let (_, verdict) = counter.ask(&large, NOON, 0);
@@ -82,7 +85,10 @@ fn a_thousand_charges_of_two_files_in_turn_are_a_thousand_units() {
     let pairs = [
         (tokens(7, 3 * SECOND, 5000), tokens(13, 17_000_001, 9000)),
         (tokens(3, SECOND, 2000), tokens(10_000_000, SECOND, 2000)),
-        (tokens(1, 2_592_000 * SECOND, 1700), tokens(4_294_967_291, SECOND, 1001)),
+        (
+            tokens(1, 2_592_000 * SECOND, 1700),
+            tokens(4_294_967_291, SECOND, 1001),
+        ),
     ];
     for (one, other) in pairs {
         let mut counter = Counter::default();
@@ -107,7 +113,10 @@ fn only_the_rate_in_lowest_terms_and_the_size_are_numbers() {
 
 #[test]
 fn a_clock_that_steps_back_mends_to_the_states_own_size() {
-    let (large, small) = (tokens(100, 3600 * SECOND, 100), tokens(10, 3600 * SECOND, 10));
+    let (large, small) = (
+        tokens(100, 3600 * SECOND, 100),
+        tokens(10, 3600 * SECOND, 10),
+    );
     let mut counter = Counter::default();
     assert!(counter.takes(&large, NOON, 100));
     let earlier = NOON - 3600 * SECOND;
@@ -148,10 +157,17 @@ impl Exact {
         let (was, room) = (self.numbers, i128::from(size) - i128::from(cost));
         let fits = self.used <= room * DEN;
         if admitted {
-            assert!(fits, "admitted {cost} beside {} under {numbers:?}", self.used / DEN);
+            assert!(
+                fits,
+                "admitted {cost} beside {} under {numbers:?}",
+                self.used / DEN
+            );
         } else {
             let held = self.used + self.slack;
-            assert!(held > room * DEN, "refused {cost} beside {held} under {numbers:?}");
+            assert!(
+                held > room * DEN,
+                "refused {cost} beside {held} under {numbers:?}"
+            );
         }
         let is_faster =
             u128::from(count) * u128::from(was.1) > u128::from(was.0) * u128::from(period);
@@ -219,7 +235,13 @@ fn no_more_is_admitted_than_the_largest_size_and_the_fastest_rate_allow() {
     let mut random = fastrand::Rng::with_seed(7);
     for _ in 0..300 {
         let files: Vec<_> = (0..random.usize(2..5))
-            .map(|_| (random.u32(1..30), PERIODS[random.usize(..4)], random.u32(1..40)))
+            .map(|_| {
+                (
+                    random.u32(1..30),
+                    PERIODS[random.usize(..4)],
+                    random.u32(1..40),
+                )
+            })
             .collect();
         let size = files.iter().map(|file| file.2).max().unwrap_or(0);
         let fastest = files

@@ -105,7 +105,9 @@ fn keep_units(old: &[Arc<Limit>], new: &[Arc<Limit>]) -> bool {
         return false;
     };
     let (tiers_before, tiers_after) = (of_tiers(old), of_tiers(new));
-    let mut both = tiers_after.iter().map(|(id, is)| (tiers_before.get(id), is));
+    let mut both = tiers_after
+        .iter()
+        .map(|(id, is)| (tiers_before.get(id), is));
     before != after || both.any(|(was, is)| was.is_some_and(|was| was != is))
 }
 
