@@ -42,11 +42,19 @@ end
 --
 --   0, 1, 2   admitted; refused for a wait, which follows as a double; refused for ever
 --   3         the counter cannot be read, and decides nothing (shadow.lua)
+--   5         not charged, by a bucket that keeps other numbers than the limit's (changed.lua): the wait follows as a
+--             double, 0 where nothing was asked, and the time until the bucket is empty
 --   4         the request could not be decided, and nothing was written: instead of the numbers of its limits a byte
 --             for the limit's position, and the reason behind a byte for its length
 --   16, 32    beside 0: the first charge of an id, a repeat that goes free
 --   64, 128   beside 0: the granted units follow as four bytes, then the amount given back so far as a double
 local function answer(wait, whole, part, granted, back, id)
+  if drains then
+    local empty = drains
+    drains = nil
+    -- A repeat that goes free is not charged either, and says what it was granted.
+    if not granted then return pack(">BdI4dd", 5, whole, part, wait, empty) end
+  end
   if wait == math.huge then return pack(">BdI4", 2, whole, part) end
   if wait > 0 then return pack(">BdI4d", 1, whole, part, wait) end
   if not (granted or back) then return pack(">BdI4", 0, whole, part) end

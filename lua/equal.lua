@@ -25,7 +25,7 @@ if numbers then
   end
 
   -- The first answer of a limit as a row: its two numbers, the step to the next answer and its part, den, where the
-  -- cost stands in the block, and how long it is. Then the number of further requests that there is room for.
+  -- cost stands in the block, how long it is, and `drains` (bucket.lua). Then the number of further requests that there is room for.
   local function row_of(block, whole, part, life, most)
     local kind = blocks:byte(block)
     if kind > 2 then
@@ -40,7 +40,7 @@ if numbers then
       most = room(whole, part, charge, charge_part, den, capacity, capacity_part, most)
       if kind == 2 then
         -- The bound is one of the level in front of the last charge.
-        local latest, latest_part = unpack(">dd", blocks, rest)
+        local latest, latest_part = unpack(">dd", blocks, rest + 16)
         most = math.min(most, math.max(room(whole, part, charge, charge_part, den, latest, latest_part, most) + 1, 0))
       end
     end
@@ -67,11 +67,14 @@ if numbers then
     for i = 1, count do
       local block, more = at, nil
       local wait, whole, part, _, life, wrong = check(keys[first + i])
+      local empty = drains
+      drains = nil
       if wait > 0 or wrong then
         fit = 0
         break
       end
       rows[i], more = row_of(block, whole, part, life, times - 1)
+      rows[i][8] = empty
       pasts[i], fit = at, math.min(fit, more + 1)
     end
     if fit > 1 then
@@ -88,7 +91,7 @@ if numbers then
           local row = rows[i]
           local whole, part = row[1], row[2]
           pieces = pieces + 1
-          replies[pieces] = pack(">BdI4", 0, whole, part)
+          replies[pieces] = row[8] and pack(">BdI4dd", 5, whole, part, 0, row[8]) or pack(">BdI4", 0, whole, part)
           whole, part = whole + row[3], part + row[4]
           if part >= row[5] then whole, part = whole + 1, part - row[5] end
           if nth == 1 and row[7] == 8 then row[3] = 0 end

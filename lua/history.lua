@@ -1,19 +1,21 @@
--- history.lua: the history behind a bucket's state where charges are settled. Twin: State::decode in src/limit/wire.rs.
+-- history.lua: the history behind a bucket's instant where charges are settled, in front of its numbers. Its twin is in
+-- tests/support/stored_state.rs.
 --
 -- Two doubles: the last instant at which the bucket was found empty, and how many microseconds have been given back
 -- since, rounded up.
 
--- The instant at which the bucket is empty, and the history after it; nil without a history.
+-- The instant at which the bucket is empty, and the history after it; nil without a history. Then the rate, or what
+-- stands in its place.
 local function history(state)
   local size = type(state) == "string" and #state or 0
-  if size ~= 24 and size ~= 32 then return nil end
+  if size ~= 40 and size ~= 48 then return nil end
   local held = unpack(">d", state)
-  local found, back = unpack(">dd", state, size - 15)
+  local found, back = unpack(">dd", state, size - 31)
   local part, den = 1, 2
-  if size == 32 then part, den = unpack(">I4I4", state, 9) end
+  if size == 48 then part, den = unpack(">I4I4", state, 9) end
   local good = part > 0 and part < den
   for _, value in ipairs({ held, found, back }) do
     good = good and value >= 0 and value < 9007199254740992 and value % 1 == 0
   end
-  if good then return held, found, back end
+  if good then return held, found, back, state:sub(-16, -5) end
 end

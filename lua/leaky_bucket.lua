@@ -1,13 +1,14 @@
 -- leaky_bucket.lua: a queue that lets go at N per P. A request without room, or with too long a wait, is refused.
 -- Twin: src/limit/leaky_bucket.rs.
 --
--- block     2, charge, its part, capacity, its part, den, latest, its part
+-- block     2, charge, its part, capacity, its part, den, numbers, latest, its part; zeros in place of the numbers
+--           where requests wait, whose states keep their instants under any numbers
 -- answers   as bucket.lua; the delay of an admitted request follows from its level
 local function leaky_bucket(state)
-  local _, charge, charge_part, capacity, capacity_part, den, latest, latest_part, past =
-    unpack(">Bddddddd", blocks, at)
+  local _, charge, charge_part, capacity, capacity_part, den, numbers, latest, latest_part, past =
+    unpack(">Bdddddc16dd", blocks, at)
   at = past
-  return take(state, charge, charge_part, capacity, capacity_part, den, latest, latest_part)
+  return take(state, charge, charge_part, capacity, capacity_part, den, numbers, latest, latest_part)
 end
 
 -- == refund ==

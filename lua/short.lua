@@ -36,10 +36,9 @@ local known, late
 -- Most calls are about one token bucket for each request, all with the same numbers, and most of these buckets are empty
 -- or have room. Their requests are decided here, up to the first that is of another kind.
 local begun = 0
-if #blocks == 41 and byte(blocks) == 1 and #keys == #counts and numbers == "" then
-  local _, charge, charge_part, capacity, _, den = unpack(">Bddddd", blocks)
-  local state_form, more = ">d", 0
-  if charge_part > 0 then state_form, more = ">dI4I4", 1 end
+if #blocks == 57 and byte(blocks) == 1 and #keys == #counts and numbers == "" then
+  local _, charge, charge_part, capacity, _, den, present = unpack(">Bdddddc16", blocks)
+  local more = charge_part > 0 and 1 or 0
   local first_state, first_life, before, latest
   for request = 1, charge + charge_part > 0 and charge < capacity and #keys or 0 do
     local key = keys[request]
@@ -50,15 +49,20 @@ if #blocks == 41 and byte(blocks) == 1 and #keys == #counts and numbers == "" th
     local held, whole, state, life = call("GET", key), charge, first_state, first_life
     if held then
       -- An error is a table without a length.
-      if #held ~= 8 then break end
-      local stored = unpack(">d", held)
+      if #held ~= 24 then break end
+      local stored, under = unpack(">dc16", held)
       if stored >= now and stored < 9007199254740992 and stored % 1 == 0 then
+        if under ~= present then break end
         whole, state = stored - now + charge, nil
         if whole >= capacity then break end
       end
     end
     if not state then
-      state = pack(state_form, now + whole, charge_part, den)
+      if more == 0 then
+        state = pack(">dc0", now + whole, present)
+      else
+        state = pack(">dI4I4c0", now + whole, charge_part, den, present)
+      end
       life = string.format("%d", math.ceil((whole + more) / 1000) + slack)
       if whole == charge then first_state, first_life = state, life end
     end
@@ -71,15 +75,18 @@ if #blocks == 41 and byte(blocks) == 1 and #keys == #counts and numbers == "" th
 end
 
 -- The blocks as rows: wait (0 admits, math.huge is never), two numbers of the algorithm's own, and whether there is a
--- state to store; these are of the present request. Then the block's own numbers:
---   1 token bucket   charge, its part, capacity, its part, den
+-- state to store, or what changed.lua tells of it; these are of the present request. Then the block's own numbers:
+--   1 token bucket   charge, its part, capacity, its part, den, the numbers in its states
 --   2 leaky bucket   the same, then the latest level at which anything may still be admitted, its part
 --   3 fixed window   window, limit, cost
 local rows, at, many = {}, 1, 0
 while at <= #blocks do
   local kind = byte(blocks, at)
-  local row = { 0, 0, 0, false, unpack(kind == 1 and ">Bddddd" or kind == 2 and ">Bddddddd" or ">Bddd", blocks, at) }
+  local form = kind == 1 and ">Bdddddc16" or kind == 2 and ">Bdddddc16dd" or ">Bddd"
+  local row = { 0, 0, 0, false, unpack(form, blocks, at) }
   many, at = many + 1, row[#row]
+  -- Where requests wait, states have no numbers.
+  if kind == 2 and byte(row[11]) == 0 then row[11] = "" end
   rows[many] = row
 end
 
@@ -125,7 +132,7 @@ local room = numbers and function(row, bound, bound_part, most)
   return fit
 end
 
-local first, place, lasts, lasts_text = begun, 0, nil, nil
+local first, place, lasts, lasts_text, changed = begun, 0, nil, nil, nil
 for request = begun + 1, #counts do
   local count, times = counts[request], numbers and numbers[request] or 1
   if forms then place = places[forms[request]] end
@@ -171,40 +178,55 @@ for request = begun + 1, #counts do
       else
         -- bucket.lua
         local charge, charge_part, capacity, capacity_part, den = row[6], row[7], row[8], row[9], row[10]
-        local mended = false
+        local mended, kept = false, nil
         if state then
-          local stored, fraction, under = -1, 0, 1
-          if #state == 8 or #state == 24 then
+          local stored, fraction, under, long, own = -1, 0, 1, #state, nil
+          if long == 24 then
+            stored, own = unpack(">dc16", state)
+          elseif long == 8 or long == 40 then
             stored = unpack(">d", state)
-          elseif #state == 16 or #state == 32 then
+          elseif long == 16 or long == 32 or long == 48 then
             stored, fraction, under = unpack(">dI4I4", state)
             if fraction == 0 or fraction >= under then stored = -1 end
           end
+          if long > 24 then own = string.sub(state, -16) end
           if stored >= now and stored < 9007199254740992 and stored % 1 == 0 then
             whole, part = stored - now, fraction
-            if part > 0 and under ~= den then whole, part = whole + 1, 0 end
-            if whole > capacity or (whole == capacity and part > capacity_part) then
+            local present = row[11]
+            if own and own ~= present and present ~= "" then
+              -- == changed ==
+              local is_queue = row[5] == 2
+              local told_wait, level, level_part, how = changed(state, whole, part, charge, charge_part, capacity,
+                capacity_part, den, present, is_queue and row[12] or capacity, is_queue and row[13] or capacity_part)
+              if how then wait, whole, part, kept = told_wait, level, level_part, how end
+            end
+            if not kept and part > 0 and under ~= den then whole, part = whole + 1, 0 end
+            if not kept and (whole > capacity or (whole == capacity and part > capacity_part)) then
               whole, part, mended = capacity, capacity_part, true
             end
           end
         end
-        local sum, sum_part = whole + charge, part + charge_part
-        if sum_part >= den then sum, sum_part = sum + 1, sum_part - den end
-        wait = sum - capacity
-        if sum_part > capacity_part then wait = wait + 1 end
-        if row[5] == 2 then
-          local later = whole - row[11]
-          if part > row[12] then later = later + 1 end
-          if later > wait then wait = later end
-        end
-        if charge == 0 and charge_part == 0 then
-          wait, store, whole, part = 0, false, sum, sum_part
-        elseif wait <= 0 then
-          wait, whole, part = 0, sum, sum_part
-        elseif charge > capacity or (charge == capacity and charge_part > capacity_part) then
-          wait, store = math.huge, false
+        if kept then
+          store = kept
         else
-          store = mended
+          local sum, sum_part = whole + charge, part + charge_part
+          if sum_part >= den then sum, sum_part = sum + 1, sum_part - den end
+          wait = sum - capacity
+          if sum_part > capacity_part then wait = wait + 1 end
+          if row[5] == 2 then
+            local later = whole - row[12]
+            if part > row[13] then later = later + 1 end
+            if later > wait then wait = later end
+          end
+          if charge == 0 and charge_part == 0 then
+            wait, store, whole, part = 0, false, sum, sum_part
+          elseif wait <= 0 then
+            wait, whole, part = 0, sum, sum_part
+          elseif charge > capacity or (charge == capacity and charge_part > capacity_part) then
+            wait, store = math.huge, false
+          else
+            store = mended
+          end
         end
       end
       if wait > 0 then refused = true end
@@ -215,14 +237,14 @@ for request = begun + 1, #counts do
     for i = 1, (times > 1 and not refused and not bad) and count or 0 do
       local row = rows[place + i]
       local most = fit - 1
-      if not row[4] then
+      if row[4] ~= true then
         -- Asked without a cost: it changes nothing.
       elseif row[5] == 3 then
         most = math.min(most, math.floor((row[7] - row[3]) / row[8]))
       else
         most = room(row, row[8], row[9], most)
         -- The bound is one of the level in front of the last charge.
-        if row[5] == 2 then most = math.min(most, math.max(room(row, row[11], row[12], most) + 1, 0)) end
+        if row[5] == 2 then most = math.min(most, math.max(room(row, row[12], row[13], most) + 1, 0)) end
       end
       fit = most + 1
     end
@@ -231,19 +253,22 @@ for request = begun + 1, #counts do
       local row = rows[place + i]
       local wait, whole, part = row[1], row[2], row[3]
       -- Of a refused request, only the mended states of the refusing limits are kept.
-      if row[4] and (wait ~= 0 or not refused) then
+      local kept = row[4]
+      if kept and (kept == true or kept.state) and (wait ~= 0 or not refused) then
         local key, more, state, life = keys[first + i], refused and 0 or fit - 1, nil, whole
         if row[5] == 3 then
           state = pack(">dI4", whole + now - row[6], part + more * row[8])
+        elseif kept ~= true then
+          state, life = kept.state, kept.life
         else
           if more > 0 then
             local sum = part + more * row[7]
             whole, part = whole + more * row[6] + math.floor(sum / row[10]), sum % row[10]
           end
           if part == 0 then
-            state, life = pack(">d", now + whole), whole
+            state, life = pack(">dc0", now + whole, row[11]), whole
           else
-            state, life = pack(">dI4I4", now + whole, part, row[10]), whole + 1
+            state, life = pack(">dI4I4c0", now + whole, part, row[10], row[11]), whole + 1
           end
         end
         -- In milliseconds, rounded up; after that the state equals no state. As a text, since the server would write a
@@ -277,8 +302,14 @@ for request = begun + 1, #counts do
       for i = 1, bad and 0 or count do
         local row = rows[place + i]
         local wait, whole, part = row[1], row[2], row[3]
+        local kept = row[4]
         pieces = pieces + 1
-        if wait == 0 then
+        if kept and kept ~= true and kept.drains then
+          shape[pieces] = "BdI4dd"
+          told[size + 1], told[size + 2], told[size + 3], told[size + 4] = 5, whole, part, wait
+          size = size + 5
+          told[size] = kept.drains
+        elseif wait == 0 then
           shape[pieces] = "BdI4"
           told[size + 1], told[size + 2], told[size + 3] = 0, whole, part
           size = size + 3

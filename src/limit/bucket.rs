@@ -4,6 +4,7 @@
 //! at which nothing is left (the theoretical arrival time of GCRA, as an exact fraction). Charging adds to it,
 //! waiting needs no write. Twin: `lua/bucket.lua`.
 
+use super::numbers::Numbers;
 use super::rate::{Cost, Interval, Rate, Span};
 use super::verdict::{Measurement, Verdict, Wait};
 use super::{BucketState, Change, State};
@@ -20,6 +21,8 @@ pub struct Bucket {
     pub latest: Option<Span>,
     /// The highest level of a state: above the capacity where a debt is possible.
     pub debt_ceiling: Span,
+    /// The numbers that states carry; `None` for a bucket in which requests wait, whose states are instants.
+    pub numbers: Option<Numbers>,
 }
 
 impl Bucket {
@@ -33,7 +36,14 @@ impl Bucket {
             capacity,
             latest: None,
             debt_ceiling: capacity,
+            numbers: Some(Numbers::new(interval, units)),
         }
+    }
+
+    /// Makes room for a debt, up to `units`.
+    pub(super) fn hold_up_to(&mut self, units: u64) {
+        self.debt_ceiling = self.interval.times(units);
+        self.numbers = self.numbers.map(|_| Numbers::new(self.interval, units));
     }
 
     /// The bucket that admits every charge that fits below the debt ceiling.
@@ -54,6 +64,9 @@ impl Bucket {
         now: Timestamp,
         cost: Cost,
     ) -> (Measurement, Option<Change>) {
+        if let Some((state, numbers)) = self.written_otherwise(state, now) {
+            return self.check_changed(state, numbers, now, cost);
+        }
         let charge = self.interval.times(u64::from(cost.units()));
         // A charge that is never admitted needs no memory of a debt.
         let ceiling = if charge > self.capacity {
@@ -82,6 +95,87 @@ impl Bucket {
         (Measurement::admitted(next), Some(self.change(now, next)))
     }
 
+    /// The state, if it counts at `now` and was written with other numbers, and these numbers.
+    #[inline]
+    fn written_otherwise(
+        &self,
+        state: Option<BucketState>,
+        now: Timestamp,
+    ) -> Option<(BucketState, Numbers)> {
+        let state = state.filter(|state| state.numbers != self.numbers)?;
+        let numbers = state.numbers.filter(|_| self.numbers.is_some())?;
+        (state.at >= now.micros()).then_some((state, numbers))
+    }
+
+    /// Like [`Self::check`], of a state that was written with the numbers `under`: the units that are used stay used.
+    ///
+    /// A refusal under a faster rate writes the state with that rate, without a charge. Any other refusal writes
+    /// nothing, and the bucket drains as before.
+    #[cold]
+    fn check_changed(
+        &self,
+        state: BucketState,
+        under: Numbers,
+        now: Timestamp,
+        cost: Cost,
+    ) -> (Measurement, Option<Change>) {
+        let (mut held, mut mended) = (state.span(), false);
+        held.whole -= now.micros();
+        let mut used = under.used(held);
+        if used > under.most() {
+            (used, held, mended) = (under.most(), under.full(), true);
+        }
+        let level = Numbers::level_of(used, under, self.interval);
+        let charge = self.interval.times(u64::from(cost.units()));
+        let never = charge > self.capacity;
+        let ceiling = if never {
+            self.capacity
+        } else {
+            self.debt_ceiling
+        };
+        let excess = |span, bound| self.interval.sub(span, bound).map_or(0, Span::ceil);
+        let next = self.interval.add(level, charge);
+        let late = self.latest.map_or(0, |latest| excess(level, latest));
+        let wait = excess(next, self.capacity).max(late);
+        let shown = level.min(ceiling);
+        let drains = Some(held.ceil());
+        let refused = |wait, drains| Measurement {
+            drains,
+            ..Measurement::refused(wait, shown)
+        };
+        if cost == Cost::ZERO {
+            return (refused(Wait::Micros(0), drains), None);
+        }
+        if wait == 0 {
+            return (Measurement::admitted(next), Some(self.change(now, next)));
+        }
+        if never {
+            return (refused(Wait::Never, drains), None);
+        }
+        let numbers = self.numbers.unwrap_or(under);
+        if numbers.is_faster_than(under) {
+            let numbers = Some(numbers.or_larger(under));
+            let state = BucketState::at_level(now, level, self.interval, numbers);
+            let drains = (numbers != self.numbers).then(|| level.ceil());
+            let change = Change::put(State::Bucket(state), state.ends());
+            return (refused(Wait::Micros(wait), drains), Some(change));
+        }
+        let wait = under.interval().sub(held, self.room(charge, under));
+        let wait = Wait::Micros(wait.map_or(1, Span::ceil).max(1));
+        let change = mended.then(|| {
+            let state = BucketState::at_level(now, held, under.interval(), Some(under));
+            Change::put(State::Bucket(state), state.ends())
+        });
+        (refused(wait, drains), change)
+    }
+
+    /// The level at which `charge` would be admitted, as time under other numbers.
+    fn room(&self, charge: Span, under: Numbers) -> Span {
+        let free = self.interval.sub(self.capacity, charge).unwrap_or_default();
+        let free = self.latest.map_or(free, |latest| latest.min(free));
+        under.interval().times(self.interval.units_in(free))
+    }
+
     /// Interprets either store's reply. `charged` is false when another limit of the request refused. A request waits
     /// while the level before its own units is above `free`, in a bucket with waits.
     pub(super) fn verdict(
@@ -104,7 +198,7 @@ impl Bucket {
         Verdict {
             outcome: measured.wait.outcome(delay),
             remaining: self.left(level),
-            reset: level.ceil(),
+            reset: measured.drains.unwrap_or_else(|| level.ceil()),
         }
     }
 
@@ -127,8 +221,14 @@ impl Bucket {
         }
     }
 
+    /// The state of a bucket that has drained `level` after `now`.
+    #[must_use]
+    pub fn state_at(&self, now: Timestamp, level: Span) -> BucketState {
+        BucketState::at_level(now, level, self.interval, self.numbers)
+    }
+
     fn change(&self, now: Timestamp, level: Span) -> Change {
-        let state = BucketState::at_level(now, level, self.interval);
+        let state = self.state_at(now, level);
         Change::put(State::Bucket(state), state.ends())
     }
 }
@@ -181,6 +281,13 @@ pub fn level(
 #[must_use]
 pub fn is_comparable(state: BucketState, interval: Interval) -> bool {
     state.part == 0 || state.den == interval.den.get()
+}
+
+/// Does `state` drain at the rate of `interval`, as far as is known, so that charges can be given back?
+#[must_use]
+pub fn is_of_rate(state: BucketState, interval: Interval) -> bool {
+    let is_of = |numbers: Numbers| numbers.is_of(interval);
+    is_comparable(state, interval) && state.numbers.is_none_or(is_of)
 }
 
 /// Takes back the place in a queue that `ticket` was granted.

@@ -5,7 +5,7 @@ use super::leaky_bucket::LeakyBucket;
 use super::rate::{Cost, Span};
 use super::token_bucket::TokenBucket;
 use super::verdict::{Measurement, Wait};
-use super::{BucketState, Change, Limit, Rule, State, WindowState, wire};
+use super::{Change, Limit, Rule, State, WindowState, wire};
 use crate::clock::Timestamp;
 use std::borrow::Cow;
 use std::num::NonZeroU32;
@@ -121,8 +121,7 @@ impl Rule {
         match self {
             Self::TokenBucket(TokenBucket { bucket, .. })
             | Self::LeakyBucket(LeakyBucket { bucket, .. }) => {
-                let state = BucketState::at_level(at, span, bucket.interval);
-                Some(State::Bucket(state))
+                Some(State::Bucket(bucket.state_at(at, span)))
             }
             Self::FixedWindow(rule) => {
                 window(at.plus(span.whole).micros().checked_sub(rule.window)?)

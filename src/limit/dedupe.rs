@@ -62,6 +62,7 @@ impl Limit {
             let (peeked, _) = self.rule.check(state, now, Cost::ZERO);
             return DedupeCheck {
                 measured: Measurement {
+                    drains: None,
                     granted: Some(Cost::new(record.granted)),
                     repeat: Repeat::Free,
                     ..peeked

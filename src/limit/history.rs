@@ -49,11 +49,16 @@ impl HistoryMark {
         cost: Cost,
         interval: Interval,
     ) -> Refund {
-        let is_comparable = |of| bucket::is_comparable(of, interval);
-        let bucket = state.bucket().filter(|bucket| is_comparable(*bucket));
-        let Some(bucket) = bucket.filter(|_| is_comparable(self.was)) else {
+        let is_of_rate = |of| bucket::is_of_rate(of, interval);
+        let bucket = state.bucket().filter(|bucket| is_of_rate(*bucket));
+        let Some(bucket) = bucket.filter(|_| is_of_rate(self.was)) else {
             return Refund::Nothing;
         };
+        // What has drained before the history began, perhaps at another rate, is not known.
+        let is_before = |history: History| self.charged.micros() < history.found;
+        if state.history().is_some_and(is_before) {
+            return Refund::Nothing;
+        }
         let unbounded = Span::micros(u64::MAX);
         let level = bucket::level(Some(bucket), now, interval, unbounded).span;
         let less = interval.times(u64::from(cost.units()));
@@ -63,7 +68,8 @@ impl HistoryMark {
         }
         let left = interval.sub(level, back).unwrap_or_default();
         let history = state.history().map(|history| history.less(back, now));
-        Refund::of_level(left, history, now, interval)
+        let rest = BucketState::at_level(now, left, interval, bucket.numbers);
+        Refund::of_bucket(left, rest, history)
     }
 
     /// The part of the surplus `less` that is given back at `now`.
@@ -127,7 +133,11 @@ impl Limit {
             return (measured, change);
         };
         // A bucket that was set to the debt ceiling begins another history.
-        let goes_on = |held: &BucketState| held.at > now.micros() && bucket.at >= held.at;
+        // Under another rate too: how the bucket drained until now says nothing of charges to come.
+        let rate = |state: &BucketState| state.numbers.map(|numbers| numbers.interval());
+        let goes_on = |held: &BucketState| {
+            held.at > now.micros() && bucket.at >= held.at && rate(held) == rate(&bucket)
+        };
         let held = state.and_then(State::bucket).filter(goes_on);
         let history = held.and_then(|_| state?.history());
         let history = history.unwrap_or(History::begun(now));
@@ -147,6 +157,7 @@ impl Limit {
                 mark: Mark::History(HistoryMark {
                     was,
                     at,
+                    charged: at,
                     back: measured.back,
                     cost,
                 }),

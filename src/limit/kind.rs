@@ -56,12 +56,14 @@ pub enum Scope {
 /// The properties, besides the limit's name, that a counter's meaning depends on. A change of the kind starts a new
 /// counter.
 ///
-/// Written into every key: `tb`, `lb`, and `fw`, `sw` and `sl` with the window in microseconds, or its calendar unit.
+/// Written into every key: `tb` and `lb`, or `tbs` and `lbs` where charges are settled; `fw`, `sw` and `sl` with the window
+/// in microseconds, or its calendar unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RuleKind {
-    /// Token bucket: the instant at which it is full again has the same meaning under any numbers.
+    /// Token bucket: a state names the numbers that it was written with.
     TokenBucket,
-    /// Leaky bucket: the instant at which it is empty again has the same meaning under any numbers.
+    /// Leaky bucket: as a meter like a token bucket; as a queue the instant at which it is empty again has the same
+    /// meaning under any numbers.
     LeakyBucket,
     /// A token bucket in a list of rates, which are distinguished by their period.
     TokenBucketOver {
@@ -72,6 +74,16 @@ pub enum RuleKind {
     LeakyBucketOver {
         /// P in microseconds.
         period: u64,
+    },
+    /// A token bucket whose charges may come back or be settled: its states have a history.
+    SettledTokenBucket {
+        /// P in microseconds, in a list of rates.
+        period: Option<u64>,
+    },
+    /// A leaky bucket without a queue whose charges may come back or be settled.
+    SettledLeakyBucket {
+        /// P in microseconds, in a list of rates.
+        period: Option<u64>,
     },
     /// Fixed window, with any anchor: a count has a meaning only in its window.
     FixedWindow {
@@ -100,12 +112,29 @@ pub enum RuleKind {
 }
 
 impl RuleKind {
+    /// The kind of a bucket whose states have a history. They are longer than those that an older version knows, and
+    /// it would take them for empty buckets.
+    #[must_use]
+    pub const fn settled(self) -> Self {
+        match self {
+            Self::TokenBucket => Self::SettledTokenBucket { period: None },
+            Self::LeakyBucket => Self::SettledLeakyBucket { period: None },
+            other => other,
+        }
+    }
+
     /// The kind for one of a list of rates, whose buckets are distinguished by their period.
     #[must_use]
     pub const fn over(self, period: u64) -> Self {
         match self {
             Self::TokenBucket => Self::TokenBucketOver { period },
             Self::LeakyBucket => Self::LeakyBucketOver { period },
+            Self::SettledTokenBucket { .. } => Self::SettledTokenBucket {
+                period: Some(period),
+            },
+            Self::SettledLeakyBucket { .. } => Self::SettledLeakyBucket {
+                period: Some(period),
+            },
             other => other,
         }
     }
@@ -139,6 +168,14 @@ impl fmt::Display for RuleKind {
             Self::LeakyBucket => f.write_str("lb"),
             Self::TokenBucketOver { period } => write!(f, "tb{period}"),
             Self::LeakyBucketOver { period } => write!(f, "lb{period}"),
+            Self::SettledTokenBucket { period: None } => f.write_str("tbs"),
+            Self::SettledLeakyBucket { period: None } => f.write_str("lbs"),
+            Self::SettledTokenBucket {
+                period: Some(period),
+            } => write!(f, "tbs{period}"),
+            Self::SettledLeakyBucket {
+                period: Some(period),
+            } => write!(f, "lbs{period}"),
             Self::FixedWindow { window } => write!(f, "fw{window}"),
             Self::Calendar { unit, many } => write!(f, "fw{many}{unit}"),
             Self::SlidingWindow { window } => write!(f, "sw{window}"),

@@ -26,6 +26,10 @@ impl LeakyBucket {
     #[must_use]
     pub fn new(rate: Rate, burst: NonZeroU32, queue: u32, max_wait: u64) -> Self {
         let mut bucket = Bucket::new(rate, u64::from(queue) + u64::from(burst.get()));
+        if queue > 0 {
+            // Requests that are held have their turns, whatever becomes of the numbers.
+            bucket.numbers = None;
+        }
         let free = bucket.interval.times(u64::from(burst.get()) - 1);
         bucket.latest = Some(Span {
             whole: free.whole.saturating_add(max_wait),

@@ -10,6 +10,7 @@
 //! rate              N per P, without a fraction lost
 //! check             one limit's decision about one request
 //! bucket            the arithmetic of both buckets: one stored instant
+//! numbers           the numbers that a bucket's state was written with
 //! token_bucket      a token bucket
 //! leaky_bucket      a leaky bucket: a queue that lets go at N per P
 //! fixed_window      windows from the first request
@@ -48,6 +49,7 @@ mod kind;
 pub mod leaky_bucket;
 mod lease;
 mod mode;
+mod numbers;
 mod on_down;
 mod policy;
 mod quota;
@@ -68,6 +70,7 @@ pub mod wire;
 pub use kind::{LimitId, RuleKind, Scope, Unit};
 pub use lease::{LeaseSetting, LeaseTerms};
 pub use mode::Mode;
+pub use numbers::Numbers;
 pub use on_down::OnDown;
 pub use policy::Policy;
 pub use refund_condition::RefundCondition;
@@ -394,7 +397,7 @@ impl Rule {
         let mark = match self {
             Self::TokenBucket(TokenBucket { bucket, .. })
             | Self::LeakyBucket(LeakyBucket { bucket, .. }) => {
-                Mark::Bucket(BucketState::at_level(at, measured.span, bucket.interval))
+                Mark::Bucket(bucket.state_at(at, measured.span))
             }
             Self::FixedWindow(rule) => {
                 let end = at.plus(measured.span.whole).micros();

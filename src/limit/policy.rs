@@ -123,9 +123,15 @@ impl Policy {
 
     /// The properties that the counters depend on under `rule`. The rates of a list have counters of their own.
     pub(super) fn kind(&self, rule: &Rule) -> RuleKind {
+        let is_settled = self.may_correct() && rule.open_bucket().is_some();
+        let kind = if is_settled {
+            rule.kind().settled()
+        } else {
+            rule.kind()
+        };
         match self.window {
-            Some(_) => rule.kind().over(self.rate.period.get()),
-            None => rule.kind(),
+            Some(_) => kind.over(self.rate.period.get()),
+            None => kind,
         }
     }
 

@@ -45,15 +45,15 @@ impl Rate {
     #[must_use]
     pub fn interval(self) -> Interval {
         let (count, period) = (u64::from(self.count.get()), self.period.get());
-        let den = count / gcd(count, period);
-        let part = (period % count) / (count / den);
-        Interval {
-            span: Span {
-                whole: period / count,
-                part: narrow(part),
-            },
-            den: NonZeroU32::new(narrow(den)).unwrap_or(NonZeroU32::MIN),
-        }
+        let common = gcd(count, period).max(1);
+        let den = NonZeroU32::new(narrow(count / common)).unwrap_or(NonZeroU32::MIN);
+        Interval::of(period / common, count / common, den)
+    }
+
+    /// Is P in lowest terms below 2^53, so that the scripts count it exactly? The states of buckets name it.
+    #[must_use]
+    pub fn is_exact(self) -> bool {
+        self.interval().period() < 1 << 53
     }
 
     /// The largest number of units whose time together stays within [`MAX_SPAN`].
@@ -100,16 +100,25 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The time of `units` units, exact within [`Rate::most_units`] and far beyond. A product beyond the bound of the
-    /// type becomes the longest span, which exceeds every capacity, so that such a cost is never admitted.
-    #[must_use]
-    pub fn times(self, units: u64) -> Span {
-        // Nearly every request costs one unit; a division of 128 bits takes as long as the rest of a decision.
-        if units == 1 {
-            return self.span;
-        }
+    /// One of `count` units in `period` microseconds; `den` is `count`.
+    pub(super) fn of(period: u64, count: u64, den: NonZeroU32) -> Self {
+        let span = Span {
+            whole: period / count,
+            part: narrow(period % count),
+        };
+        Self { span, den }
+    }
+
+    /// The whole microseconds in which as many units pass as there are parts in one: P of the rate in lowest terms.
+    pub(super) fn period(self) -> u64 {
+        let den = u64::from(self.den.get());
+        let whole = self.span.whole.saturating_mul(den);
+        whole.saturating_add(u64::from(self.span.part))
+    }
+
+    /// This number of parts of a microsecond, as a span.
+    pub(super) fn span_of(self, parts: u128) -> Span {
         let den = u128::from(self.den.get());
-        let parts = self.parts_of(self.span).saturating_mul(u128::from(units));
         match u64::try_from(parts / den) {
             Ok(whole) => Span {
                 whole,
@@ -120,6 +129,17 @@ impl Interval {
                 part: 0,
             },
         }
+    }
+
+    /// The time of `units` units, exact within [`Rate::most_units`] and far beyond. A product beyond the bound of the
+    /// type becomes the longest span, which exceeds every capacity, so that such a cost is never admitted.
+    #[must_use]
+    pub fn times(self, units: u64) -> Span {
+        // Nearly every request costs one unit; a division of 128 bits takes as long as the rest of a decision.
+        if units == 1 {
+            return self.span;
+        }
+        self.span_of(self.parts_of(self.span).saturating_mul(u128::from(units)))
     }
 
     /// The number of whole units that fit into `span`.
@@ -163,7 +183,7 @@ impl Interval {
         })
     }
 
-    fn parts_of(self, span: Span) -> u128 {
+    pub(super) fn parts_of(self, span: Span) -> u128 {
         u128::from(span.whole) * u128::from(self.den.get()) + u128::from(span.part)
     }
 }

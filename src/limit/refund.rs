@@ -1,6 +1,6 @@
 //! Charges that are given back to a limit: unused units, and slots whose request has ended.
 
-use super::rate::{Interval, MAX_SPAN, Span};
+use super::rate::{MAX_SPAN, Span};
 use super::{
     BucketState, Change, ChargeKind, History, HistoryMark, Limit, Mark, Refund, Rule, State,
     Ticket, lease,
@@ -55,14 +55,16 @@ impl Limit {
                 at: before(mark.at),
                 ..mark
             },
-            Mark::Bucket(_) => HistoryMark {
+            Mark::Bucket(was) => HistoryMark {
                 // All other content of the bucket may have drained by now.
                 was: BucketState {
                     at: 0,
                     part: 0,
                     den: 1,
+                    numbers: was.numbers,
                 },
                 at: before(at),
+                charged: at,
                 back: MAX_SPAN,
                 cost: ticket.cost,
             },
@@ -106,7 +108,7 @@ impl Rule {
                 let held = state.bucket();
                 let left = held.and_then(|held| bucket::refund(held, was, charge, now, interval));
                 left.map_or(Refund::Nothing, |left| {
-                    Refund::of_level(left, None, now, interval)
+                    Refund::of_bucket(left, rule.bucket.state_at(now, left), None)
                 })
             }
             (
@@ -129,17 +131,11 @@ impl Rule {
 }
 
 impl Refund {
-    /// The remainder when a bucket is reduced to `level`, with its history if it has one.
-    pub(super) fn of_level(
-        level: Span,
-        history: Option<History>,
-        now: Timestamp,
-        interval: Interval,
-    ) -> Self {
+    /// The remainder when a bucket is reduced to `level`, as `bucket`, with its history if it has one.
+    pub(super) fn of_bucket(level: Span, bucket: BucketState, history: Option<History>) -> Self {
         if level == Span::default() {
             return Self::Gone;
         }
-        let bucket = BucketState::at_level(now, level, interval);
         let state = State::of_bucket(bucket, history);
         Self::Left(Change::put(state, bucket.ends()))
     }

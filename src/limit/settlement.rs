@@ -62,7 +62,7 @@ impl Rule {
         let queues = self.queues();
         if let Some(bucket) = self.bucket_mut().filter(|_| !queues) {
             let units = most.saturating_add(debt).min(most_units).max(most);
-            bucket.debt_ceiling = bucket.interval.times(units);
+            bucket.hold_up_to(units);
         }
         self
     }

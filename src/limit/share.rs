@@ -8,7 +8,7 @@
 
 use super::bucket::Bucket;
 use super::concurrency::Concurrency;
-use super::rate::{Cost, Span};
+use super::rate::Cost;
 use super::verdict::{Measurement, Verdict};
 use super::{ChargeKind, Limit, Rule};
 use crate::clock::Timestamp;
@@ -59,7 +59,7 @@ impl Limit {
         let mut rule = self.rule.clone();
         match rule.bucket_mut() {
             Some(bucket) if gateways > NonZeroU32::MIN => {
-                bucket.debt_ceiling = several(bucket, gateways);
+                bucket.hold_up_to(several(bucket, gateways));
                 *bucket = bucket.without_bound();
                 self.variant(ChargeKind::Overdraft, rule)
             }
@@ -93,7 +93,7 @@ impl Rule {
             let all = u64::from(cost.units().saturating_mul(gateways.get()));
             bucket.capacity = bucket.capacity.max(bucket.interval.times(all));
         }
-        bucket.debt_ceiling = several(bucket, gateways);
+        bucket.hold_up_to(several(bucket, gateways));
         Some(part)
     }
 }
@@ -106,9 +106,8 @@ impl Bucket {
     }
 }
 
-/// The bound of all gateways together: a request of any cost may have been charged.
-fn several(bucket: &Bucket, gateways: NonZeroU32) -> Span {
+/// The most units of all gateways together: a request of any cost may have been charged.
+fn several(bucket: &Bucket, gateways: NonZeroU32) -> u64 {
     let units = bucket.interval.units_in(bucket.debt_ceiling);
-    let all = units.saturating_mul(u64::from(gateways.get()));
-    bucket.interval.times(all)
+    units.saturating_mul(u64::from(gateways.get()))
 }

@@ -1,5 +1,6 @@
 //! The states of counters, the changes of states, and the tickets for refunds.
 
+use super::numbers::Numbers;
 use super::rate::{Cost, Interval, Span};
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
@@ -35,12 +36,20 @@ pub struct BucketState {
     pub part: u32,
     /// Denominator of `part`, by which a fraction of another rate is recognised.
     pub den: u32,
+    /// The numbers that the state was written with. A bucket in which requests wait for a turn keeps its instant under
+    /// any numbers; the state of an older version has none either.
+    pub numbers: Option<Numbers>,
 }
 
 impl BucketState {
     /// The state of a bucket that has drained `level` after `now`.
     #[must_use]
-    pub fn at_level(now: Timestamp, level: Span, interval: Interval) -> Self {
+    pub fn at_level(
+        now: Timestamp,
+        level: Span,
+        interval: Interval,
+        numbers: Option<Numbers>,
+    ) -> Self {
         let den = if level.part == 0 {
             1
         } else {
@@ -50,6 +59,7 @@ impl BucketState {
             at: now.plus(level.whole).micros(),
             part: level.part,
             den,
+            numbers,
         }
     }
 
@@ -200,6 +210,9 @@ pub struct HistoryMark {
     pub was: BucketState,
     /// The instant of the charge.
     pub at: Timestamp,
+    /// The instant from which the bucket's history must be known. It is later than `at` where the charge counts as an
+    /// older one ([`super::Limit::abandoned`]).
+    pub charged: Timestamp,
     /// The amount that had been given back until then.
     pub back: u64,
     /// The whole charge.

@@ -34,6 +34,9 @@ pub struct Measurement {
     /// Buckets: the level, after the charge when admitted, else before it. Windows: microseconds left, and the count
     /// as `part`.
     pub span: Span,
+    /// A bucket whose state keeps other numbers than the limit's: the microseconds until it is empty. The level is of
+    /// the limit's numbers, and at most its capacity.
+    pub drains: Option<u64>,
     /// The granted units, if they are fewer than the cost, or if the request had an id that counts.
     pub granted: Option<Cost>,
     /// The meaning of the request's id.
@@ -96,6 +99,7 @@ impl Measurement {
         Self {
             wait,
             span,
+            drains: None,
             granted: None,
             repeat: Repeat::No,
             back: 0,

@@ -5,9 +5,10 @@
 //!
 //! | state | bytes |
 //! |---|---|
-//! | bucket without a fraction | `at` f64 |
-//! | bucket with one | `at` f64, `part` u32, `den` u32 |
-//! | bucket whose charges are settled | one of these, then `found` f64, `back` f64 |
+//! | bucket without a fraction | `at` f64, then its numbers |
+//! | bucket with one | `at` f64, `part` u32, `den` u32, then its numbers |
+//! | bucket whose charges are settled | the same, with `found` f64, `back` f64 in front of its numbers |
+//! | its numbers | -P f64, N u32, the most units u32; none where requests wait, and in older states |
 //! | window | `start` f64, `count` u32 |
 //! | sliding window | `start` f64, the counts of the newest k + 1 parts u32, newest first |
 //! | sliding log | a list: each instant f64, oldest first |
@@ -19,6 +20,7 @@ use super::bucket::Bucket;
 use super::clock_window::Anchor;
 use super::dedupe::Dedupe;
 use super::leaky_bucket::LeakyBucket;
+use super::numbers::Numbers;
 use super::rate::{Cost, Span};
 use super::token_bucket::TokenBucket;
 use crate::clock::Timestamp;
@@ -125,9 +127,27 @@ fn put_bucket(bytes: &mut Block, bucket: &Bucket, units: u64) {
     put_span(bytes, charge);
     put_span(bytes, ceiling);
     put(bytes, u64::from(interval.den.get()));
+    bytes.extend_from_slice(&numbers(bucket.numbers));
     if let Some(latest) = latest {
         put_span(bytes, latest);
     }
+}
+
+/// The numbers of a bucket in a block, which a state ends with; zeros where states carry none.
+///
+/// -P is negative: an older version takes the place for a history, and knows no negative one.
+#[must_use]
+pub fn numbers(numbers: Option<Numbers>) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    if let Some(numbers) = numbers {
+        let (period, count, size) = numbers.parts();
+        let (rate, most) = bytes.split_at_mut(12);
+        rate[..8].copy_from_slice(&double(period));
+        rate[0] |= 0x80;
+        rate[8..].copy_from_slice(&count.to_be_bytes());
+        most.copy_from_slice(&size.to_be_bytes());
+    }
+    bytes
 }
 
 /// `own`, the block of `rule` at `cost`, changed for a limit that may grant a part.

@@ -11,12 +11,14 @@
 //! entry         one counter
 //! packed_key    its name, in few bytes
 //! packed_state  its state, in few bytes
+//! known_numbers the numbers that states name
 //! capacity      which limit may add a counter: a part for each, the rest in common
 //! refunds       charges that come back
 //! ```
 
 mod capacity;
 mod entry;
+mod known_numbers;
 mod packed_key;
 mod packed_state;
 mod refunds;

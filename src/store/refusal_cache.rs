@@ -267,8 +267,9 @@ impl Refusal {
 
     /// The measurement at `at`, if no request was admitted since the answer.
     fn refused_at(&self, at: Timestamp, cost: Cost) -> Option<Measurement> {
-        let Some(state) = self.limit.rule.state_of(self.at, self.measured.span) else {
-            // The measurement does not show when units leave.
+        let known = self.limit.rule.state_of(self.at, self.measured.span);
+        let Some(state) = known.filter(|_| self.measured.drains.is_none()) else {
+            // The measurement does not show when units leave, or at which rate.
             return self.nearer(at).filter(|_| cost == self.cost);
         };
         let (measured, _) = self.limit.check(Some(&state), at, cost);
@@ -287,7 +288,10 @@ impl Refusal {
             wait,
             ..self.measured
         };
-        measured.span.whole = measured.span.whole.saturating_sub(passed);
+        match &mut measured.drains {
+            Some(drains) => *drains = drains.saturating_sub(passed),
+            None => measured.span.whole = measured.span.whole.saturating_sub(passed),
+        }
         Some(measured)
     }
 }

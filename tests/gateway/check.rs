@@ -82,7 +82,7 @@ async fn a_difference_is_told_in_the_words_of_a_reload() {
     assert_eq!(
         told.stdout,
         "a reload from gateway.toml to new/gateway.toml would make 2 changes\n  \
-         limits.per-client: rate 10/s to 20/s, burst 10 to 20, counters kept\n  \
+         limits.per-client: rate 10/s to 20/s, burst 10 to 20, units used stay used\n  \
          routes.orders: path /orders to /orders/{*rest}\n"
     );
     let json = check(

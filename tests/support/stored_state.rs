@@ -3,9 +3,10 @@
 
 use smallvec::SmallVec;
 use tollgate::limit::sliding_window::MAX_PARTS;
-use tollgate::limit::wire::double;
+use tollgate::limit::wire::{self, double};
 use tollgate::limit::{
-    BucketState, History, LogState, PartsState, RecordState, Rule, SlotsState, State, WindowState,
+    BucketState, History, LogState, Numbers, PartsState, RecordState, Rule, SlotsState, State,
+    WindowState,
 };
 
 /// A state as stored.
@@ -24,11 +25,15 @@ impl StoredState for State {
     fn encode(&self) -> StateBytes {
         let mut bytes = StateBytes::new();
         match self {
-            Self::Bucket(state) => put_bucket_state(&mut bytes, *state),
+            Self::Bucket(state) => {
+                put_bucket_state(&mut bytes, *state);
+                put_numbers(&mut bytes, *state);
+            }
             Self::History(state) => {
                 put_bucket_state(&mut bytes, state.bucket);
                 put(&mut bytes, state.history.found);
                 put(&mut bytes, state.history.back);
+                put_numbers(&mut bytes, state.bucket);
             }
             Self::Window(state) => {
                 put(&mut bytes, state.start);
@@ -65,7 +70,9 @@ impl StoredState for State {
 
     fn decode(rule: &Rule, bytes: &[u8]) -> Option<Self> {
         match (rule, bytes.len()) {
-            (Rule::TokenBucket(_) | Rule::LeakyBucket(_), 8 | 16 | 24 | 32) => bucket(bytes),
+            (Rule::TokenBucket(_) | Rule::LeakyBucket(_), 8 | 16 | 24 | 32 | 40 | 48) => {
+                bucket(bytes)
+            }
             (Rule::FixedWindow(_) | Rule::ClockWindow(_), 12) => Some(Self::Window(WindowState {
                 start: whole(bytes, 0)?,
                 count: small(bytes, 8)?,
@@ -95,7 +102,7 @@ impl StoredState for State {
     }
 }
 
-/// A bucket's state, with the history behind it. Without a history, the state is one of which nothing else is known.
+/// A bucket's state, with the history behind it and its numbers. What is no history, or no numbers, is not known.
 fn bucket(bytes: &[u8]) -> Option<State> {
     let (at, behind) = (whole(bytes, 0)?, if bytes.len() % 16 == 8 { 8 } else { 16 });
     let (part, den) = match behind {
@@ -106,10 +113,34 @@ fn bucket(bytes: &[u8]) -> Option<State> {
         return None;
     }
     let history = match (whole(bytes, behind), whole(bytes, behind + 8)) {
-        (Some(found), Some(back)) => Some(History { found, back }),
+        (Some(found), Some(back)) if bytes.len() >= 40 => Some(History { found, back }),
         _ => None,
     };
-    Some(State::of_bucket(BucketState { at, part, den }, history))
+    let numbers = numbers(bytes).filter(|numbers| part == 0 || numbers.parts().1 == den);
+    let bucket = BucketState {
+        at,
+        part,
+        den,
+        numbers,
+    };
+    Some(State::of_bucket(bucket, history))
+}
+
+/// The numbers that the last 16 bytes of a state are, if they are numbers.
+fn numbers(bytes: &[u8]) -> Option<Numbers> {
+    let start = bytes.len().checked_sub(16).filter(|start| *start >= 8)?;
+    let mut period: [u8; 8] = bytes.get(start..start + 8)?.try_into().ok()?;
+    // -P: its sign is the first bit.
+    let sign = period[0] & 0x80;
+    period[0] ^= sign;
+    let period = whole(&period, 0).filter(|_| sign > 0)?;
+    Numbers::of_parts(period, small(bytes, start + 8)?, small(bytes, start + 12)?)
+}
+
+fn put_numbers(bytes: &mut StateBytes, state: BucketState) {
+    if let Some(numbers) = state.numbers {
+        bytes.extend_from_slice(&wire::numbers(Some(numbers)));
+    }
 }
 
 fn put_bucket_state(bytes: &mut StateBytes, state: BucketState) {

@@ -72,9 +72,11 @@ A change of the file is taken over while requests go on, completely or not at al
   list has lost a certificate. Other numbers (`rate`, `max`, times, sizes; not in a list) and additions take nothing
   away. SIGHUP takes such a file over without the third reading. A file that keeps changing is taken over as it is 10 s
   after it was first read, with a warning in the log.
-- **Counters.** New numbers keep a limit's counters: a used-up bucket stays empty, and fills at the new rate. Another
-  algorithm, window or `by` has counters of its own. They start afresh, unless counters from an earlier time with the
-  same settings still exist: these go on.
+- **Counters.** New numbers keep a limit's counters. In a bucket the units that are used stay used: of a bucket of 10 in
+  which all are used, 90 are left once it holds 100. Windows and logs keep their counts, and requests in a queue their
+  turns. Where several gateways share a Redis, first update every gateway, then change numbers. Another algorithm, window
+  or `by` has counters of its own, and so has a bucket that begins or ceases to have `refund` or a cost from responses.
+  They start afresh, unless counters from an earlier time with the same settings still exist: these go on.
 - **Restarts.** Keys marked *restart* are read once, at the start. A reload names such keys that have changed, and a
   [successor](restarts.md) takes them over without an outage.
 ";

@@ -27,7 +27,7 @@ use std::fmt;
 pub struct FileChange {
     /// `limits.per-ip`.
     pub subject: String,
-    /// `rate 10/s to 20/s, counters kept`.
+    /// `rate 10/s to 20/s, units used stay used`.
     pub what: String,
     /// The change takes effect only after a restart of the gateway.
     pub restart: bool,

@@ -7,7 +7,7 @@ use super::{LeaseOrder, TAIL, demand};
 use crate::clock::Timestamp;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Measurement, Verdict, VerdictOutcome, Wait};
-use crate::limit::{BucketState, LeaseTerms, Limit, State, Ticket};
+use crate::limit::{LeaseTerms, Limit, State, Ticket};
 use crate::store::answers::{Answers, Evidence, LimitAnswer};
 use crate::store::check::Check;
 use crate::store::decider::Decider;
@@ -264,7 +264,11 @@ impl KeyLease {
                 Wait::Never => 0,
             };
         };
-        let state = BucketState::at_level(last.at, last.measured.span, bucket.interval);
+        if let (Some(_), Wait::Micros(wait)) = (last.measured.drains, last.measured.wait) {
+            // The bucket drains at a rate that this limit does not know.
+            return wait.saturating_sub(now.since(last.answered_at));
+        }
+        let state = bucket.state_at(last.at, last.measured.span);
         let at = last.at.plus(now.since(last.answered_at));
         let (measured, _) = self.limit.check(Some(&State::Bucket(state)), at, Cost::ONE);
         match measured.wait {

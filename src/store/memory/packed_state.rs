@@ -1,5 +1,6 @@
 //! A state in its stored form: in sixteen bytes if it is common, else boxed.
 
+use super::known_numbers::{self, NumbersIndex};
 use crate::limit::{BucketState, PartsState, RecordState, State, Update, WindowState};
 use std::borrow::Cow;
 
@@ -12,7 +13,10 @@ type Instant = [u8; INSTANT];
 /// A state in as few bytes as it needs. A state that fits into none of the small forms is boxed, unchanged.
 #[derive(Debug)]
 pub(super) enum PackedState {
+    /// A bucket without numbers.
     Bucket(Instant, u32, u32),
+    /// A bucket with numbers, whose N is the fraction's denominator.
+    Numbered(Instant, u32, NumbersIndex),
     Window(Instant, u32),
     /// A sliding window's newest part, the only one.
     Part(Instant, u32),
@@ -31,7 +35,18 @@ impl PackedState {
 
     fn small(state: &State) -> Option<Self> {
         Some(match state {
-            State::Bucket(BucketState { at, part, den }) => Self::Bucket(packed(*at)?, *part, *den),
+            State::Bucket(BucketState {
+                at,
+                part,
+                den,
+                numbers: None,
+            }) => Self::Bucket(packed(*at)?, *part, *den),
+            State::Bucket(BucketState {
+                at,
+                part,
+                numbers: Some(numbers),
+                ..
+            }) => Self::Numbered(packed(*at)?, *part, known_numbers::index(*numbers)?),
             State::Window(WindowState { start, count }) => Self::Window(packed(*start)?, *count),
             State::Parts(PartsState { start, counts }) => match counts[..] {
                 [newest] => Self::Part(packed(*start)?, newest),
@@ -55,7 +70,18 @@ impl PackedState {
                 at: instant(*at),
                 part: *part,
                 den: *den,
+                numbers: None,
             }),
+            Self::Numbered(at, part, index) => {
+                let numbers = known_numbers::at(*index);
+                let count = || numbers.map_or(1, |numbers| numbers.parts().1);
+                State::Bucket(BucketState {
+                    at: instant(*at),
+                    part: *part,
+                    den: if *part == 0 { 1 } else { count() },
+                    numbers,
+                })
+            }
             Self::Window(start, count) => State::Window(WindowState {
                 start: instant(*start),
                 count: *count,

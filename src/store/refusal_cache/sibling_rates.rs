@@ -68,7 +68,7 @@ impl SiblingRate {
     fn of(check: &Check<'_>, answer: &LimitAnswer) -> Option<Self> {
         let measured = answer.measured()?;
         let is_plain = measured.granted.is_none() && measured.repeat == Repeat::No;
-        if measured.spoilt || !is_plain {
+        if measured.spoilt || !is_plain || measured.drains.is_some() {
             return None;
         }
         let span = match measured.wait {

@@ -14,12 +14,14 @@ use tollgate::limit::{State, Ticket};
 told_to_both! {
     another_kind_starts_afresh_and_the_first_goes_on
     raised_numbers_give_room_at_once
-    lowered_numbers_mend_the_state_and_one_interval_later_there_is_room
+    lowered_numbers_of_a_queue_mend_the_state_and_one_interval_later_there_is_room
+    lowered_numbers_of_a_bucket_refuse_until_the_used_units_have_drained
+    ten_of_ten_raised_to_a_hundred_leave_ninety
     a_clock_that_steps_back_locks_nobody_out
     a_mended_state_is_written_once_and_then_left_alone
     a_state_is_mended_for_the_refusing_limit_only
-    editing_back_and_forth_gives_nothing_away
-    a_fraction_is_rounded_against_the_client
+    a_thousand_charges_of_two_files_in_turn_are_a_thousand_units
+    a_fraction_in_a_queue_is_rounded_against_the_client
     a_refund_under_other_numbers_gives_no_more_than_was_taken
 }
 
@@ -66,27 +68,56 @@ async fn raised_numbers_give_room_at_once(store: &UnderTest) {
     }
 }
 
-async fn lowered_numbers_mend_the_state_and_one_interval_later_there_is_room(store: &UnderTest) {
-    for (large, small) in [
-        (token_bucket(1, SECOND, 100), token_bucket(1, SECOND, 10)),
-        (
-            leaky_bucket((1, SECOND), 1, 99, 200 * SECOND),
-            leaky_bucket((1, SECOND), 1, 9, 200 * SECOND),
-        ),
-    ] {
-        let (large, small) = (limit("edited", large), limit("edited", small));
-        store.take(NOON, ask(&large, 100)).await;
-        let (ruling, verdict) = store.one(NOON, ask(&small, 1)).await;
+async fn lowered_numbers_of_a_queue_mend_the_state_and_one_interval_later_there_is_room(
+    store: &UnderTest,
+) {
+    let large = limit("edited", leaky_bucket((1, SECOND), 1, 99, 200 * SECOND));
+    let small = limit("edited", leaky_bucket((1, SECOND), 1, 9, 200 * SECOND));
+    store.take(NOON, ask(&large, 100)).await;
+    let (ruling, verdict) = store.one(NOON, ask(&small, 1)).await;
+    assert_eq!(wait(ruling), Some(Wait::Micros(SECOND)));
+    assert_eq!(verdict.reset, 10 * SECOND);
+    for second in 1..30 {
+        let at = NOON.plus(second * SECOND);
+        let (ruling, _) = store.one(at, ask(&small, 1)).await;
+        assert_eq!(wait(ruling), None);
+        let (ruling, _) = store.one(at, ask(&small, 1)).await;
         assert_eq!(wait(ruling), Some(Wait::Micros(SECOND)));
-        assert_eq!(verdict.reset, 10 * SECOND);
-        for second in 1..30 {
-            let at = NOON.plus(second * SECOND);
-            let (ruling, _) = store.one(at, ask(&small, 1)).await;
-            assert_eq!(wait(ruling), None);
-            let (ruling, _) = store.one(at, ask(&small, 1)).await;
-            assert_eq!(wait(ruling), Some(Wait::Micros(SECOND)));
-        }
     }
+}
+
+async fn lowered_numbers_of_a_bucket_refuse_until_the_used_units_have_drained(store: &UnderTest) {
+    for rules in [
+        [(100, 100), (10, 10)].map(|(count, size)| token_bucket(count, 100 * SECOND, size)),
+        [(100, 100), (10, 10)].map(|(count, size)| leaky_bucket((count, 100 * SECOND), size, 0, 0)),
+    ] {
+        let [large, small] = rules.map(|rule| limit("edited", rule));
+        store.take(NOON, ask(&large, 50)).await;
+        let held = store.bytes(&large, CLIENT).await;
+        let (ruling, verdict) = store.one(NOON, ask(&small, 1)).await;
+        assert_eq!(wait(ruling), Some(Wait::Micros(41 * SECOND)));
+        assert_eq!((verdict.remaining, verdict.reset), (0, 50 * SECOND));
+        assert_eq!(store.bytes(&large, CLIENT).await, held);
+        let (ruling, _) = store.one(NOON.plus(41 * SECOND - 1), ask(&small, 1)).await;
+        assert_eq!(wait(ruling), Some(Wait::Micros(1)));
+        store.take(NOON.plus(41 * SECOND), ask(&small, 1)).await;
+        // From here on the bucket drains at the rate of the small numbers.
+        let (ruling, _) = store.one(NOON.plus(41 * SECOND), ask(&small, 1)).await;
+        assert_eq!(wait(ruling), Some(Wait::Micros(10 * SECOND)));
+    }
+}
+
+async fn ten_of_ten_raised_to_a_hundred_leave_ninety(store: &UnderTest) {
+    let [small, large] = [10, 100].map(|count| {
+        let rule = token_bucket(count, 3600 * SECOND, count);
+        limit("edited", rule)
+    });
+    store.take(NOON, ask(&small, 10)).await;
+    let (_, verdict) = store.one(NOON, ask(&large, 0)).await;
+    assert_eq!(verdict.remaining, 90);
+    store.take(NOON, ask(&large, 90)).await;
+    let (ruling, _) = store.one(NOON, ask(&large, 1)).await;
+    assert_eq!(wait(ruling), Some(Wait::Micros(36 * SECOND)));
 }
 
 async fn a_clock_that_steps_back_locks_nobody_out(store: &UnderTest) {
@@ -139,6 +170,7 @@ async fn a_mended_state_is_written_once_and_then_left_alone(store: &UnderTest) {
         at: at.micros() + 2_142_857,
         part: 1,
         den: 7,
+        numbers: tokens.rule.bucket().and_then(|bucket| bucket.numbers),
     };
     assert_eq!(
         store.state(&tokens, CLIENT).await,
@@ -176,6 +208,7 @@ async fn a_state_is_mended_for_the_refusing_limit_only(store: &UnderTest) {
         at: at.micros() + 5 * SECOND,
         part: 0,
         den: 1,
+        numbers: tokens.rule.bucket().and_then(|bucket| bucket.numbers),
     };
     assert_eq!(
         store.state(&tokens, CLIENT).await,
@@ -188,53 +221,40 @@ async fn a_state_is_mended_for_the_refusing_limit_only(store: &UnderTest) {
     assert!(admitted(&decided));
 }
 
-async fn editing_back_and_forth_gives_nothing_away(store: &UnderTest) {
-    // Whatever denominators a fraction has been written under, the bucket is never emptier for it.
-    let editions: Vec<_> = [3, 7, 11, 13, 9_999_991]
-        .map(|count| limit("edited", token_bucket(count, 3 * SECOND, count)))
-        .into();
-    let plain = limit("edited", token_bucket(1, SECOND, 1000));
-    store.take(NOON, ask(&plain, 1)).await;
-    let mut full = NOON.micros() + SECOND;
-    for turn in 0..200 {
-        let edition = &editions[turn % editions.len()];
-        let (ruling, _) = store.one(NOON, ask(edition, 0)).await;
-        assert_eq!(wait(ruling), None);
-        // One microsecond's worth at a time, so that the level stays below every debt ceiling.
-        let (_, verdict) = store.one(NOON, ask(&editions[4], 1)).await;
-        let now_full = NOON.micros() + verdict.reset;
-        assert!(now_full >= full, "turn {turn}");
-        full = now_full;
+async fn a_thousand_charges_of_two_files_in_turn_are_a_thousand_units(store: &UnderTest) {
+    let seventh = limit("edited", token_bucket(7, 3 * SECOND, 5000));
+    let odd = limit("edited", token_bucket(13, 17_000_001, 2000));
+    for nth in 0..1000 {
+        let file = if nth % 2 == 0 { &seventh } else { &odd };
+        store.take(NOON, ask(file, 1)).await;
+    }
+    for (file, left) in [(&seventh, 4000), (&odd, 1000)] {
+        let (_, verdict) = store.one(NOON, ask(file, 0)).await;
+        assert_eq!(verdict.remaining, left);
     }
 }
 
-async fn a_fraction_is_rounded_against_the_client(store: &UnderTest) {
-    for (rule, other) in [
-        (token_bucket(3, SECOND, 9), token_bucket(7, SECOND, 9)),
-        (
-            leaky_bucket((3, SECOND), 1, 9, 9 * SECOND),
-            leaky_bucket((7, SECOND), 1, 9, 9 * SECOND),
-        ),
-    ] {
-        let (thirds, sevenths) = (limit("edited", rule), limit("edited", other));
-        store.take(NOON, ask(&thirds, 1)).await;
-        // A third of a microsecond is left, and counts as a whole one under sevenths.
-        let (_, verdict) = store.one(NOON.plus(333_333), ask(&thirds, 0)).await;
-        assert_eq!(verdict.reset, 1);
-        store.take(NOON.plus(333_333), ask(&sevenths, 1)).await;
-        let state = BucketState {
-            at: NOON.micros() + 333_334 + 142_857,
-            part: 1,
-            den: 7,
-        };
-        let state = State::Bucket(state);
-        assert_eq!(store.state(&thirds, CLIENT).await, Some(state));
-        // What a whole number of microseconds says is the same under any.
-        let twice = NOON.plus(60 * SECOND);
-        store.take(twice, ask(&thirds, 3)).await;
-        let (_, verdict) = store.one(twice, ask(&sevenths, 0)).await;
-        assert_eq!(verdict.reset, SECOND);
-    }
+async fn a_fraction_in_a_queue_is_rounded_against_the_client(store: &UnderTest) {
+    let thirds = limit("edited", leaky_bucket((3, SECOND), 1, 9, 9 * SECOND));
+    let sevenths = limit("edited", leaky_bucket((7, SECOND), 1, 9, 9 * SECOND));
+    store.take(NOON, ask(&thirds, 1)).await;
+    // A third of a microsecond is left, and counts as a whole one under sevenths.
+    let (_, verdict) = store.one(NOON.plus(333_333), ask(&thirds, 0)).await;
+    assert_eq!(verdict.reset, 1);
+    store.take(NOON.plus(333_333), ask(&sevenths, 1)).await;
+    let state = BucketState {
+        at: NOON.micros() + 333_334 + 142_857,
+        part: 1,
+        den: 7,
+        numbers: None,
+    };
+    let state = State::Bucket(state);
+    assert_eq!(store.state(&thirds, CLIENT).await, Some(state));
+    // What a whole number of microseconds says is the same under any.
+    let twice = NOON.plus(60 * SECOND);
+    store.take(twice, ask(&thirds, 3)).await;
+    let (_, verdict) = store.one(twice, ask(&sevenths, 0)).await;
+    assert_eq!(verdict.reset, SECOND);
 }
 
 async fn a_refund_under_other_numbers_gives_no_more_than_was_taken(store: &UnderTest) {

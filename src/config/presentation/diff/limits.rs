@@ -15,6 +15,8 @@ const AFRESH: &str = "counters start afresh, or go on where this limit counted s
 
 /// Counters of one kind under one key continue.
 const KEPT: &str = "counters kept";
+/// Counters of buckets whose states carry their numbers continue, in units.
+const UNITS: &str = "units used stay used";
 /// The reports on a limit that is gone and on one that has come. Counters are kept by the name of a limit.
 const GONE: &str = "removed; its counters go on if the limit comes back while they still exist";
 const COME: &str =
@@ -56,7 +58,7 @@ fn limit(old: &LimitOutline<'_>, new: &LimitOutline<'_>) -> Option<String> {
     }
     let mut kept = counters(old.rates, new.rates).to_owned();
     let elsewhere = elsewhere(old.first(), new.first());
-    if kept.starts_with(KEPT) && !elsewhere.is_empty() {
+    if (kept == KEPT || kept == UNITS) && !elsewhere.is_empty() {
         kept.push_str(&format!(" but for {}", elsewhere.join(" and ")));
     }
     parts.push(kept);
@@ -82,9 +84,31 @@ fn counters(old: &[Arc<Limit>], new: &[Arc<Limit>]) -> &'static str {
     };
     match many {
         0 => AFRESH,
+        many if many == new.len() && keep_units(old, new) => UNITS,
         many if many == new.len() => KEPT,
         _ => "counters kept for rates over the same time",
     }
+}
+
+/// Have the numbers of buckets changed whose states carry them? A bucket in which requests wait keeps its instant.
+fn keep_units(old: &[Arc<Limit>], new: &[Arc<Limit>]) -> bool {
+    let numbers = |limit: &Limit| limit.rule.bucket().and_then(|bucket| bucket.numbers);
+    let own = |limits: &[Arc<Limit>]| -> Option<Vec<_>> {
+        limits.iter().map(|limit| numbers(limit)).collect()
+    };
+    let of_tiers = |limits: &[Arc<Limit>]| -> HashMap<_, _> {
+        let tiers = limits.iter().flat_map(|limit| &limit.tiers);
+        let each = tiers.map(|tier| (tier.limit.id, numbers(&tier.limit)));
+        each.collect()
+    };
+    let (Some(before), Some(after)) = (own(old), own(new)) else {
+        return false;
+    };
+    let (tiers_before, tiers_after) = (of_tiers(old), of_tiers(new));
+    let mut both = tiers_after
+        .iter()
+        .map(|(id, is)| (tiers_before.get(id), is));
+    before != after || both.any(|(was, is)| was.is_some_and(|was| was != is))
 }
 
 /// Requests that use other counters than before, while the limit's own counters are kept.
@@ -152,7 +176,7 @@ mod tests {
             "{said}"
         );
         let said = changes_between(&gold, &limit("tiers.gold = { rate = \"30/s\" }"));
-        assert!(said.ends_with(", counters kept"), "{said}");
+        assert!(said.ends_with(", units used stay used"), "{said}");
         assert_eq!(
             changes_between(&plain, &limit("unknown = \"ip\"").replace("refuse", "ip")),
             "limits.a: missing refuse to ip, unknown counted like others to ip, counters kept \

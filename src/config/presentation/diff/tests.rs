@@ -39,7 +39,7 @@ fn changes_are_said_in_words() {
         changes(&new),
         [
             "limits.gone: removed; its counters go on if the limit comes back while they still exist",
-            "limits.a: rate 10/s to 20/s, burst 10 to 20, counters kept",
+            "limits.a: rate 10/s to 20/s, burst 10 to 20, units used stay used",
             "limits.fresh: added, counters start afresh, or go on where a limit of this name counted so before",
             "upstreams.u: servers http://a:1 to http://b:2",
             "routes.r: limits a+gone to a+fresh",

@@ -159,6 +159,12 @@ impl RuleReader<'_> {
 
     /// Can the limit compute exactly with `units` at this rate?
     fn fits(&mut self, units: u64, what: &str, place: &Span, rate: &At<Rate>) -> Option<()> {
+        if !rate.value.is_exact() {
+            self.out_of_range("reaches too far to be computed exactly")
+                .at(&rate.span, "no bucket counts over 285 years or more")
+                .help("the longest time that fits is `104249d`");
+            return None;
+        }
         let most = rate.value.most_units();
         if units <= most {
             return Some(());

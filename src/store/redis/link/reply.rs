@@ -18,6 +18,8 @@ const NEVER: u8 = 2;
 const UNREADABLE: u8 = 3;
 /// The value in place of the first limit's outcome if the request could not be decided.
 const FAILED: u8 = 4;
+/// Neither charged nor mended, of a counter that keeps other numbers: the wait and the time until it is empty follow.
+const OTHERWISE: u8 = 5;
 /// The upper half of the byte: the meaning of an id, and the following fields.
 const FIRST: u8 = 16;
 const FREE: u8 = 32;
@@ -192,6 +194,17 @@ impl ReplyReader<'_> {
                 wait => Ok(Measurement::refused(Wait::Micros(wait), span)),
             },
             (NEVER, 0) => Ok(Measurement::refused(Wait::Never, span)),
+            (OTHERWISE, 0) => {
+                let wait = self.double()?;
+                let wait = match wait {
+                    f64::INFINITY => Wait::Never,
+                    wait => Wait::Micros(exact(wait)?),
+                };
+                Ok(Measurement {
+                    drains: Some(self.whole()?),
+                    ..Measurement::refused(wait, span)
+                })
+            }
             (UNREADABLE, 0) => Ok(Measurement::SPOILT),
             _ => Err(StoreError::Protocol("unknown outcome of a limit")),
         }

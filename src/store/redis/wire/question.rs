@@ -475,16 +475,18 @@ pub(crate) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
         }
         (rule, Mark::History(mark)) => {
             let (was, interval) = (mark.was, rule.open_bucket()?.interval);
-            if !bucket::is_comparable(was, interval) {
+            if !bucket::is_of_rate(was, interval) {
                 return None;
             }
             let full = interval.times(u64::from(mark.cost.units()));
             let less = interval.times(cost);
             let parts = [was.part, full.part, less.part, interval.den.get()].map(u64::from);
             let [was_part, full_part, less_part, den] = parts;
-            let charged = [was.at, was_part, mark.at.micros(), mark.back];
+            let taken = [mark.at, mark.charged].map(Timestamp::micros);
+            let charged = [was.at, was_part, taken[0], taken[1], mark.back];
             let much = [full.whole, full_part, less.whole, less_part, den];
             put(SETTLE, &[&charged[..], &much].concat());
+            block.extend_from_slice(&wire::numbers(rule.open_bucket()?.numbers));
         }
         (Rule::FixedWindow(_) | Rule::ClockWindow(_), Mark::Window { start, end }) => {
             put(WINDOW, &[end - start, start, cost]);

@@ -23,12 +23,22 @@ macro_rules! every_algorithm {
 /// The line of a file before its refunds: the code that gives charges back follows.
 const REFUNDS: &str = "\n-- == refund ==\n";
 
+/// The line in place of which a bucket under other numbers is decided. The code is needed rarely, and then built in the
+/// call that needs it.
+const CHANGED: &str = "-- == changed ==\n";
+
+/// The code that decides a bucket under other numbers, once in a call.
+fn with_changed(script: &str) -> String {
+    let [changed] = files!("changed");
+    script.replace(CHANGED, &format!("if not changed then\n{changed}\nend\n"))
+}
+
 /// The deciding part of each file: all of it, or the part before its refunds.
 fn decisions(files: &[&str]) -> String {
     let parts = files
         .iter()
         .map(|file| file.split_once(REFUNDS).map_or(*file, |(part, _)| part));
-    parts.collect::<Vec<_>>().join("\n")
+    with_changed(&parts.collect::<Vec<_>>().join("\n"))
 }
 
 /// The refunding part of each file: all of it, or its refunds.
