@@ -105,13 +105,13 @@ table! {
     timezone: TimeZone = text_form(zone), Value("\"UTC\""), "\"Europe/Berlin\"",
         Limit(|limit| clock(limit.first()).and_then(|(_, zone)| show(zone)));
 
-    /// The number of parts that a sliding window is seen in. Each part is a whole number of milliseconds. The part that
-    /// is leaving counts in proportion.
+    /// The number of equal parts into which a sliding window is divided. Each part is a whole number of milliseconds.
+    /// The oldest part, which lies only partly in the window, counts in proportion.
     buckets: u32 = number(1, MAX_PARTS), Value("1"), "6",
         Limit(|limit| sliding(limit.first()).and_then(|rule| show(rule.parts)));
 
-    /// Whether the part of a sliding window that is leaving counts whole. Then no stretch of the time ever sees more
-    /// than N, and some stretches see less.
+    /// Whether the oldest part of a sliding window, which lies only partly in the window, counts whole. If so, no
+    /// stretch of the time ever sees more than N requests, and some stretches see less.
     strict: bool = flag(), Value("false"), "true",
         Limit(|limit| sliding(limit.first()).and_then(|rule| show(rule.strict)));
 

@@ -140,10 +140,10 @@ table! {
         Route(|route| show_list(&route.limits));
 
     /// The longest time that a server may take for the head of its response. It counts from the last byte of the
-    /// request's body or, without a body, from forwarding, after any hold. Before that it counts only while the server
-    /// does not take bytes of the body that have come: a slow client is bounded by `idle` and `min_rate`. Once bytes
-    /// have waited for a server, it has half of the time more to take some, and the whole time more to answer, 1 s at
-    /// most, since operating systems report progress in steps. All attempts share this time. Beyond it the answer is
+    /// request's body or, without a body, from forwarding, after any hold. Earlier, time counts only while the server
+    /// does not take bytes of the body that have come: `idle` and `min_rate` bound a slow client. Operating systems
+    /// report progress in steps. So a server that has let bytes wait gets half of `timeout` more to take some of them,
+    /// and the whole `timeout` more to answer, 1 s more at most. All attempts share this time. Beyond it the answer is
     /// 504. With `false` only `idle` applies. A gRPC call has its `grpc-timeout`, and no more than a `timeout` that is
     /// written; without both, `idle`.
     timeout: Option<Duration> = time_or_off(), Words("30 s, but for calls of gRPC"), "\"5s\"", Route(|route| shown_timeout(route.timeout));

@@ -55,12 +55,13 @@ table! {
     workers: u32 = number(0, 1024), Value("0"), "4", Restart(|boot| show(boot.workers));
 
     /// The longest time that requests under way may take to finish when the gateway stops. It begins after
-    /// `drain_delay`. A successor that SIGUSR2 has started has as long to serve, and at least 5s.
+    /// `drain_delay`. A successor that SIGUSR2 has started must begin to serve within the same time, or within 5s if
+    /// that is longer.
     drain: Duration = time(Zero::Allowed), Value("\"30s\""), "\"10s\"", Restart(|boot| show_time(boot.drain));
 
     /// The time after the signal to stop in which connections are still accepted, for load balancers that notice late.
-    /// `/readyz` is 503 from the signal on, and each answer over HTTP/1.1 says `Connection: close`. Without it this
-    /// time is 0.2s, or ends when no connection is open.
+    /// `/readyz` is 503 from the signal on, and each answer over HTTP/1.1 says `Connection: close`. Without
+    /// `drain_delay` the time is 0.2s, and it ends earlier once no connection is open.
     drain_delay: Duration = time(Zero::Allowed), Value("\"0s\""), "\"5s\"", Restart(|boot| show_time(boot.drain_delay));
 
     /// The longest time that a fresh connection may take to show its protocol.
