@@ -144,7 +144,7 @@ async fn live_says_what_is_left_and_charges_nothing() {
     )
     .await;
     assert_eq!(gone.code, Some(3), "{}", gone.stderr);
-    // It takes addresses alone, and says so.
+    // `--live` accepts only addresses, and says so.
     let named = ["explain", "GET", "/", "--live=localhost:9090"];
     let named = tollgate(gateway.folder(), &named).await;
     assert_eq!(named.code, Some(2), "{}", named.stderr);

@@ -1,4 +1,4 @@
-//! Other ways to a Redis than an address alone: TLS with files beside the gateway's own, a socket, sentinels.
+//! Connections to Redis beyond a plain address: TLS with separate files, Unix sockets, and sentinels.
 
 use crate::support::{
     File, Finished, Gateway, PATIENCE, Redis, Upstream, eventually, free_port, tollgate,
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// An authority, and the certificates of a server and a gateway, in files.
+/// An authority, and the certificates of a server and a gateway, as files.
 fn certificates() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let authority = |file: &str, name: &str| {
@@ -36,7 +36,7 @@ fn certificates() -> TempDir {
     folder
 }
 
-/// A server that asks every client for a certificate, and its TLS port.
+/// A Redis that asks every client for a certificate, and its TLS port.
 async fn with_tls(files: &Path) -> (Redis, u16) {
     let path = |name: &str| files.join(name).display().to_string();
     let port = free_port();
@@ -139,7 +139,7 @@ async fn a_socket_is_as_good_as_an_address() {
     );
 }
 
-/// A Redis that takes the scripts and decides nothing does not pass the check.
+/// A Redis that accepts the scripts but decides nothing does not pass the check.
 #[tokio::test]
 async fn a_redis_that_cannot_decide_is_not_reachable() {
     let (upstream, redis) = (Upstream::echo().await, Redis::start().await);

@@ -1,11 +1,12 @@
-//! The faults of the program of before `intake` that are mended: there alone may that program say something else.
+//! The faults of the program before `intake` that have been mended. Only in these cases may that program answer
+//! differently.
 
 use super::ask::Answered;
 use super::draw_file::DrawnFile;
 use super::draw_request::DrawnRequest;
 use serde_json::Value;
 
-/// One request, and what became of it.
+/// One request, and its outcome.
 pub(super) struct Case<'a> {
     pub(super) file: &'a DrawnFile,
     pub(super) request: &'a DrawnRequest,

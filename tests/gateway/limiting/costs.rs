@@ -37,7 +37,7 @@ async fn a_request_takes_what_its_field_says(place: Place) {
         assert_eq!(remaining, left, "{said:?}");
         let costs = serde_json::json!({ "calls": taken, "plain": 3 });
         assert_eq!(gateway.line_of(&answer).await["costs"], costs);
-        // It is the upstream's business as well.
+        // The upstream gets the field too.
         assert_eq!(answer.echoed().fields.all("x-cost").len(), said.len());
     }
 }
@@ -84,6 +84,6 @@ async fn what_costs_more_than_the_whole_limit_never_passes(place: Place) {
     );
     let line = gateway.line_of(&refused).await;
     assert_eq!(line["costs"]["calls"], 21);
-    // Nothing was taken.
+    // The refused request took nothing.
     costing(&mut client, &["20"]).await.expect(200);
 }
