@@ -1,4 +1,5 @@
-//! The keys of the schema: each is drawn, or has no say in the order of a request's way; no key is unknown here.
+//! The keys of the schema: each key is drawn, or has no influence on the order of a request's steps, and no key is
+//! unknown here.
 
 use super::dice::Dice;
 use super::draw_file::DrawnFile;
@@ -7,7 +8,8 @@ use super::world::World;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Keys that are not drawn, with those below them, and why they have no influence. `*` stands for any name.
+/// Keys that are not drawn, with the keys below them and the reason why they have no influence. `*` stands for any
+/// name.
 const WITHOUT_INFLUENCE: [(&str, &str); 52] = [
     (
         "acme",
@@ -82,7 +84,7 @@ const ELSEWHERE: &str = "where a text stands that is drawn in the file itself";
 const RESPONSE: &str = "learnt behind the answer";
 const SOCKETS: &str = "times and bounds of connections";
 
-/// More of them: what stands in front of requests and behind the decision.
+/// Further keys without influence: they apply before a request, or after the decision.
 const WITHOUT_INFLUENCE_TOO: [(&str, &str); 18] = [
     ("limits.*.candidate.rate.burst", NUMBERS),
     ("limits.*.candidate.rate.rate", NUMBERS),
@@ -135,7 +137,7 @@ fn keys_of(schema: &Value, path: &str, out: &mut BTreeSet<String>) {
     }
     let any = &schema["additionalProperties"];
     if any.is_object() {
-        // Names that stand for fields and parameters have a value each, and no keys.
+        // Names of fields and parameters have one value each, and no keys.
         keys_of(any, &below("*"), out);
     }
     keys_of_all(&schema["items"], path, out);
@@ -152,7 +154,7 @@ fn keys_of_all(items: &Value, path: &str, out: &mut BTreeSet<String>) {
     }
 }
 
-/// The paths of the keys that a file has, in the same form.
+/// The paths of the keys in a file, in the same form.
 fn keys_in(value: &toml::Value, path: &str, schema: &BTreeSet<String>, out: &mut BTreeSet<String>) {
     match value {
         toml::Value::Table(table) => {
@@ -187,7 +189,7 @@ fn schema() -> Value {
     serde_json::from_str(include_str!("../../gateway.schema.json")).unwrap()
 }
 
-/// A key that is new in the schema is drawn, or is listed above with its reason.
+/// Each new key of the schema must be drawn, or be listed above with its reason.
 #[tokio::test]
 async fn every_key_of_the_schema_is_drawn_or_has_no_influence() {
     let world = World::build().await;
@@ -205,7 +207,7 @@ async fn every_key_of_the_schema_is_drawn_or_has_no_influence() {
             toml::from_str(&file.text).unwrap_or_else(|error| panic!("{error}\n{}", file.text));
         keys_in(&table, "", &keys, &mut drawn);
     }
-    // A table of made-up names has been drawn where one of its names has.
+    // A table with made-up names counts as drawn if one of its names was drawn.
     let is_drawn = |key: &String| drawn.contains(key);
     let missing: Vec<_> = keys
         .iter()
@@ -227,7 +229,7 @@ async fn every_key_of_the_schema_is_drawn_or_has_no_influence() {
     assert!(gone.is_empty(), "no such key is left: {gone:?}");
 }
 
-/// The sources of keys stand in the schema in words alone.
+/// The schema describes the sources of keys only in words.
 #[test]
 fn every_key_source_of_the_schema_is_drawn() {
     let schema = schema();
@@ -239,7 +241,7 @@ fn every_key_source_of_the_schema_is_drawn() {
         let text = by(table);
         let text = text.as_str().unwrap();
         let (_, list) = text.split_once(before).unwrap();
-        // The list ends with its sentence; what stands in brackets is about a part.
+        // The list ends with its sentence. Words in brackets describe a part.
         let (list, _) = list.split_once(". ").unwrap_or((list, ""));
         let mut words = Vec::new();
         let mut depth = 0;
