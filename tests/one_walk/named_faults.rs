@@ -11,11 +11,11 @@ pub(super) struct Case<'a> {
     pub(super) file: &'a DrawnFile,
     pub(super) request: &'a DrawnRequest,
     pub(super) answered: &'a Answered,
-    /// What the program said that differs, as text.
+    /// The differing output of the program, as text.
     pub(super) said: &'a str,
 }
 
-/// Which of the three said it.
+/// The one of the three whose output this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Voice {
     Gateway,
@@ -23,7 +23,7 @@ pub(super) enum Voice {
     Simulate,
 }
 
-/// A fault: its name, whose it is, and whether a case can show it.
+/// A fault: its name, the one of the three that has it, and whether a case can show it.
 pub(super) struct NamedFault {
     pub(super) name: &'static str,
     pub(super) of: Voice,
@@ -111,7 +111,7 @@ impl Case<'_> {
         serde_json::from_str(self.said).unwrap_or_default()
     }
 
-    /// Did the gateway answer for this cause?
+    /// Was this cause the reason for the gateway's answer?
     fn is_answered_for(&self, cause: &str) -> bool {
         let detail = self.answered.detail.as_deref();
         // The answer to a HEAD has no body that names its cause.
@@ -127,7 +127,7 @@ impl Case<'_> {
     }
 }
 
-/// The name of the fault of `voice` that the case can show.
+/// The name of the fault of `voice` that this case can show.
 pub(super) fn shown(case: &Case<'_>, voice: Voice) -> Option<&'static str> {
     let mut faults = FAULTS.iter().filter(|fault| fault.of == voice);
     faults
