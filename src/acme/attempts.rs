@@ -23,7 +23,7 @@ const LONGEST_REST: Seconds = 24 * 3600;
 /// The longest wait that an authority can demand.
 const LONGEST: Seconds = 7 * 24 * 3600;
 /// The cause of an order whose process has ended.
-const ENDED: &str = "its gateway has ended in the middle of it";
+const ENDED: &str = "its gateway ended in the middle of the order";
 
 /// The failures of one identity's orders.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

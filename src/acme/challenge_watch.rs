@@ -123,7 +123,7 @@ impl ChallengeWatch {
         self.metrics.acme_looked_up(Lookup::Found);
         if answer.tell() {
             tracing::info!(
-                "{host}: an authority or a stranger asked here for another gateway's challenge, and got it"
+                "{host}: an authority or a stranger asked this gateway for another gateway's challenge, and got it"
             );
         }
     }
@@ -327,7 +327,7 @@ impl ChallengeWatch {
                 Ok(None) => {}
                 Err(failure) => {
                     if let Some(more) = UNANSWERED.pass() {
-                        tracing::warn!("{host}: a challenge is not answered: {failure}{more}");
+                        tracing::warn!("{host}: a challenge cannot be answered: {failure}{more}");
                     }
                     return (None, Lookup::Failed);
                 }

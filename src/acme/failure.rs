@@ -59,7 +59,7 @@ pub(super) enum OrderFailure {
     #[error("`{entry}` in the store is not what a gateway has put there: delete the key")]
     Damaged { entry: String },
     /// The bound on open challenges, since every gateway reads all of them.
-    #[error("{most} challenges are open already, as many as may be for all gateways together")]
+    #[error("{most} challenges are open already, the most for all gateways together")]
     TooManyOpen { most: usize },
     /// Other gateways replace an entry of the store all the time.
     #[error("`{entry}` in the store is replaced again and again")]
@@ -68,7 +68,7 @@ pub(super) enum OrderFailure {
     #[error("the lock of this order was lost before its certificate was asked for")]
     LockLost,
     /// Another gateway takes too long over the account.
-    #[error("another gateway has not come to an end with the account")]
+    #[error("another gateway takes too long to make the account")]
     AccountLocked,
     /// The gateway stops.
     #[error("the gateway stops")]

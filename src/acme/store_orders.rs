@@ -46,7 +46,7 @@ impl Orders {
         let Some(lock) = store.lock(&lock_of(identity)).await? else {
             if self.versions.note_elsewhere(&identity.name) {
                 tracing::info!(
-                    "tls.{}: another gateway orders its certificate, which is served as it comes",
+                    "tls.{}: another gateway orders its certificate, which this gateway serves as soon as it has come",
                     identity.name
                 );
             }

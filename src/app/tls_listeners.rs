@@ -241,10 +241,10 @@ impl TlsListeners {
             match (before, now.kept()) {
                 (None, Some(why)) => {
                     tracing::warn!(
-                        "identity {name}: {why}; the earlier files stay in use until these are repaired"
+                        "identity {name}: {why}; the earlier files stay in use until the new files are repaired"
                     );
                 }
-                (Some(_), None) => tracing::info!("identity {name}: its files are good again"),
+                (Some(_), None) => tracing::info!("identity {name}: its files can be used again"),
                 _ => {}
             }
         }

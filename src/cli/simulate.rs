@@ -179,7 +179,7 @@ fn no_requests(report: &Report, args: &SimulateArgs) -> String {
     };
     let names = format!("{nameless} of {written} {lines} no client and no path");
     let help = if args.fields.is_empty() {
-        "say which members do: --fields client=remote_addr,path=request_uri,ts=time"
+        "name the members that do: --fields client=remote_addr,path=request_uri,ts=time"
     } else {
         "look at what --fields names"
     };

@@ -53,7 +53,7 @@ pub enum StoreError {
         limit: Arc<str>,
     },
     /// The request has more limits than a call can name.
-    #[error("{0} limits on one request are more than one decision holds")]
+    #[error("a request has {0} limits, more than one decision can hold")]
     TooMany(usize),
 }
 

@@ -33,7 +33,7 @@ async fn a_profile_is_ordered_and_a_window_that_has_come_renews_and_says_what_is
     let mut gateway = site.start_ahead(&text, 2).await;
     for step in [
         "tls.shop: test asks for its renewal now",
-        "is ordered from acme.test; the one before is good for 8",
+        "is ordered from acme.test; the previous one is good for 8",
         "tls.shop: a certificate for shop.example.com has come, good for 8",
     ] {
         let said = gateway.said.line(0, step, |line| line.contains(step));
@@ -57,7 +57,7 @@ async fn a_pause_that_is_asked_for_is_kept_wherever_it_is_asked_for() {
         let mut gateway = site.start(&text).await;
         let said = gateway.said.line(0, "the failure", |line| {
             line.contains("tls.shop: no certificate: ")
-                && line.ends_with("tried again in 2 h")
+                && line.ends_with("the next attempt is in 2 h")
                 && (refused == "dir" || line.contains("too many certificates for these names"))
         });
         said.await;
@@ -65,7 +65,7 @@ async fn a_pause_that_is_asked_for_is_kept_wherever_it_is_asked_for() {
         // The pause outlives the process.
         let mut gateway = site.start_ahead(&text, 0).await;
         let said = gateway.said.line(0, "the time of the next order", |line| {
-            line.contains("the order before failed, and the next is made at 20")
+            line.contains("the previous order failed, and the next one is made at 20")
         });
         said.await;
         gateway.stop().await;
@@ -86,7 +86,7 @@ async fn a_name_that_is_not_found_before_the_authority_answers_is_looked_for_by_
     });
     let line = failed.await;
     let expected = format!(
-        "{HOST} was not found to be ours by tls-alpn-01: nobody answers; tried again in 5 s"
+        "{HOST} was not found to be ours by tls-alpn-01: nobody answers; the next attempt is in 5 s"
     );
     assert!(line.ends_with(&expected), "{line}");
     site.serves("shop", HOST).await;

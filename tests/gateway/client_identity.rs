@@ -338,7 +338,7 @@ async fn explain_says_which_limits_come_before_the_token() {
     std::fs::write(folder.path().join("gateway.toml"), file.text()).unwrap();
     let bad = forged(&token(json!({ "sub": "ann", "plan": "gold" })));
     let bearer = format!("authorization: {bad}");
-    let told = "token   checked after per-ip, which all routes have";
+    let told = "token   checked after per-ip, limits of all routes";
     for (field, is_told) in [(&*bearer, true), ("x-api-key: k1", false)] {
         let said = tollgate(folder.path(), &["explain", "GET", "/a", "-H", field]).await;
         assert_eq!(said.stdout.contains(told), is_told, "{said:?}");
@@ -369,7 +369,7 @@ async fn explain_says_who_is_no_member_and_what_is_told() {
         "{said}"
     );
     assert!(
-        said.contains("x-consumer, since the route's servers read from it who the client is"),
+        said.contains("x-consumer, since the route's servers read the client's identity from it"),
         "{said}"
     );
     assert!(said.contains("x-consumer is not sent"), "{said}");

@@ -107,7 +107,7 @@ async fn room_is_made_by_the_longest_idle_then_the_silent_then_half_heads_and_ne
         gateway
             .said
             .line(0, "who was turned away", |line| {
-                line.contains("none waits for its client: a new one was closed")
+                line.contains("none can be closed for a new one: the new connection was closed")
             })
             .await;
     }

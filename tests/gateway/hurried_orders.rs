@@ -57,7 +57,7 @@ async fn is_made_again_at_a_signal(storage: &str, store: &str) {
     let (directory, upstream) = (AcmeDirectory::start().await, Upstream::echo().await);
     directory.refuse_first();
     let gateway = gateway(&directory, &upstream, storage, store).await;
-    let failed = |line: &str| line.contains("tried again in 1 min");
+    let failed = |line: &str| line.contains("the next attempt is in 1 min");
     gateway.said.line(0, "the failure", failed).await;
     let told = "no certificate has come yet, 1 order has failed, the next is made at ";
     eventually(PATIENCE, "the failure is kept", async || {
@@ -120,7 +120,7 @@ async fn waits_for_the_authority_alone(storage: &str, store: &str) {
     let (directory, upstream) = (AcmeDirectory::start().await, Upstream::echo().await);
     directory.limit("new-order", 6);
     let gateway = gateway(&directory, &upstream, storage, store).await;
-    let failed = |line: &str| line.contains("tried again in 1 min");
+    let failed = |line: &str| line.contains("the next attempt is in 1 min");
     gateway.said.line(0, "the failure", failed).await;
     directory.unlimit();
     let start = gateway.said.lines().len();

@@ -102,7 +102,7 @@ async fn an_upload_that_drips_is_ended() {
         assert_eq!(line["ended_by"], "min_rate", "{line}");
         let told = client.everything().await;
         let told = String::from_utf8_lossy(&told);
-        assert!(told.contains("slower than `min_rate` asks"), "{told}");
+        assert!(told.contains("slower than `min_rate` demands"), "{told}");
     }
 }
 

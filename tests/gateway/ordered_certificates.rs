@@ -179,7 +179,7 @@ async fn a_renewal_loses_no_request_and_no_connection() {
     assert_ne!(site.kept("certificates/shop.pem"), first);
     let said = gateway.said.text();
     assert_eq!(said.matches("has come").count(), 3, "{said}");
-    assert!(said.contains("is ordered from acme.test; the one before is good for "));
+    assert!(said.contains("is ordered from acme.test; the previous one is good for "));
 }
 
 #[tokio::test]
@@ -201,7 +201,9 @@ async fn an_authority_that_is_away_keeps_no_gateway_from_serving() {
     gateway
         .said
         .line(0, "why the handshake fails", |line| {
-            line.contains("its certificate is ordered and has not come yet (identity `shop`)")
+            line.contains(
+                "the certificate for its host is ordered and has not come yet (identity `shop`)",
+            )
         })
         .await;
     metric(
@@ -214,7 +216,7 @@ async fn an_authority_that_is_away_keeps_no_gateway_from_serving() {
         .said
         .line(0, "the failure", |line| {
             line.contains("tls.shop: no certificate: the authority does not answer")
-                && line.ends_with("tried again in 1 min")
+                && line.ends_with("the next attempt is in 1 min")
         })
         .await;
     let ready = gateway.admin_get("/readyz").await;
@@ -251,7 +253,7 @@ async fn an_authority_that_is_away_keeps_no_gateway_from_serving() {
     gateway
         .said
         .line(0, "the time of the next order", |line| {
-            line.contains("the order before failed, and the next is made at 20")
+            line.contains("the previous order failed, and the next one is made at 20")
         })
         .await;
     tokio::time::sleep(Duration::from_secs(1)).await;

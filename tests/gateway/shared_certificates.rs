@@ -200,7 +200,7 @@ async fn a_certificate_is_ordered_once_served_by_both_and_renewed_once() {
             "a certificate for shop.example.com is ordered from acme.test",
             2,
         ),
-        ("; the one before is good for", 1),
+        ("; the previous one is good for", 1),
         ("a certificate for shop.example.com has come, good for", 2),
         (
             "a certificate for shop.example.com was taken from the store, good for",

@@ -35,7 +35,7 @@ const WORDS: [(&str, &str); 10] = [
 const REFUSALS: [(&str, &str); 5] = [
     (" refuses", "limit_refused"),
     (" needs ", "missing_key"),
-    (" takes no ", "unknown_key"),
+    (" only if a group knows it", "unknown_key"),
     (" asks for ", "bad_token"),
     (" counts by ", "bad_request"),
 ];

@@ -121,11 +121,12 @@ async fn the_route_that_a_line_names_takes_the_request_again() {
         assert_eq!(decision["route"], line["route"]);
     }
     let told = bench.simulate(&[]).await.stdout;
-    assert!(!told.contains("were taken by routes"), "{told}");
+    assert!(!told.contains("the log names routes"), "{told}");
     let moved = marked.replacen("path = \"/x\"", "path = \"/elsewhere\"", 1);
     let bench = Bench::of(&file(&moved).text()).trace(&log);
     let told = bench.simulate(&[]).await.stdout;
-    let note = "3 requests were taken by routes that this file has not, or that do not fit";
+    let note =
+        "the log names routes of 3 requests that this file does not have, or that do not fit";
     assert!(told.contains(note), "{told}");
 }
 

@@ -322,7 +322,12 @@ fn warn_of_cost(written: &Limit, rules: &[RatedRule], cost: Cost, found: &mut Fi
         _ if u64::from(cost) > whole => ("a request pass", format!("{cost}"), span, "cost"),
         Some(most) if u64::from(most.value) > whole => {
             let costs = format!("up to {}", most.value);
-            ("the dearest requests pass", costs, Some(&most.span), "max")
+            (
+                "its most expensive requests pass",
+                costs,
+                Some(&most.span),
+                "max",
+            )
         }
         _ => return,
     };

@@ -270,8 +270,7 @@ fn waits_longer(
             "{limit} may delay a request{whose} for {wait}, but {route} gives its upstream only {timeout}"
         );
         let place = longest.place.unwrap_or(&limit.name.span);
-        let help =
-            "a client may wait for the sum of both times: write a shorter `max_wait`, or a longer `timeout`";
+        let help = "a client may wait for the sum of both times: write a shorter `max_wait`, or a longer `timeout`";
         found
             .warning(Code::WaitsLonger, message)
             .at(at, "")

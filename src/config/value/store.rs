@@ -158,10 +158,10 @@ fn sentinel(text: &str) -> Result<(RedisEndpoint, u16), ValueError> {
     // The characters that sentinels accept in a name.
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     if name.is_empty() || !name.bytes().all(good) {
-        return Err(
-            wrong("after the addresses write the name that the sentinels have for the master")
-                .help("write `\"redis+sentinel://h1,h2,h3/NAME/0\"`"),
-        );
+        return Err(wrong(
+            "after the addresses write the name that the sentinels have for the master",
+        )
+        .help("write `\"redis+sentinel://h1,h2,h3/NAME/0\"`"));
     }
     let database = number(
         parts.next().unwrap_or_default(),

@@ -36,7 +36,7 @@ async fn a_tier_and_its_group_are_said() {
     let said = ask(&gold).await;
     for line in [
         "  for group gold, which the client is in: at most 200 at once, 1200 in the first minute, 1000 in each later minute",
-        "unused it admits this and has 199 left",
+        "on an unused counter it admits this request and has 199 left",
     ] {
         assert!(said.contains(line), "{said}");
     }

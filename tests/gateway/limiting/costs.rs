@@ -53,7 +53,7 @@ async fn nonsense_takes_the_most_and_is_logged(place: Place) {
         let answer = costing(&mut client, said).await.expect(200);
         assert_eq!(answer.remaining("calls"), 16 - 4 * nth as u64, "{said:?}");
     }
-    let warning = "x-cost of 127.0.0.1 is 0; limit calls takes its most, 4";
+    let warning = "x-cost of 127.0.0.1 is 0; limit calls charges its maximum, 4";
     let warned = |line: &str| line.contains(warning);
     gateway.said.line(0, "a warning", warned).await;
 }

@@ -353,7 +353,7 @@ async fn explain_says_what_counts_a_guess() {
         done.stdout
     };
     let lacks =
-        "401 by the gateway: the limit \"key\" takes no header:x-api-key that no group knows";
+        "401 by the gateway: the limit \"key\" takes header:x-api-key only if a group knows it";
     let all = explained(&[]).await;
     for told in [
         "refuses: no group knows the request's header:x-api-key",

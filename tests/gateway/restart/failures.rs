@@ -242,6 +242,6 @@ async fn a_successor_that_fails_after_all_is_not_waited_for_under_systemd_and_is
     gateway.hand_over().await;
     process::signal(gateway.pid(), "KILL");
     let line = gateway.said.line(0, "the failure", failed).await;
-    assert!(line.contains("nobody accepts connections"), "{line}");
+    assert!(line.contains("no process accepts connections"), "{line}");
     tunnel.lives().await;
 }

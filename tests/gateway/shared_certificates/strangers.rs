@@ -154,7 +154,7 @@ fn each_challenge_is_told_once(gateways: &[&Gateway]) {
         let lines = gateway.said.lines();
         for host in hosts() {
             let told = format!(
-                "{host}: an authority or a stranger asked here for another gateway's challenge, and got it"
+                "{host}: an authority or a stranger asked this gateway for another gateway's challenge, and got it"
             );
             let count = lines.iter().filter(|line| line.contains(&told)).count();
             assert!(count <= 1, "{told}: {count} times");

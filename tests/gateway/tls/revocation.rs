@@ -261,7 +261,7 @@ async fn a_new_demand_reaches_all_that_is_open_without_a_certificate() {
     gateway.line_where("ended_by", "certificate").await;
     let said = gateway.said.line(0, "the cause", |line| {
         line.contains(
-            "127.0.0.1 has shown no certificate, which `client` demands by now (identity `inner`)",
+            "127.0.0.1 has shown no certificate, which `client` now demands (identity `inner`)",
         )
     });
     said.await;

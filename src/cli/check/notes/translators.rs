@@ -18,8 +18,7 @@ pub(super) fn list_notes(compiled: &Compiled) -> Vec<String> {
                 continue;
             };
             let note = format!(
-                "clients behind NAT64 count by their IPv4 addresses, which {network} ({place}) does not contain: write {translator} \
-                 beside it for all of them"
+                "clients behind NAT64 count by their IPv4 addresses, which {network} ({place}) does not contain: write {translator} beside it to include all of them"
             );
             if !notes.contains(&note) {
                 notes.push(note);

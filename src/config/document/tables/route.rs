@@ -85,8 +85,8 @@ table! {
     /// trusted certificate, whatever its host is and whichever identity was chosen; identities with `client = { ..,
     /// verify = "optional" }` are sufficient. `none`: clients without a certificate are meant, and `check` does not
     /// warn if the route can be reached without an identity that demands certificates.
-    client_cert: ClientCert = word(), Words("what the identity of the request's host asks"), "\"required\"",
-        Route(|route| show(route.client_cert.unwrap_or("what the identity asks")));
+    client_cert: ClientCert = word(), Words("as the identity of the request's host demands"), "\"required\"",
+        Route(|route| show(route.client_cert.unwrap_or("as the identity demands")));
 
     /// The beginning of the route's paths that the upstream does not see: `/api/orders` is forwarded as `/orders`. The
     /// query stays. Limits and the log see the path as it came.

@@ -66,7 +66,7 @@ table! {
 
     /// Files with revocation lists. If there is any, each authority in a client's chain needs one; clients are refused
     /// if a list has expired.
-    crl: Items<String> = texts_as(ValueShape::Files, pem_path), Words("none is looked at"), "\"revoked.pem\"";
+    crl: Items<String> = texts_as(ValueShape::Files, pem_path), Words("no list is checked"), "\"revoked.pem\"";
 }
 
 words! { TlsVersion: Tls12 "1.2", Tls13 "1.3" }

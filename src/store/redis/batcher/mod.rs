@@ -166,7 +166,7 @@ impl Lane {
     /// the server is available. A new connection may lead to another server, whose losses are counted anew.
     fn lose_connection(&self, why: &StoreError) {
         let node = &self.node;
-        tracing::debug!("one connection less: {why}");
+        tracing::debug!("a connection was lost: {why}");
         node.connections.distrust(why);
         node.context.stats.counters_changed();
         node.lanes.wake();

@@ -202,7 +202,7 @@ impl Sentinels {
                 Ok(connection) => {
                     behind += 1;
                     back = Some(connection);
-                    "it names a master whose place another has just taken".to_owned()
+                    "it names a master that has just been replaced".to_owned()
                 }
                 Err(error) => plain(&error),
             };
@@ -254,7 +254,7 @@ impl Sentinels {
             let second = timeout(EACH, named_master(&mut asked, target)).await;
             let other = second.unwrap_or_else(|_| Err(late(target)))?;
             if other != master {
-                let why = format!("it named {master}, and by now it names {other}");
+                let why = format!("it named {master}, but now it names {other}");
                 return Err(StoreError::Unreachable(why.into()));
             }
         }

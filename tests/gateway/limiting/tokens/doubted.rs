@@ -105,7 +105,7 @@ async fn a_token_that_a_group_asks_for_is_believed_or_refused() {
     let field = format!("authorization: {free}==");
     let said = tollgate(gateway.folder(), &["explain", "GET", "/", "-H", &field]).await;
     for told in [
-        "token   claims nothing: it is not spelled as `Bearer`, a blank and a token alone",
+        "token   claims nothing: it is not of the form `Bearer TOKEN`",
         "counts 1, by ip on the key 127.0.0.1",
         "answer  401 by the gateway: the limit \"ip\" asks for jwt:plan",
     ] {
