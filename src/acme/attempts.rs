@@ -268,7 +268,7 @@ mod tests {
     fn no_hour_has_more_than_four_failures() {
         let mut attempts = Attempts::default().of("a");
         for name in ["a", "b", "c", "d"] {
-            // Each order has another list of names: no wait applies, but failures of the last hour still count.
+            // Each order has a different list of names: no wait applies, but failures of the last hour still count.
             attempts = attempts.of(name);
             assert_eq!(attempts.next(1000), 0);
             attempts.failed(1000, None, "a cause");

@@ -33,7 +33,7 @@ const BETWEEN: Duration = Duration::from_millis(100);
 /// Logs that a lookup has failed. The log is throttled, since strangers can cause lookups.
 static UNANSWERED: Throttle = Throttle::every(Duration::from_secs(10));
 
-/// This process's record of the challenges of others.
+/// This process's record of other processes' challenges.
 #[derive(Debug)]
 pub(super) struct ChallengeWatch {
     wanted: watch::Receiver<Arc<[OrderedIdentity]>>,
@@ -138,7 +138,7 @@ impl ChallengeWatch {
         }
     }
 
-    /// Reads open challenges every second, and answers requests, until no request can come any more. Each request has a
+    /// Reads open challenges every second, and answers requests, for as long as requests can come. Each request has a
     /// deadline at its sender, and their number is bounded there.
     pub(super) async fn run(self: Arc<Self>, mut questions: mpsc::Receiver<ChallengeQuestion>) {
         // The readers end with this task.

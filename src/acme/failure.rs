@@ -38,7 +38,7 @@ pub(super) enum OrderFailure {
     /// The order did not end in time.
     #[error("the order took longer than {}", crate::acme::schedule::words(.0.as_secs()))]
     TooLong(Duration),
-    /// What the authority issued is of no use.
+    /// The certificate that the authority issued cannot be used.
     #[error("the certificate that came cannot be used: {0}")]
     Useless(String),
     /// Data that must be kept cannot be written.
@@ -93,7 +93,7 @@ impl OrderFailure {
         matches!(self, Self::Store { .. })
     }
 
-    /// Is the cause one of our own bounds, without any part of the authority?
+    /// Is the cause one of our own bounds, and not a fault of the authority?
     pub(super) fn is_of_bounds(&self) -> bool {
         matches!(
             self,
@@ -153,7 +153,7 @@ fn secret_parts(url: &str) -> Vec<&str> {
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-/// The authority's description of a problem, and of each name with a problem of its own.
+/// The authority's description of a problem, and of the problem of each name that has one.
 pub(super) fn reason(problem: &Problem) -> String {
     let mut text = problem
         .detail

@@ -346,7 +346,7 @@ impl SignalDesk {
         }
     }
 
-    /// Has a signal to stop come before the gateway served?
+    /// Did a signal to stop arrive before the gateway served?
     pub(super) fn is_stopped(&self) -> bool {
         self.is_stopped
     }

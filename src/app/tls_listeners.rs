@@ -158,9 +158,9 @@ impl TlsListeners {
         ordered.get(name).unwrap_or(loaded.identity()).clone()
     }
 
-    /// Installs `snapshot` together with the offers that its file describes for the running listeners: no request and
-    /// no handshake finds one without the other. Listeners whose address is gone, or that no longer have TLS, stay
-    /// unchanged until the restart that they need.
+    /// Installs `snapshot` together with the offers that its file describes for the running listeners: every request
+    /// and every handshake finds both. Listeners whose address is gone, or that no longer have TLS, stay unchanged
+    /// until the restart that they need.
     pub(super) fn install(
         &self,
         mut snapshot: Snapshot,

@@ -333,7 +333,7 @@ fn find_file() -> Result<PathBuf, CommandFailure> {
     ))
 }
 
-/// The runtime in which a command asks others.
+/// The runtime in which a command asks gateways, stores and servers.
 fn runtime() -> io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -40,8 +40,8 @@ pub enum EarlyLimits {
     Planned(usize),
 }
 
-/// The source of what the walk reads: one method for each look. The methods with a default are those that a line of a log
-/// leaves out: it does not have their facts, or its early answers have been given.
+/// The source of the facts that the walk reads: one method for each fact. The methods with a default are those that a
+/// line of a log leaves out: it does not have their facts, or its early answers have been given.
 pub trait RequestFacts {
     /// Returns the fault of the framing that was found before the head was read.
     fn framing(&mut self, _recorder: &mut impl Recorder) -> Result<(), IntakeError> {
@@ -93,7 +93,7 @@ pub trait RequestFacts {
         EarlyLimits::Unneeded
     }
 
-    /// The route that takes the request; the position of its service. `early` is what the look before has found. The
+    /// The route that takes the request; the position of its service. `early` is the result of the previous look. The
     /// target of a head becomes the one that is forwarded.
     ///
     /// # Errors

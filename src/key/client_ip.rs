@@ -18,7 +18,7 @@ pub struct Trust {
     nat64: Nat64,
 }
 
-/// Most hops of a walk; a longer chain ends at the last hop of these.
+/// The most hops of a walk. In a longer chain the walk ends at the last of these hops.
 const MOST_HOPS: usize = 32;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");

@@ -43,7 +43,7 @@ pub enum StoreError {
     Answer {
         /// The limit of that key.
         limit: Arc<str>,
-        /// The store's own words.
+        /// The error in the words of the store.
         reason: Arc<str>,
     },
     /// This request alone cannot be decided: the store's clock is more than a window away from the gateway's.

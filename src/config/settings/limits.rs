@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// The tag of all limits under `together = true` of the store.
 const ALL: &str = "together";
 
-/// The limit under `together = true`. A limit with its own tag keeps the tag.
+/// The limit under `together = true`. A limit that has a tag keeps it.
 pub(in crate::config) fn together(written: &Limit, all: &Setting<bool>) -> Limit {
     let mut written = written.clone();
     if let Some(all) = all.at().filter(|all| all.value)

@@ -1,5 +1,5 @@
-//! The notes on networks that strictly contain the network of a NAT64 translator. Its clients are in none of these
-//! networks, since they count by their IPv4 addresses.
+//! The notes on networks that strictly contain the network of a NAT64 translator. Clients behind a translator are in
+//! none of these networks, since they count by their IPv4 addresses.
 
 use crate::client::Nat64;
 use crate::config::Compiled;

@@ -62,8 +62,8 @@ table! {
     /// answered 400, since Tollgate cannot know which value the upstream uses. A cookie that is repeated with different
     /// values counts as missing; with `missing = "skip"` such a request is counted by address, so that a client cannot
     /// avoid the limit by two cookies. Cookies are read as most upstreams read them: without quotes, with percents
-    /// decoded. Values of cookies, and of fields and parameters whose names are those of secrets, leave the process as
-    /// digests only. All methods outside the standards count as one method.
+    /// decoded. Values of cookies leave the process only as digests, and so do values of fields and parameters with the
+    /// name of a secret. All methods outside the standards count as one method.
     by: Items<Option<KeyPart>> = filled_texts(part, NO_PART), Required, "\"ip\"",
         Limit(|limit| show(describe::key(&limit.first().by)));
 

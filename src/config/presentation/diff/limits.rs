@@ -15,7 +15,7 @@ const AFRESH: &str = "counters start afresh, or go on where this limit counted s
 
 /// Counters of one kind under one key continue.
 const KEPT: &str = "counters kept";
-/// The reports on a limit that is gone and on one that has come. Counters are kept by the name of a limit.
+/// The reports on a removed limit and on an added limit. Counters are kept by the name of a limit.
 const GONE: &str = "removed; its counters go on if the limit comes back while they still exist";
 const COME: &str =
     "added, counters start afresh, or go on where a limit of this name counted so before";

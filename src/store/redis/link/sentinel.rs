@@ -209,7 +209,7 @@ impl Sentinels {
             troubles.push(format!("{sentinel}: {error}"));
         }
         if let Some(connection) = back.filter(|_| behind == nodes.len()) {
-            // It is master again.
+            // The server is master again.
             return Ok(connection);
         }
         let more = match troubles.len().saturating_sub(MOST_TROUBLES) {

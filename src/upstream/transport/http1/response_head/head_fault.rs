@@ -12,7 +12,7 @@ pub enum HeadFault {
     /// The status is none.
     #[error("the status is not valid")]
     Status,
-    /// What stands behind the status has a control character.
+    /// The reason phrase after the status has a control character.
     #[error("the reason phrase after the status has a control character")]
     Reason,
     /// A field's name is invalid.
