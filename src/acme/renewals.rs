@@ -144,9 +144,9 @@ impl Renewals {
         while self.under_way.join_next().await.is_some() {}
     }
 
-    /// Begins to read the open challenges of others, and to answer workers from them, unless that has begun: before
-    /// clients are accepted, since another gateway may be ordering. The reading goes on for as long as requests can
-    /// come.
+    /// Begins to read other processes' open challenges, and to answer workers from them, unless it has begun already.
+    /// This comes before clients are accepted, since another gateway may be ordering. The reading goes on for as long
+    /// as requests can come.
     pub fn watch_challenges(&mut self) {
         self.watching.get_or_insert_with(|| {
             let orders = &self.orders;

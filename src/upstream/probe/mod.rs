@@ -177,7 +177,7 @@ async fn read_body(mut body: h2::RecvStream, heard: &HeardWords) -> Result<(), A
     Ok(())
 }
 
-/// Sends `request` over HTTP/2 and reads the answer. The library's words meanwhile are kept in `heard`.
+/// Sends `request` over HTTP/2 and reads the answer. Meanwhile the library's words are kept in `heard`.
 async fn over_http2<T>(
     stream: ServerStream,
     request: Request<()>,

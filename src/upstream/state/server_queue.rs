@@ -105,7 +105,7 @@ pub enum Joined<T> {
 }
 
 impl<T> ServerQueue<T> {
-    /// Is the line empty? If so, a newcomer may try by itself.
+    /// Is the line empty? If so, a new request may try to take a place itself.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) == 0

@@ -80,8 +80,9 @@ table! {
     /// The longest silence of a connection inside a request: between two chunks of a body in either direction.
     idle: Duration = time(Zero::Refused), Value("\"60s\""), "\"2min\"", Restart(|boot| show_time(boot.listen.idle));
 
-    /// The longest time of a connection without a request: between two of HTTP/1.1, or with no stream open. A balancer
-    /// in front must close its idle connections sooner, or it sends requests on connections that are being closed.
+    /// The longest time of a connection without a request: between two requests of HTTP/1.1, or while no stream is
+    /// open. A balancer in front must close its idle connections sooner, or it sends requests on connections that are
+    /// being closed.
     keep_alive: Duration = time_within("1s"..="1d", "a connection is kept for at least a second"),
         Compiled("`idle` where that is written, else `\"75s\"`", |file| format!("\"{}\"", time_text(file.keep_alive))), "\"75s\"", Gateway(|file| show_time(file.keep_alive));
 
