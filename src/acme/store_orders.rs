@@ -19,7 +19,7 @@ const SOON: Seconds = 1;
 /// The certificate in the store, compared with the one in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StoreVersion {
-    /// No certificate is in memory, or the same.
+    /// Memory has no certificate, or the same certificate.
     Even,
     /// The store lacks the certificate in memory.
     Lacks,

@@ -189,9 +189,9 @@ impl TlsListeners {
         self.is_file_refused.store(true, Relaxed);
     }
 
-    /// Makes the listeners verify clients by the present authorities and revocation lists of the installed identities
-    /// while no reload does so: a mistake elsewhere in the file prevents all of the file from being installed, or the
-    /// gateway is leaving, and a file that is changed now may be meant for a successor.
+    /// Makes the listeners verify clients by the present authorities and revocation lists of the installed identities,
+    /// at times when no reload does so. A mistake elsewhere may prevent the whole file from being installed. Or the
+    /// gateway is leaving, and a file that changes now may be meant for a successor.
     pub(super) async fn follow_lists(&self, drain: &Drain) {
         let mut ticks = tokio::time::interval(LISTS_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -337,7 +337,7 @@ impl<'a> Fields<'a> {
         time.and_then(|time, span| {
             if time.is_zero() && zero == Zero::Refused {
                 self.wrong(key, Code::BadDuration, "leaves no time at all")
-                    .at(span, "must be longer than nothing")
+                    .at(span, "must be longer than zero")
                     .help("leave it out for the default");
                 return None;
             }
@@ -367,7 +367,7 @@ impl<'a> Fields<'a> {
             return self.text(key, read).and_then(|time, span| {
                 if time.is_zero() {
                     self.wrong(key, Code::BadDuration, "leaves no time at all")
-                        .at(span, "must be longer than nothing")
+                        .at(span, "must be longer than zero")
                         .help(format!(
                             "write `{key} = false` for no bound, or leave it out for the default"
                         ));

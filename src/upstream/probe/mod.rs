@@ -97,7 +97,7 @@ struct GoodAnswer<'a> {
 impl GoodAnswer<'_> {
     fn check_status(&self, status: StatusCode) -> Result<(), String> {
         if status == StatusCode::SWITCHING_PROTOCOLS {
-            return Err("status 101: the server switched to another protocol, and the probe had asked for none".to_owned());
+            return Err("status 101: the server switched to another protocol, which the probe had not asked for".to_owned());
         }
         if self
             .status

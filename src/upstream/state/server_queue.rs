@@ -179,7 +179,7 @@ impl<T> ServerQueue<T> {
     }
 }
 
-/// A place in a line. Dropped, it frees the place for later waiters.
+/// A place in a line. When it is dropped, its place is free for later waiters.
 #[derive(Debug)]
 pub struct Place<T> {
     queue: Arc<ServerQueue<T>>,

@@ -34,7 +34,7 @@ async fn a_switch_to_another_protocol_is_told_with_its_name() {
         (
             &plain,
             "Connection: upgrade\r\nUpgrade: h2c\r\n",
-            "had asked for none",
+            "had not asked for",
             "\"upgrade: h2c\"",
         ),
         (

@@ -15,7 +15,7 @@ told_to_both! {
     a_client_that_obeys_gets_every_unit_of_an_odd_rate
 }
 
-/// Limits of all algorithms. Most of their rates are divided by no whole number of microseconds.
+/// Limits of all algorithms. In most of their rates a unit does not take a whole number of microseconds.
 fn limits() -> Vec<Arc<Limit>> {
     let rules = [
         token_bucket(10, SECOND, 10),

@@ -170,8 +170,8 @@ table! {
         Limit(|limit| show(describe::dedupe(limit.first())));
 
     /// The requests that the limit does not count. They come from clients in these networks (`ip`), have exactly these
-    /// `methods`, ask for these `paths` or a path below them (in normal form), or are of members of these `groups`. One
-    /// match is enough. An exempt request is not charged and needs no key.
+    /// `methods`, ask for these `paths` or a path below them (in normal form), or come from members of these `groups`.
+    /// One match is enough. An exempt request is not charged and needs no key.
     exempt: Exempt = inner_table(whole), Words("no request"), "{ ip = [\"10.0.0.0/8\"], methods = [\"OPTIONS\"] }",
         Limit(|limit| show(describe::exempt(limit.first())));
 
@@ -194,8 +194,8 @@ table! {
     scope: Scope = word(), Value("\"cluster\""), "\"gateway\"", Limit(|limit| show(limit.first().scope.word()));
 
     /// What the limit does while Redis is away. With `local` each gateway counts by itself and admits its share, as one
-    /// of the gateways that were there. `open` lets every request pass, `closed` answers 503. A request with one closed
-    /// limit is answered 503; otherwise each of its limits acts by its own `on_down`.
+    /// of the gateways that were last known. `open` lets every request pass, `closed` answers 503. A request with one
+    /// closed limit is answered 503; otherwise each of its limits acts by its own `on_down`.
     on_down: OnDown = word(), Words("`on_down` in `[store]`"), "\"closed\"",
         Limit(|limit| show(describe::on_down(limit.first())));
 

@@ -152,7 +152,8 @@ table! {
     Admin = ADMIN, "admin", "the admin listener", later &["token"];
 
     /// The admin listener's address, apart from those of `[server]`: an address and a port, `unix:/path` or
-    /// `systemd:NAME`, as there. `:port` is every address of IPv4. Every client that reaches it can read all that it shows.
+    /// `systemd:NAME`, as there. `:port` is every address of IPv4. Every client that reaches the address can read
+    /// everything that the listener shows.
     listen: ListenAddress = text_as(ValueShape::ListenAddress, admin_address), Value("\"127.0.0.1:9090\""), "\"127.0.0.1:9090\"",
         Restart(|boot| show(boot.admin.as_ref().map_or("off".to_owned(), |admin| admin.listen.to_string())));
 
