@@ -86,7 +86,7 @@ impl Suggestions {
                 Ok(Err(Error::Unsupported(_))) => (None, *AGAIN.end()),
                 Ok(Err(error)) => {
                     tracing::debug!(
-                        "tls.{}: the authority names no window for its renewal: {error}",
+                        "tls.{}: cannot get the window for its renewal from the authority: {error}",
                         identity.name
                     );
                     (self.window(&identity.name, bundle), AFTER_SILENCE)

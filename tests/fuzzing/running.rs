@@ -74,7 +74,8 @@ impl Attacked {
         }
     }
 
-    /// Sends these bytes on a connection of their own and ends the sending side. The gateway must end the connection too, whatever the bytes are.
+    /// Sends these bytes on a connection of their own and ends the sending side. The gateway must end the connection
+    /// too, whatever the bytes are.
     fn send(&self, bytes: &[u8]) {
         self.runtime.block_on(async {
             let mut wire = Wire::to(self.address).await;

@@ -150,7 +150,7 @@ async fn whoever_cannot_be_reached_is_named() {
             .find(|line| line.starts_with(start))
             .unwrap_or_else(|| panic!("{}", told.stdout))
     };
-    assert!(line("redis ").contains("takes the scripts"));
+    assert!(line("redis ").contains("accepts the scripts"));
     assert!(line("upstream  api").contains("connected in"));
     assert!(line("upstream  gone").contains("NOT REACHABLE"));
     let good = file.replace(&nobody, &upstream.url());

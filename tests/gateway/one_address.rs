@@ -1,4 +1,5 @@
-//! One address takes as many connections, streams and log lines as it can get: docs/hardening.md states the maximum of each, and the maximum holds.
+//! One address takes as many connections, streams and log lines as it can get: docs/hardening.md states the maximum of
+//! each, and the maximum holds.
 
 use crate::support::{Feed, File, Gateway, H2, PATIENCE, Upstream, Wire, eventually, get};
 use http::Request;

@@ -182,7 +182,8 @@ async fn a_gateway_that_goes_says_so() {
     hear_of(&[&one, &two], 2).await;
     assert!(one.metrics().await.contains("tollgate_gateways 2"));
     two.stop().await;
-    // The value has one name of eight bytes and its time. A smaller number of gateways is accepted after twice the life of ten seconds at most.
+    // The value has one name of eight bytes and its time. A smaller number of gateways is accepted after twice the life
+    // of ten seconds at most.
     let there: Vec<u8> = redis.command(&["GET", "tollgate:1:gateways:{*}"]).await;
     assert_eq!(there.len(), 16);
 }

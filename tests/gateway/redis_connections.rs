@@ -114,7 +114,11 @@ async fn an_authority_that_is_not_believed_is_said_and_a_better_file_is_taken_ov
     .await;
     let told = connects(&gateway.file()).await;
     assert_eq!(told.code, Some(0), "{}{}", told.stdout, told.stderr);
-    assert!(told.stdout.contains("takes the scripts"), "{}", told.stdout);
+    assert!(
+        told.stdout.contains("accepts the scripts"),
+        "{}",
+        told.stdout
+    );
     gateway.stop().await;
     let key = fs::read_to_string(path("gateway.key")).unwrap();
     let said = gateway.access.text() + &gateway.said.text();

@@ -86,7 +86,8 @@ impl UnderTest {
         }
     }
 
-    /// Renews the slots of a request in flight, and returns when they are renewed. In a process's own memory slots never lapse.
+    /// Renews the slots of a request in flight, and returns when they are renewed. In a process's own memory slots
+    /// never lapse.
     pub(super) async fn renew(&self, at: Timestamp, limit: &Arc<Limit>, ticket: Ticket) {
         let charge = charged(limit, CLIENT, ticket);
         self.amend(at, &charge, Amendment::Renewal).await;

@@ -1,6 +1,7 @@
 //! Ports for servers that must come back on the same port, or must refuse connections.
 //!
-//! The ports are below the range that the kernel uses for outgoing connections, so that no such connection takes one of them.
+//! The ports are below the range that the kernel uses for outgoing connections, so that no such connection takes one of
+//! them.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;

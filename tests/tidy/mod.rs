@@ -196,7 +196,8 @@ fn room(path: &Path) -> Option<String> {
     (name != "lib").then(|| name.to_owned())
 }
 
-/// The rooms that a text names after `crate::` (or `tollgate::`), with their lines. Tests may import more than the code that they test.
+/// The rooms that a text names after `crate::` (or `tollgate::`), with their lines. Tests may import more than the code
+/// that they test.
 fn imports(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut skip = false;

@@ -1,4 +1,5 @@
-//! `deploy/build/release` with stubs in place of all tools: the tools that it finds, the steps that it leaves out, and its last lines.
+//! `deploy/build/release` with stubs in place of all tools: the tools that it finds, the steps that it leaves out, and
+//! its last lines.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

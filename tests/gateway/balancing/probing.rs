@@ -79,7 +79,7 @@ async fn a_server_falls_and_rises_by_its_probes() {
     gateway
         .said
         .line(0, "the rise", |line| {
-            line.contains("2 probes in a row good")
+            line.contains("2 probes in a row succeeded")
         })
         .await;
     for _ in 0..4 {

@@ -104,7 +104,8 @@ async fn a_client_that_leaves_frees_its_place_whatever_its_server_does() {
     }
 }
 
-/// The gateway notices a reset although unread bytes are in front of it. It could not notice an end, which the client's system sends after these bytes.
+/// The gateway notices a reset although unread bytes are in front of it. It could not notice an end, which the client's
+/// system sends after these bytes.
 #[tokio::test]
 async fn a_reset_behind_much_that_the_server_does_not_take_frees_the_place() {
     let upstream = deaf(b"").await;

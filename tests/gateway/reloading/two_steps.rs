@@ -65,7 +65,7 @@ async fn a_loss_is_told_with_its_file_and_so_is_its_end() {
         gateway
             .said
             .text()
-            .contains("are as they were before again")
+            .contains("are again as they were before")
     })
     .await;
 }

@@ -220,7 +220,8 @@ async fn a_list_that_revokes_others_ends_nothing() {
     h2.ask(asks).await.expect(200);
 }
 
-/// A new demand applies to the connections of clients without a certificate, for the hosts of the demand and for no others.
+/// A new demand applies to the connections of clients without a certificate, for the hosts of the demand and for no
+/// others.
 #[tokio::test]
 async fn a_new_demand_reaches_all_that_is_open_without_a_certificate() {
     let upstream = server().await;

@@ -144,8 +144,8 @@ table! {
     /// does not take bytes of the body that have come: `idle` and `min_rate` bound a slow client. Operating systems
     /// report progress in steps. So a server that has let bytes wait gets half of `timeout` more to take some of them,
     /// and the whole `timeout` more to answer, 1 s more at most. All attempts share this time. Beyond it the answer is
-    /// 504. With `false` only `idle` applies. The time of a gRPC call is its `grpc-timeout`, or a `timeout` that is written
-    /// in the file if that is shorter; without both, `idle` applies.
+    /// 504. With `false` only `idle` applies. The time of a gRPC call is its `grpc-timeout`, or a `timeout` that is
+    /// written in the file if that is shorter; without both, `idle` applies.
     timeout: Option<Duration> = time_or_off(), Words("30 s, but for calls of gRPC"), "\"5s\"", Route(|route| shown_timeout(route.timeout));
 
     /// The longest silence of the route's bodies, in either direction, and of its WebSockets, in place of that of
