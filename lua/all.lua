@@ -1,6 +1,6 @@
 -- all.lua: the answers to a request with several limits: all are checked, and charged only when all of them admit.
 --
--- The keys of one request are different from each other: the second check would not see the first one's charge.
+-- The keys of one request must differ from each other, since the second check would not see the first one's charge.
 
 local replies, pieces, waits, states, lives = { pack(">d", now) }, 1, {}, {}, {}
 

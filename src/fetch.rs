@@ -33,7 +33,9 @@ pub async fn exchange(
     if uri.scheme() != Some(&Scheme::HTTPS) {
         let tcp = TcpStream::connect((host, uri.port_u16().unwrap_or(80))).await?;
         if !tcp.peer_addr()?.ip().is_loopback() {
-            return Err("`http://` is for this machine alone, and its host is another one".into());
+            return Err(
+                "`http://` is only for this machine, and the URL names another host".into(),
+            );
         }
         return over(tcp, request, longest).await;
     }

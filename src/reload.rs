@@ -316,8 +316,7 @@ impl LessRestricted {
         let file = file.display();
         if clock::now() >= self.since + NOT_SETTLED {
             tracing::warn!(
-                "{file} or a file that it names changes all the time, and takes away {what}: it is taken over as it is, since \
-                 for {} s it has not stayed the same for {} ms",
+                "{file} or a file that it names changes all the time, and takes away {what}: it is taken over as it is, since within {} s it never stayed the same for {} ms",
                 NOT_SETTLED.as_secs(),
                 SETTLE_LESS.as_millis()
             );
@@ -336,7 +335,7 @@ impl LessRestricted {
     fn is_back(&self, file: &Path) {
         if self.is_reported {
             tracing::info!(
-                "{} and all files that it names are as they were before again: there is nothing to take over",
+                "{} and all files that it names are again as they were before: there is nothing to take over",
                 file.display()
             );
         }

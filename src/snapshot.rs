@@ -228,9 +228,9 @@ pub enum FieldStyle {
 /// The most requests that may be held at once in this gateway, in addition to each limit's own queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HoldCaps {
-    /// The most of all clients together.
+    /// The most held requests of all clients together.
     pub total: usize,
-    /// The most from one client.
+    /// The most held requests of one client.
     pub per_client: usize,
 }
 

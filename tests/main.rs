@@ -1,4 +1,4 @@
-//! The integration tests: one program, every part of which looks at the gateway from outside.
+//! The integration tests: one program, each part of which tests the gateway from outside.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

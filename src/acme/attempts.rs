@@ -23,7 +23,7 @@ const LONGEST_REST: Seconds = 24 * 3600;
 /// The longest wait that an authority can demand.
 const LONGEST: Seconds = 7 * 24 * 3600;
 /// The cause of an order whose process has ended.
-const ENDED: &str = "its gateway has ended in the middle of it";
+const ENDED: &str = "its gateway ended in the middle of the order";
 
 /// The failures of one identity's orders.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -268,7 +268,7 @@ mod tests {
     fn no_hour_has_more_than_four_failures() {
         let mut attempts = Attempts::default().of("a");
         for name in ["a", "b", "c", "d"] {
-            // Each order has another list of names: no wait applies, but failures of the last hour still count.
+            // Each order has a different list of names: no wait applies, but failures of the last hour still count.
             attempts = attempts.of(name);
             assert_eq!(attempts.next(1000), 0);
             attempts.failed(1000, None, "a cause");

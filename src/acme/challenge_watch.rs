@@ -33,7 +33,7 @@ const BETWEEN: Duration = Duration::from_millis(100);
 /// Logs that a lookup has failed. The log is throttled, since strangers can cause lookups.
 static UNANSWERED: Throttle = Throttle::every(Duration::from_secs(10));
 
-/// This process's record of the challenges of others.
+/// This process's record of other processes' challenges.
 #[derive(Debug)]
 pub(super) struct ChallengeWatch {
     wanted: watch::Receiver<Arc<[OrderedIdentity]>>,
@@ -123,7 +123,7 @@ impl ChallengeWatch {
         self.metrics.acme_looked_up(Lookup::Found);
         if answer.tell() {
             tracing::info!(
-                "{host}: an authority or a stranger asked here for another gateway's challenge, and got it"
+                "{host}: an authority or a stranger asked this gateway for another gateway's challenge, and got it"
             );
         }
     }
@@ -138,7 +138,7 @@ impl ChallengeWatch {
         }
     }
 
-    /// Reads open challenges every second, and answers requests, until no request can come any more. Each request has a
+    /// Reads open challenges every second, and answers requests, for as long as requests can come. Each request has a
     /// deadline at its sender, and their number is bounded there.
     pub(super) async fn run(self: Arc<Self>, mut questions: mpsc::Receiver<ChallengeQuestion>) {
         // The readers end with this task.
@@ -327,7 +327,7 @@ impl ChallengeWatch {
                 Ok(None) => {}
                 Err(failure) => {
                     if let Some(more) = UNANSWERED.pass() {
-                        tracing::warn!("{host}: a challenge is not answered: {failure}{more}");
+                        tracing::warn!("{host}: a challenge cannot be answered: {failure}{more}");
                     }
                     return (None, Lookup::Failed);
                 }

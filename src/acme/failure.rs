@@ -38,7 +38,7 @@ pub(super) enum OrderFailure {
     /// The order did not end in time.
     #[error("the order took longer than {}", crate::acme::schedule::words(.0.as_secs()))]
     TooLong(Duration),
-    /// What the authority issued is of no use.
+    /// The certificate that the authority issued cannot be used.
     #[error("the certificate that came cannot be used: {0}")]
     Useless(String),
     /// Data that must be kept cannot be written.
@@ -59,7 +59,7 @@ pub(super) enum OrderFailure {
     #[error("`{entry}` in the store is not what a gateway has put there: delete the key")]
     Damaged { entry: String },
     /// The bound on open challenges, since every gateway reads all of them.
-    #[error("{most} challenges are open already, as many as may be for all gateways together")]
+    #[error("{most} challenges are open already, the most for all gateways together")]
     TooManyOpen { most: usize },
     /// Other gateways replace an entry of the store all the time.
     #[error("`{entry}` in the store is replaced again and again")]
@@ -68,7 +68,7 @@ pub(super) enum OrderFailure {
     #[error("the lock of this order was lost before its certificate was asked for")]
     LockLost,
     /// Another gateway takes too long over the account.
-    #[error("another gateway has not come to an end with the account")]
+    #[error("another gateway takes too long to make the account")]
     AccountLocked,
     /// The gateway stops.
     #[error("the gateway stops")]
@@ -93,7 +93,7 @@ impl OrderFailure {
         matches!(self, Self::Store { .. })
     }
 
-    /// Is the cause one of our own bounds, without any part of the authority?
+    /// Is the cause one of our own bounds, and not a fault of the authority?
     pub(super) fn is_of_bounds(&self) -> bool {
         matches!(
             self,
@@ -153,7 +153,7 @@ fn secret_parts(url: &str) -> Vec<&str> {
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-/// The authority's description of a problem, and of each name with a problem of its own.
+/// The authority's description of a problem, and of the problem of each name that has one.
 pub(super) fn reason(problem: &Problem) -> String {
     let mut text = problem
         .detail

@@ -56,7 +56,7 @@ impl HeldVersions {
         self.0.lock().owed.remove(identity)
     }
 
-    /// Forgets a version whose certificate is no longer of use.
+    /// Forgets a version whose certificate is no longer needed.
     pub(super) fn forget(&self, identity: &str) {
         self.0.lock().versions.remove(identity);
     }

@@ -142,7 +142,9 @@ impl Purchase<'_> {
                 continue;
             };
             let Some(mut challenge) = name.challenge(wire(one.kind)) else {
-                return Err(OrderFailure::Crypto("a challenge has gone".into()));
+                return Err(OrderFailure::Crypto(
+                    "the authority no longer lists a challenge".into(),
+                ));
             };
             tracing::info!(
                 "tls.{}: {} verifies {host} by {}",
@@ -196,7 +198,9 @@ impl Purchase<'_> {
             });
         };
         let Some(challenge) = name.challenge(wire(kind)) else {
-            return Err(OrderFailure::Crypto("a challenge has gone".into()));
+            return Err(OrderFailure::Crypto(
+                "the authority no longer lists a challenge".into(),
+            ));
         };
         let answer = challenge.key_authorization();
         let digest = answer.digest();

@@ -91,8 +91,8 @@ impl IssuedCertificates {
             .collect()
     }
 
-    /// The best certificate for these hosts: the one of `identity`, or any other that has all of the hosts. An identity
-    /// whose table was renamed is served by the latter until its own certificate is issued.
+    /// The best certificate for these hosts: the one of `identity`, or any other that has all of the hosts. Such
+    /// another certificate serves an identity whose table was renamed, until the identity's own certificate is issued.
     #[must_use]
     pub fn best_for(&self, identity: &str, hosts: &[String]) -> Option<Bundle> {
         let bundles = self.0.bundles.lock();

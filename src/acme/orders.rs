@@ -285,7 +285,7 @@ impl Orders {
             identity.hosts.join(", "),
             identity.authority.name,
             held.map_or_else(String::new, |left| format!(
-                "; the one before is good for {left}"
+                "; the previous one is good for {left}"
             ))
         );
     }
@@ -328,7 +328,7 @@ impl Orders {
         let wait = attempts.next(now) - now;
         self.metrics.ordered(&identity.name, result_of(failure));
         format!(
-            "tls.{}: no certificate: {cause}; tried again in {}",
+            "tls.{}: no certificate: {cause}; the next attempt is in {}",
             identity.name,
             words(wait.max(0).unsigned_abs())
         )

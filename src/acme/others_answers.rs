@@ -13,7 +13,7 @@ type ChallengeAnswers = HashMap<[u8; 32], Arc<OthersAnswer>>;
 /// Answers as they are read.
 pub(super) type ReadAnswers = HashMap<[u8; 32], Vec<u8>>;
 
-/// The answers of others.
+/// The answers of other processes to challenges.
 #[derive(Default)]
 pub(super) struct OthersAnswers {
     in_stores: ArcSwap<ChallengeAnswers>,

@@ -196,7 +196,7 @@ impl fmt::Display for Untrusted {
             Cause::Link => {
                 return write!(
                     f,
-                    "{path} is a symbolic link: `storage` may be one, but nothing in it, since others may write where it leads through"
+                    "{path} is a symbolic link: `storage` itself may be one, but nothing inside it, since a link may lead through folders to which others may write"
                 );
             }
             Cause::NoFile => return write!(f, "{path} is not a regular file"),
@@ -222,7 +222,7 @@ impl fmt::Display for Untrusted {
                 format!("chmod o-w {path}")
             }
         };
-        write!(f, ": `{command}`, if what is in it is known to be good")
+        write!(f, ": `{command}`, if its contents are known to be good")
     }
 }
 

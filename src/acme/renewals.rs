@@ -120,8 +120,8 @@ impl Renewals {
     }
 
     /// Orders and renews until dropped, or until no certificate can be wanted any more. Unfinished orders then get the
-    /// time of [`Renewals::last_orders`], and are then abandoned. The challenges of others are still answered, as long
-    /// as an authority may come here.
+    /// time of [`Renewals::last_orders`], and are then abandoned. Other processes' challenges are still answered, as
+    /// long as an authority may come to this process.
     pub async fn run(mut self) {
         self.watch_challenges();
         let hurry = Arc::clone(&self.orders);
@@ -144,8 +144,9 @@ impl Renewals {
         while self.under_way.join_next().await.is_some() {}
     }
 
-    /// Begins to read the open challenges of others, and to answer workers from them, unless that has begun: before
-    /// clients are accepted, since another gateway may be ordering. The reading ends when no request can come any more.
+    /// Begins to read other processes' open challenges, and to answer workers from them, unless it has begun already.
+    /// This comes before clients are accepted, since another gateway may be ordering. The reading goes on for as long
+    /// as requests can come.
     pub fn watch_challenges(&mut self) {
         self.watching.get_or_insert_with(|| {
             let orders = &self.orders;

@@ -19,7 +19,7 @@ const SOON: Seconds = 1;
 /// The certificate in the store, compared with the one in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StoreVersion {
-    /// No certificate is in memory, or the same.
+    /// Memory has no certificate, or the same certificate.
     Even,
     /// The store lacks the certificate in memory.
     Lacks,
@@ -46,7 +46,7 @@ impl Orders {
         let Some(lock) = store.lock(&lock_of(identity)).await? else {
             if self.versions.note_elsewhere(&identity.name) {
                 tracing::info!(
-                    "tls.{}: another gateway orders its certificate, which is served as it comes",
+                    "tls.{}: another gateway orders its certificate, which this gateway serves as soon as it has come",
                     identity.name
                 );
             }

@@ -85,7 +85,10 @@ impl Suggestions {
                 }
                 Ok(Err(Error::Unsupported(_))) => (None, *AGAIN.end()),
                 Ok(Err(error)) => {
-                    tracing::debug!("tls.{}: no window for its renewal: {error}", identity.name);
+                    tracing::debug!(
+                        "tls.{}: cannot get the window for its renewal from the authority: {error}",
+                        identity.name
+                    );
                     (self.window(&identity.name, bundle), AFTER_SILENCE)
                 }
                 Err(_) => (self.window(&identity.name, bundle), AFTER_SILENCE),

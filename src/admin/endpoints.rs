@@ -100,7 +100,7 @@ fn readiness(state: &AdminState) -> AdminResponse {
         }
         Phase::Draining => text_answer(
             StatusCode::SERVICE_UNAVAILABLE,
-            "draining: shutting down, finishing what is under way\n",
+            "draining: shutting down, and finishing requests under way\n",
         ),
     }
 }

@@ -35,7 +35,7 @@ impl OpenCharges {
         self.slots.is_empty() && self.places.is_empty() && self.refundable.is_empty()
     }
 
-    /// The request is in no queue: its places are charges like others.
+    /// The request is in no queue: its places are ordinary charges.
     pub fn leave_queues(&mut self) {
         let places = self.places.drain(..);
         self.refundable

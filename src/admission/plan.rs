@@ -327,8 +327,8 @@ impl Plan {
         });
     }
 
-    /// Removes the limits that would count by `part`: no group knows the request's value of it, and a limit refuses the
-    /// request for that.
+    /// Removes the limits that would count by `part`: no group knows the request's value of `part`, and another limit
+    /// refuses the request because of that.
     #[cold]
     fn leave_out(&mut self, service: &Service, part: &KeyPart) {
         let Some(lack) = &mut self.note().lack else {

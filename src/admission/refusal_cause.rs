@@ -17,7 +17,7 @@ pub enum RefusalCause {
         part: KeyPart,
     },
     /// The limit accepts only keys that a group knows, and no group knows the request's key.
-    #[error("the limit \"{}\" takes no {part} that no group knows", limit.name)]
+    #[error("the limit \"{}\" takes {part} only if a group knows it", limit.name)]
     UnknownKey {
         /// The limit.
         limit: Arc<Limit>,
@@ -35,7 +35,7 @@ pub enum RefusalCause {
         why: TokenDoubt,
     },
     /// The request gives several different values for a part that the limit, or a group of it, counts by.
-    #[error("the limit \"{}\" counts by {part}, which came several times and differs", limit.name)]
+    #[error("the limit \"{}\" counts by {part}, which came several times with different values", limit.name)]
     AmbiguousKey {
         /// The limit.
         limit: Arc<Limit>,

@@ -76,5 +76,5 @@ fn warn_of(
     let Some(price) = &limit.price else { return };
     let (field, client) = (&price.header, spelled(caller.address));
     let (name, what, max) = (&limit.name, misquoted.as_str(), price.max);
-    tracing::warn!("{field} of {client} is {what}; limit {name} takes its most, {max}{more}");
+    tracing::warn!("{field} of {client} is {what}; limit {name} charges its maximum, {max}{more}");
 }

@@ -189,7 +189,7 @@ impl CertificateOrders {
             let next = known.and_then(|known| known.ok()?.next);
             let next = next.map_or_else(String::new, |next| {
                 format!(
-                    "; the order before failed, and the next is made at {}",
+                    "; the previous order failed, and the next one is made at {}",
                     show_instant(next)
                 )
             });

@@ -50,7 +50,7 @@ pub(super) enum SuccessorFailure {
     #[error("the successor has ended before it served ({0})")]
     Ended(ExitStatus),
     /// The successor has closed its channel, or sent a line that no gateway sends.
-    #[error("the successor is no gateway that can take over; it was ended")]
+    #[error("the successor is not a gateway that can take over; it was ended")]
     Strange,
     /// The successor has not answered.
     #[error("the successor did not serve within {0:?}; it was ended")]

@@ -35,7 +35,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 const LONGEST_UNREAD: Duration = Duration::from_secs(5);
 const LONGEST_READ: Duration = Duration::from_mins(5);
 
-/// What an operator may change if a server of keys is not trusted.
+/// The keys of the file that an operator may change if a server of keys is not trusted.
 const ADVICE: tls::Advice = tls::Advice {
     table: "`[jwt]`",
     name_key: "jwks",

@@ -171,7 +171,7 @@ impl Gateway {
 
     /// Notes that a handover has failed.
     fn go_on(&self, failure: &SuccessorFailure) -> Option<GatewayDeparture> {
-        tracing::error!("the hand-over has failed: {failure}; this gateway serves on");
+        tracing::error!("the hand-over has failed: {failure}; this gateway goes on serving");
         self.metrics.hand_over_failed();
         service_manager::tell(ServiceState::Ready);
         None
@@ -183,7 +183,7 @@ impl Gateway {
         service_manager::tell(ServiceState::HandedOver(process));
         self.kept.leave_to_successor(unused);
         tracing::info!(
-            "handed over: process {process} serves; {grace:?} for requests under way here; what was counted in memory, and by limits with `scope = \"gateway\"`, starts afresh there"
+            "handed over: process {process} serves; requests under way here have {grace:?}; counts in memory, and counts of limits with `scope = \"gateway\"`, start afresh there"
         );
     }
 
@@ -286,7 +286,7 @@ async fn abandoned(successor: &mut Option<Successor>) {
             return;
         }
         tracing::error!(
-            "process {process}, which took over, has failed ({how}): nobody accepts connections"
+            "process {process}, which took over, has failed ({how}): no process accepts connections"
         );
     }
     std::future::pending().await
@@ -346,7 +346,7 @@ impl SignalDesk {
         }
     }
 
-    /// Has a signal to stop come before the gateway served?
+    /// Did a signal to stop arrive before the gateway served?
     pub(super) fn is_stopped(&self) -> bool {
         self.is_stopped
     }

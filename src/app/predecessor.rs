@@ -70,7 +70,7 @@ impl Predecessor {
             Some(())
         };
         if !matches!(timeout(WORD_WITHIN, asked).await, Ok(Some(()))) {
-            tracing::warn!("the gateway before this one is gone or silent: this one serves");
+            tracing::warn!("the previous gateway is gone or silent: this gateway serves");
         }
     }
 

@@ -29,7 +29,9 @@ impl ServiceState {
             Self::Ready => "READY=1\nSTATUS=serves".to_owned(),
             Self::HandsOver => "RELOADING=1\nSTATUS=serves; a successor starts".to_owned(),
             Self::HandedOver(process) => {
-                format!("MAINPID={process}\nREADY=1\nSTATUS=serves, in place of the process before")
+                format!(
+                    "MAINPID={process}\nREADY=1\nSTATUS=serves, in place of the previous process"
+                )
             }
             Self::Stops(within) => format!(
                 "STOPPING=1\nSTATUS=stops; requests under way are finished\nEXTEND_TIMEOUT_USEC={}",

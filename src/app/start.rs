@@ -337,7 +337,7 @@ async fn sweep(shared: GatewayState) {
             shared.metrics.memory_overflowed(now - overflowed);
             if overflowed == 0 {
                 tracing::warn!(
-                    "the memory store is full: the new keys of a limit beyond its own part of `max_keys` count on one counter together; raise `max_keys`"
+                    "the memory store is full: a limit that has used up its own part of `max_keys` counts its new keys together on one counter; raise `max_keys`"
                 );
             }
             overflowed = now;

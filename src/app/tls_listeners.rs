@@ -158,9 +158,9 @@ impl TlsListeners {
         ordered.get(name).unwrap_or(loaded.identity()).clone()
     }
 
-    /// Installs `snapshot` together with the offers that its file describes for the running listeners: no request and
-    /// no handshake finds one without the other. Listeners whose address is gone, or that no longer have TLS, stay
-    /// unchanged until the restart that they need.
+    /// Installs `snapshot` together with the offers that its file describes for the running listeners: every request
+    /// and every handshake finds both. Listeners whose address is gone, or that no longer have TLS, stay unchanged
+    /// until the restart that they need.
     pub(super) fn install(
         &self,
         mut snapshot: Snapshot,
@@ -189,9 +189,9 @@ impl TlsListeners {
         self.is_file_refused.store(true, Relaxed);
     }
 
-    /// Makes the listeners verify clients by the present authorities and revocation lists of the installed identities
-    /// while no reload does so: a mistake elsewhere in the file prevents all of the file from being installed, or the
-    /// gateway is leaving, and a file that is changed now may be meant for a successor.
+    /// Makes the listeners verify clients by the present authorities and revocation lists of the installed identities,
+    /// at times when no reload does so. A mistake elsewhere may prevent the whole file from being installed. Or the
+    /// gateway is leaving, and a file that changes now may be meant for a successor.
     pub(super) async fn follow_lists(&self, drain: &Drain) {
         let mut ticks = tokio::time::interval(LISTS_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -241,10 +241,10 @@ impl TlsListeners {
             match (before, now.kept()) {
                 (None, Some(why)) => {
                     tracing::warn!(
-                        "identity {name}: {why}; the earlier files stay in use until these are repaired"
+                        "identity {name}: {why}; the earlier files stay in use until the new files are repaired"
                     );
                 }
-                (Some(_), None) => tracing::info!("identity {name}: its files are good again"),
+                (Some(_), None) => tracing::info!("identity {name}: its files can be used again"),
                 _ => {}
             }
         }

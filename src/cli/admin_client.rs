@@ -63,7 +63,7 @@ async fn ask(listen: &ListenAddress, mut request: Request<String>) -> io::Result
             timeout(WITHIN, exchange(stream, request)).await?
         }
         ListenAddress::Systemd(_) => Err(io::Error::other(
-            "systemd opens the admin listener, and its unit says where: name that, as `--live=127.0.0.1:9090` or `--live=unix:/run/tollgate/admin.sock`",
+            "systemd opens the admin listener: name the address in its unit, as `--live=127.0.0.1:9090` or `--live=unix:/run/tollgate/admin.sock`",
         )),
     }
 }

@@ -147,7 +147,7 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), CommandFailure> {
     let compiled = compiled.map_err(|report| CommandFailure::report(BAD, &report))?;
     let has_tls = compiled.offers.iter().any(Option::is_some);
     if request.handshake.is_some() && !has_tls {
-        let text = "no listener of the file has TLS; --sni and --client-cert are for one that has";
+        let text = "no listener of the file has TLS, which --sni and --client-cert need";
         return Err(CommandFailure::new(USAGE, text));
     }
     if args.connect {
@@ -159,7 +159,7 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), CommandFailure> {
         let admin = compiled.boot.admin.as_ref().map(|admin| &admin.listen);
         let address = address.as_ref().or(admin).ok_or_else(|| CommandFailure::new(
             USAGE,
-            "the file has no [admin] listener to ask\nhelp: name the running gateway's: --live=ADDRESS:PORT",
+            "the file has no [admin] listener to ask\nhelp: name the one of the running gateway: --live=ADDRESS:PORT",
         ))?;
         counters::read_counters(&mut explanation, address).map_err(|error| {
             let text = format!("the gateway at {address} cannot be asked: {error}");

@@ -57,8 +57,8 @@ Exit codes: 0 good, 1 the answer is bad, 2 wrong usage, 3 the gateway cannot be 
 enum Command {
     /// Run the gateway.
     ///
-    /// SIGHUP has it read the file again, SIGUSR2 start a successor that takes over when it serves, SIGTERM finish what is
-    /// under way and end.
+    /// SIGHUP makes it read the file again. SIGUSR2 makes it start a successor, which takes over when it serves.
+    /// SIGTERM makes it finish requests under way and end.
     Run(RunArgs),
     /// Validate a file and say what its limits mean; nothing is started. Servers are asked with --connect, and the store for
     /// what it keeps of ordered certificates.
@@ -333,7 +333,7 @@ fn find_file() -> Result<PathBuf, CommandFailure> {
     ))
 }
 
-/// The runtime in which a command asks others.
+/// The runtime in which a command asks gateways, stores and servers.
 fn runtime() -> io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -179,7 +179,7 @@ fn no_requests(report: &Report, args: &SimulateArgs) -> String {
     };
     let names = format!("{nameless} of {written} {lines} no client and no path");
     let help = if args.fields.is_empty() {
-        "say which members do: --fields client=remote_addr,path=request_uri,ts=time"
+        "name the members that do: --fields client=remote_addr,path=request_uri,ts=time"
     } else {
         "look at what --fields names"
     };
@@ -212,7 +212,7 @@ fn load(args: &SimulateArgs) -> Result<(Compiled, Option<Compiled>), CommandFail
     let file = read(&[], BAD)?;
     let changed = match sets.as_slice() {
         [] => None,
-        // The file is valid without the options, so that a mistake is in the options.
+        // The file was valid without the options. So any mistake is in the options.
         sets => Some(read(sets, USAGE)?),
     };
     warn_of(&changed.as_ref().unwrap_or(&file).report());

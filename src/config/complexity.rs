@@ -77,7 +77,7 @@ fn excess(list: &List, folder: &Path) -> Option<String> {
         }
         few *= 2;
     };
-    // A second measurement tells cache effects of other threads from real work.
+    // A second measurement separates real work from cache effects of other threads.
     let less = (0..2).map(|_| work_for(list, few, folder)).max().unwrap();
     let grew = format!(
         "{}: {less:?} for {few}, {more:?} for {}",

@@ -104,7 +104,7 @@ pub enum BadRequest {
     #[error("a field of the head has no valid name or value")]
     Field,
     /// HTTP/2 on a connection whose handshake has selected HTTP/1.1.
-    #[error("the handshake has settled on HTTP/1.1, and HTTP/2 came")]
+    #[error("the handshake agreed on HTTP/1.1, but the client sent HTTP/2")]
     Preface,
     /// A path that cannot be normalised.
     #[error(transparent)]

@@ -158,13 +158,13 @@ impl fmt::Display for StripCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Address => {
-                "anybody could write any address there, and `[server] trust` does not name who sends it"
+                "anybody could write any address there, and `[server] trust` does not name the peer that sends it"
             }
             Self::Certificate => {
-                "anybody could claim any certificate there, and `[server] trust` does not name who sends it"
+                "anybody could claim any certificate there, and `[server] trust` does not name the peer that sends it"
             }
             Self::Origin => {
-                "anybody could name any host, scheme, method or path there, and `[server] trust` does not name who sends it"
+                "anybody could name any host, scheme, method or path there, and `[server] trust` does not name the peer that sends it"
             }
             Self::Method => {
                 "it asks for another method than the one that a route or a limit of the file looks at"
@@ -172,7 +172,7 @@ impl fmt::Display for StripCause {
             Self::Name => "a name with `_` or `\"` is read as another one by some upstreams",
             Self::Named => "`Connection` names it: it is for this gateway only",
             Self::Identity => {
-                "the route's servers read from it who the client is, so that only the gateway may write it"
+                "the route's servers read the client's identity from it, so only the gateway may write it"
             }
         })
     }

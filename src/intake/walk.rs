@@ -236,8 +236,8 @@ impl RequestWalk {
         Ok(None)
     }
 
-    /// Plans the limits that do not ask for the token. Others do. A forged token is then no dearer for the gateway
-    /// than any other request.
+    /// Plans the limits that do not ask for the token. The other limits do. A forged token is then no dearer for the
+    /// gateway than any other request.
     #[cold]
     #[inline(never)]
     fn plan_without_token(

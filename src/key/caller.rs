@@ -148,11 +148,11 @@ impl TokenDoubt {
         match self {
             Self::Absent => "absent",
             Self::Malformed => "no token",
-            Self::Misspelt => "not spelled as `Bearer`, a blank and a token alone",
+            Self::Misspelt => "not of the form `Bearer TOKEN`",
             Self::Algorithm => "of an algorithm (`alg`) for which no key is trusted",
             Self::Untrusted => "not signed by a key that is trusted",
             Self::ClaimForm => {
-                "not formed as RFC 7519 says: its claims are no object, or one such as `sub` is of another kind"
+                "not in the form of RFC 7519: its claims are no object, or a claim such as `sub` has another type"
             }
             Self::Endless => "without an end (`exp`), which `[jwt] require_exp` demands",
             Self::Expired => "expired",

@@ -20,7 +20,7 @@ pub struct Trust {
     nat64: Nat64,
 }
 
-/// Most hops of a walk; a longer chain ends at the last hop of these.
+/// The most hops of a walk. In a longer chain the walk ends at the last of these hops.
 const MOST_HOPS: usize = 32;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -229,8 +229,8 @@ impl Trust {
     /// An entry that names no address ends the walk at the hop that vouched for it. The left end, which any client can
     /// write, is reached only through hops that are all trusted. Trusted proxies write one of the two fields and often
     /// pass the other on as an untrusted client sent it. If [`reading`](Self::reading) names a field, only that one is
-    /// walked. Otherwise both are, and a walk that ends inside the trusted networks yields to one that leaves them. In
-    /// every other case `X-Forwarded-For` decides, since nearly every proxy writes it.
+    /// walked. Otherwise both fields are read, and a walk that ends inside the trusted networks yields to a walk that
+    /// leaves them. In every other case `X-Forwarded-For` decides, since nearly every proxy writes it.
     #[must_use]
     pub fn client(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> Option<IpAddr> {
         self.find(peer, fields, |_| {}).address

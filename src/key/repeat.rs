@@ -122,7 +122,7 @@ impl RepeatId {
     }
 
     /// The identity of a request with that `id`, with any query and body. The cost is part of it, so that a cheap
-    /// request never pays for a dear one.
+    /// request never pays for an expensive one.
     #[must_use]
     pub fn of(method: &str, path: &str, cost: u32, id: &[u8]) -> Self {
         // The input is unambiguous: no method and no path has a zero byte, and the cost has a fixed length.

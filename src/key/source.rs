@@ -98,7 +98,7 @@ pub enum InLog {
     Query,
     /// The host.
     Host,
-    /// No line has it, except in the key that the gateway's own log writes.
+    /// No line has the value, except in the key that the gateway's own log writes.
     Never,
 }
 

@@ -111,7 +111,7 @@ impl Limit {
 }
 
 impl Rule {
-    /// The state of a counter of which `span` was measured at `at`, where a measurement tells all of it.
+    /// The state of a counter whose `span` was measured at `at`, if a measurement determines the whole state.
     #[must_use]
     pub fn state_of(&self, at: Timestamp, span: Span) -> Option<State> {
         let window = |start| {

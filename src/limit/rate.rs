@@ -192,7 +192,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// For values that are below a `u32` denominator by construction.
+/// Narrows a value that is below a `u32` denominator by construction.
 fn narrow(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }

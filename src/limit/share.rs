@@ -22,7 +22,7 @@ impl Limit {
         let all = cost.units().saturating_mul(gateways.get());
         let most = u32::try_from(self.rule.most()).unwrap_or(u32::MAX);
         match self.rule {
-            // A cost that is never admitted stays such a cost.
+            // The whole limit never admits this cost, so no gateway may admit it either.
             _ if cost.units() > most => cost,
             Rule::TokenBucket(_) | Rule::LeakyBucket(_) => Cost::new(all),
             _ => Cost::new(all.min(most)),

@@ -271,7 +271,7 @@ impl State {
 pub enum Update {
     /// The state is replaced by this one.
     Put(State),
-    /// A log grows at one end and is pruned at the other, so that it is not copied for one instant.
+    /// A log grows at one end and is pruned at the other, so that the log is not copied for one instant.
     Log(LogUpdate),
     /// Slots are taken in addition to others.
     Slots(SlotUpdate),
@@ -366,7 +366,7 @@ pub enum Mark {
 }
 
 impl Mark {
-    /// The order of charges of one bucket. All others, which are in no queue, compare as equal.
+    /// The order of charges of one bucket. All other tickets, which are in no queue, compare as equal.
     #[must_use]
     pub fn order(self) -> (u64, u32) {
         match self {

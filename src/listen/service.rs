@@ -85,7 +85,7 @@ impl<A: Handler> ConnectionService<A> {
         since: Instant,
     ) {
         if proxied {
-            // The task is the only one that has the peer yet. A peer that could not be named would count as the proxy.
+            // So far only this task has the peer. A peer that could not be named would count as the proxy.
             let Some(unnamed) = Rc::get_mut(&mut peer) else {
                 return;
             };

@@ -59,7 +59,7 @@ pub enum ProxyError {
     #[error("the request's body stopped coming")]
     BodyStopped,
     /// The client's body arrived too slowly.
-    #[error("the request's body came slower than `min_rate` asks")]
+    #[error("the request's body came slower than `min_rate` demands")]
     BodyTooSlow,
     /// The client's head did not arrive in time.
     #[error("the request's head did not come in time")]

@@ -22,7 +22,9 @@ pub enum Fault {
     #[error("no client and no path")]
     Nameless,
     /// The time is malformed, or outside of the range that limits can compute with.
-    #[error("the time is neither since 1970 (before the year 2112) nor RFC 3339 nor a log's")]
+    #[error(
+        "the time is neither a number since 1970 (before the year 2112), nor RFC 3339, nor in the form of a known log"
+    )]
     BadTime,
     /// The client is not an address.
     #[error("the client is not an address")]
@@ -31,6 +33,6 @@ pub enum Fault {
     #[error("no method and path")]
     NoRequest,
     /// The member of this name has a value of the wrong type.
-    #[error("{0} is not what it should be")]
+    #[error("{0} has the wrong form")]
     BadMember(&'static str),
 }

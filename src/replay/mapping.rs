@@ -85,7 +85,7 @@ pub type NearestName = fn(&str, &[&'static str]) -> Option<&'static str>;
 pub struct Mapping {
     format: LogFormat,
     members: Vec<MappedMember>,
-    /// The same by their names.
+    /// The same members, by their names.
     names: MappedLevel,
 }
 

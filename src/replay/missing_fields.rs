@@ -123,8 +123,7 @@ impl MissingFields {
                     ),
                 ),
                 ExpectedField::Host => {
-                    let text = "no line names a host: routes that ask for one matched nothing; log it, for example with \
-                                `host` in JSON";
+                    let text = "no line names a host: routes for a host matched nothing; log the host, for example as `host` in JSON";
                     note("no-host", text.to_owned());
                 }
             }
@@ -143,10 +142,10 @@ impl MissingFields {
     /// A note if the trace seems to be the log of a server behind a proxy: such a log has the proxy's address for all
     /// clients.
     fn proxy_note(&self) -> Option<String> {
-        const INSTEAD: &str = "log the list that it gets in X-Forwarded-For, too, as nginx's main format does with \
+        const INSTEAD: &str = "let the log also have the list that the proxy gets in X-Forwarded-For, as nginx's main format does with \
                                \"$http_x_forwarded_for\" at the end";
         const COUNTED: &str =
-            "this is a log of what a proxy passed on, and limits by ip counted the proxy";
+            "this is the log of a server behind a proxy, so limits by ip counted the proxy";
         let ClientSpread { first, differ, .. } = self.clients;
         if self.clients.are_trusted() {
             return Some(format!(

@@ -379,8 +379,7 @@ impl Replay {
             notes.push(Note {
                 code: "other-routes",
                 text: format!(
-                    "{strays} requests were taken by routes that this file has not, or that do not fit their host, path or \
-                     method: they went where this file sends them"
+                    "the log names routes of {strays} requests that this file does not have, or that do not fit the requests' host, path or method: these requests took the routes of this file"
                 ),
             });
         }

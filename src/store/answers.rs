@@ -38,7 +38,7 @@ pub enum Evidence {
     Measured(Measurement),
     /// A permit, or a pause between two calls for permits: the verdict is known, but the counter was not measured.
     Verdict(Verdict),
-    /// No evidence, and the cause.
+    /// The counter is unknown, and this is the cause.
     Unknown(UnknownCause),
 }
 

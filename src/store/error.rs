@@ -43,7 +43,7 @@ pub enum StoreError {
     Answer {
         /// The limit of that key.
         limit: Arc<str>,
-        /// The store's own words.
+        /// The error in the words of the store.
         reason: Arc<str>,
     },
     /// This request alone cannot be decided: the store's clock is more than a window away from the gateway's.
@@ -53,7 +53,7 @@ pub enum StoreError {
         limit: Arc<str>,
     },
     /// The request has more limits than a call can name.
-    #[error("{0} limits on one request are more than one decision holds")]
+    #[error("a request has {0} limits, more than one decision can hold")]
     TooMany(usize),
 }
 

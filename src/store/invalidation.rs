@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Several counters share a cell: a change of one counter makes a few others be read anew as well.
+/// Several counters share a cell: after a change of one counter, a few others are read anew as well.
 const CELLS: usize = 1024;
 
 /// For each counter, the instant up to which knowledge of it is outdated. Clones share the table.

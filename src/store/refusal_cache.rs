@@ -1,10 +1,11 @@
 //! Cached refusals that are still valid: a client that is over a limit and retries costs no call.
 //!
-//! A refusal gives the state of the counter, and the time for which no request of that cost will fit. Until then the
-//! counter can only become fuller, unless a charge is refunded or the counter is reset. So the cache refuses no request
-//! that Redis would have admitted, except after refunds and resets by other gateways (for [`MOST`] at the longest). The
-//! answers of a refused request's other limits are unknown, and not shown. Only the answers of the other rates in one
-//! list are known (`sibling_rates`): no request is charged by these rates while one rate of the list refuses.
+//! A refusal gives the state of the counter, and the time for which no request of that cost will fit. During this time
+//! the counter can only become fuller, unless a charge is refunded or the counter is reset. So the cache refuses no
+//! request that Redis would have admitted, except after refunds and resets by other gateways (for [`MOST`] at the
+//! longest). The cache does not know the answers of a refused request's other limits, and does not show them. It knows
+//! only the answers of the other rates of the same list (`sibling_rates`), since they charge nothing while one rate of
+//! the list refuses.
 //!
 //! The state of the counter is known as long as no possible cost of a request would fit. As soon as a cheaper request
 //! may be admitted, by any gateway, the remainder may be smaller than Redis answered, and the wait longer: then Redis

@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(text("a.example", &token).await.as_deref(), Some("text"));
         let handshake = async |host: &str| challenges.handshake_anywhere(host, asker).await;
         assert!(handshake("a.example").await.is_some());
-        // None of these causes a request.
+        // None of these handshakes causes a request.
         let known = text("a.example", &"k".repeat(43)).await;
         assert_eq!(known.as_deref(), Some("known"));
         assert_eq!(text("b.example", &token).await, None);

@@ -35,8 +35,8 @@ pub struct ClientParts {
     pub ca_pem: Vec<Vec<u8>>,
     /// Must a client show a certificate?
     pub verify: ClientVerify,
-    /// Files of revocation lists. With any list, each authority in a client's chain must have one, and none may have
-    /// expired.
+    /// Files of revocation lists. If there is any list, each authority in a client's chain must have a list, and no
+    /// list may have expired.
     pub crl_pem: Vec<Vec<u8>>,
 }
 

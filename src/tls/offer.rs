@@ -187,9 +187,9 @@ impl Offer {
     /// May a request for `host` be served on a connection whose handshake was by `identity`? If not, the request
     /// belongs on another connection (421, RFC 9110 section 15.5.20). `host` as in [`Self::choose`].
     ///
-    /// It may, unless the host belongs to another identity and one of the two requests clients' certificates. If a
-    /// reload has added requirements for clients that the handshake did not meet, the table contains a different
-    /// identity.
+    /// The request may, unless the host belongs to another identity and one of the two identities asks for clients'
+    /// certificates. If a reload has added requirements for clients that the handshake did not meet, the table contains
+    /// a different identity.
     #[must_use]
     pub fn may_serve(&self, identity: &Arc<ServerIdentity>, host: Option<&str>) -> bool {
         if !self.looks_at_hosts(identity) {

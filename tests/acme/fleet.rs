@@ -1,5 +1,5 @@
-//! Gateways with a common store, as far as certificates go: several tasks that order, a Redis, and an authority that comes
-//! to any of them.
+//! The certificates of gateways with a common store: several tasks that order, one Redis, and an authority whose looks
+//! may reach any of the tasks.
 
 use crate::support::{PATIENCE, Pebble, Redis, eventually};
 use http::Uri;
@@ -27,7 +27,7 @@ use tollgate::tls::{AuthorityChallenges, CHALLENGE_PATH, ClientTls, PemFiles};
 
 pub(super) const SECRET: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
-/// Looks that a test can wait for. The lock outlasts what a busy machine does to a test.
+/// Short intervals, so that a test can wait for each look. The lock lasts longer than any pause of a busy machine.
 pub(super) const PACE: Pace = Pace {
     read: Duration::from_millis(300),
     lock: Duration::from_secs(60),
@@ -65,7 +65,7 @@ impl Member {
         )
     }
 
-    /// Orders nothing yet.
+    /// A member that orders nothing yet.
     pub(super) fn at(pebble: &Pebble, target: &RedisTarget) -> Self {
         let ca = fs::read(pebble.ca()).unwrap();
         let files = PemFiles {
@@ -93,7 +93,7 @@ impl Member {
         }
     }
 
-    /// The same with a lock whose end a test can wait for.
+    /// The same member with a lock that ends while a test waits.
     pub(super) fn with_brief_lock(self) -> Self {
         let lock = Duration::from_secs(4);
         let shared = self.shared.at_pace(Pace { lock, ..PACE });
@@ -102,7 +102,7 @@ impl Member {
 
     /// Starts the task.
     pub(super) fn open(&mut self) {
-        // What the gateway would log is shown with a test that fails.
+        // The log of the gateway appears only if the test fails.
         let _ = tracing_subscriber::fmt().with_test_writer().try_init();
         let renewals = Renewals::new(
             self.wanted.subscribe(),
@@ -158,12 +158,12 @@ impl Member {
     }
 }
 
-/// The two ports at which an authority looks, before several gateways. A connection goes to a gateway that did not make
-/// the order, where there is one.
+/// The two ports at which an authority looks, in front of several gateways. A connection goes to a gateway that did not
+/// make the order, if there is one.
 #[derive(Clone, Default)]
 pub(super) struct Front {
     boards: Arc<Mutex<Vec<AuthorityChallenges>>>,
-    /// Waits a connection until the test lets it go on?
+    /// Does each connection wait until the test lets it go on?
     is_shut: Arc<AtomicBool>,
     looks: Arc<AtomicUsize>,
 }
@@ -187,7 +187,7 @@ impl Front {
         *self.boards.lock().unwrap() = boards.collect();
     }
 
-    /// Has the authority wait.
+    /// Makes the authority wait.
     pub(super) fn shut(&self) {
         self.is_shut.store(true, Ordering::SeqCst);
     }
@@ -196,7 +196,7 @@ impl Front {
         self.is_shut.store(false, Ordering::SeqCst);
     }
 
-    /// Resolves when an authority has come.
+    /// Resolves when the authority has looked.
     pub(super) async fn looked(&self) {
         eventually(PATIENCE, "an authority looks", async || {
             self.looks.load(Ordering::SeqCst) > 0

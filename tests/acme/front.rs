@@ -1,4 +1,4 @@
-//! The two ports at which an authority looks, answered from what an order has posted.
+//! The two ports at which an authority looks. The answers are the challenges that an order has posted.
 
 use http::Uri;
 use rustls::server::Acceptor;

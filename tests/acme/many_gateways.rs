@@ -1,4 +1,5 @@
-//! Certificates of many gateways with one store: one account and one order for all, whatever ends in the middle.
+//! Certificates of many gateways with one store: one account and one order for all, even if a gateway or the store
+//! fails in the middle.
 
 use super::fleet::{AHEAD, Front, Member, PACE, SECRET, ahead, contents};
 use crate::support::{Line, PATIENCE, Pebble, PebbleWish, Redis, Relay, eventually};
@@ -51,7 +52,7 @@ async fn three_gateways_at_once_have_one_account_and_order_once() {
     }
 }
 
-/// No value has a part of the key or of any text that is kept.
+/// Checks that no stored value contains a part of the key, or of any text that is kept.
 async fn nothing_in_clear(redis: &Redis, pem: &str) {
     let all = contents(redis).await;
     for part in ["account:", "attempts:shop", "certificate:shop"] {
@@ -160,7 +161,7 @@ async fn an_order_whose_gateway_was_killed_is_taken_over_after_the_wait_of_a_fai
     first.kill().await;
     front.lead_to(&[&second]);
     front.open();
-    // The second one waits for the lock's end, and then as after a failure.
+    // The second gateway waits until the lock ends, and then as long as after a failure.
     eventually(PATIENCE, "the lock ends", async || {
         redis.command::<i64>(&["EXISTS", LOCK]).await == 0
     })
@@ -222,7 +223,7 @@ async fn a_store_that_dies_in_the_middle_ends_the_order_and_what_is_held_is_serv
         member.metric("tollgate_acme_store_up ") == 0
     })
     .await;
-    // It comes back empty, and is told of the failure: the next order waits.
+    // Redis comes back empty and learns of the failure, so the next order waits.
     redis.come().await;
     eventually(PATIENCE, "the failure is kept", async || {
         redis
@@ -234,8 +235,8 @@ async fn a_store_that_dies_in_the_middle_ends_the_order_and_what_is_held_is_serv
     assert_eq!(pebble.logged("Added order"), looks + 1, "{}", pebble.log());
 }
 
-/// With one name the store is away when the gateway asks whether its lock is held, before the certificate is signed; with
-/// two most times when it has the second answer ready.
+/// With one name the store goes away when the gateway asks whether it still has its lock, before the certificate is
+/// signed. With two names the store mostly goes away when the gateway has its second answer ready.
 #[tokio::test]
 async fn a_store_that_is_away_for_a_moment_ends_no_order() {
     for hosts in [&HOSTS[..1], &HOSTS] {
@@ -284,7 +285,8 @@ async fn a_store_that_is_away_at_the_start_is_waited_for() {
     assert_eq!(member.metric("tollgate_acme_store_up "), 1);
 }
 
-/// The lock is had and nothing else: nothing is asked of the authority, and that is no failure of an order.
+/// The store fails once the gateway has the lock and nothing else. The gateway asks the authority for nothing, and this
+/// is no failure of an order.
 #[tokio::test]
 async fn a_store_that_keeps_nothing_costs_no_order() {
     let (pebble, redis) = (Pebble::start(asking()), Redis::start().await);
@@ -326,7 +328,7 @@ async fn another_secret_reads_nothing_orders_nothing_and_overwrites_nothing() {
         other.metric("tollgate_acme_store_up ") == 1
     })
     .await;
-    // Another list of hosts is another certificate, under the same account and the same failures.
+    // Another list of hosts needs another certificate, under the same account and with the same failures.
     other.want("shop", &["shop.example.com"]);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(other.issued.of("shop"), None);
@@ -360,7 +362,7 @@ async fn what_the_store_has_lost_is_put_there_again_without_an_order() {
     assert_eq!(pebble.logged("Added order"), 1, "{}", pebble.log());
 }
 
-/// An order of 0.1.0: it has a lock and an entry for its challenge, and is not listed.
+/// An order of 0.1.0 has a lock and an entry for its challenge, and is not in the list.
 #[tokio::test]
 async fn a_challenge_that_is_not_listed_is_found_while_its_order_has_the_lock() {
     for kind in [ChallengeKind::Http01, ChallengeKind::TlsAlpn01] {
@@ -378,7 +380,7 @@ async fn a_challenge_that_is_not_listed_is_found_while_its_order_has_the_lock() 
         let lists: Vec<String> = redis.command(&["KEYS", "edge:acme:open:*"]).await;
         assert_eq!(lists.len(), 1);
         redis.command::<i64>(&["DEL", &lists[0]]).await;
-        // Both have read the list that is none.
+        // Both gateways have read the list, which does not exist yet.
         tokio::time::sleep(PACE.watch * 5).await;
         front.open();
         for member in &members {
@@ -388,7 +390,7 @@ async fn a_challenge_that_is_not_listed_is_found_while_its_order_has_the_lock() 
     }
 }
 
-/// The calls of a command that a Redis has counted.
+/// The number of calls of a command, as Redis counts them.
 async fn calls(redis: &Redis, command: &str) -> u64 {
     let stats: String = redis.command(&["INFO", "commandstats"]).await;
     let line = format!("cmdstat_{command}:calls=");
@@ -422,7 +424,8 @@ async fn strangers_cause_no_look_while_no_order_is_open() {
     assert!(asking.join_all().await.into_iter().all(|missed| missed));
     let rounds = start.elapsed().as_millis() / PACE.watch.as_millis() + 2;
     let looks = calls(&redis, "get").await - before;
-    // Each second, or here each tenth, the list and the lock are read, and now and then the certificate and its failures.
+    // A gateway reads the list and the lock each second (here each tenth of a second), and more rarely the certificate
+    // and its failures.
     assert!(
         u128::from(looks) <= 3 * rounds,
         "{looks} in {rounds} rounds"

@@ -1,4 +1,4 @@
-//! Certificates by themselves, from a real authority.
+//! Certificates that the gateway orders, from a real authority.
 
 mod fleet;
 mod front;

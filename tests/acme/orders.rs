@@ -1,4 +1,4 @@
-//! Orders, renewals and failures, with the task alone.
+//! Orders, renewals and failures, in the task that orders, without a gateway.
 
 use super::front;
 use crate::support::{PATIENCE, Pebble, PebbleWish, eventually};
@@ -18,7 +18,7 @@ use tollgate::clock;
 use tollgate::telemetry::metrics::Metrics;
 use tollgate::tls::{AuthorityChallenges, ClientTls, PemFiles};
 
-/// A gateway's orders, without the gateway.
+/// The orders of a gateway, without the gateway itself.
 pub(super) struct Desk {
     storage: TempDir,
     pub(super) authority: Authority,
@@ -30,12 +30,12 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    /// Orders nothing yet.
+    /// A desk that orders nothing yet.
     fn of(pebble: &Pebble) -> Self {
         Self::at(pebble.directory(), &pebble.ca())
     }
 
-    /// Orders nothing yet, and later from the authority with this directory.
+    /// A desk that orders nothing yet. Later orders go to the authority with this directory.
     pub(super) fn at(directory: String, ca: &Path) -> Self {
         let ca = fs::read(ca).unwrap();
         let files = PemFiles {
@@ -66,7 +66,7 @@ impl Desk {
 
     /// Starts the task.
     pub(super) fn open(&mut self) {
-        // What the gateway would log is shown with a test that fails.
+        // The log of the gateway appears only if the test fails.
         let _ = tracing_subscriber::fmt().with_test_writer().try_init();
         let renewals = Renewals::new(
             self.wanted.subscribe(),
@@ -180,7 +180,7 @@ async fn one_account_serves_many_identities_and_survives_a_restart() {
     for name in &names {
         desk.certificate(name).await;
     }
-    // Another list of names is another order; the names that went stay as they are.
+    // Another list of names needs another order. Names that are no longer in the list keep their state.
     desk.want(&[("shop0", &["shop0.example.com", "new.example.com"])]);
     eventually(PATIENCE, "the new name", async || {
         let bundle = desk.issued.of("shop0").unwrap();
@@ -210,7 +210,7 @@ async fn refused_nonces_are_asked_for_again_in_the_same_order() {
 
 #[tokio::test]
 async fn an_external_account_is_needed_and_its_key_must_fit() {
-    // The key in the characters of base64url, as authorities give it out.
+    // The key in base64url, the form in which authorities give keys to their users.
     let text = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
     let key = b"\xcd\x63\x43\x64\xce\x9e\x40\x61\xd6\xa5\x24\x53\x3d\xa9\x79\x78\x85\x18\x15\x3b\xbb\x11\xa8\xd5\x22\x88\x2e\xca\xca\x99\xf7\x01\xb8\xe2\x73\x04\xb7\x1d\xcc\x50\x0b\x14\x0e\x43\x13\x43\x5d\x96";
     let pebble = Pebble::start(PebbleWish {
@@ -233,7 +233,7 @@ async fn an_external_account_is_needed_and_its_key_must_fit() {
     })
     .await;
     assert!(desk.issued.of("shop").is_none());
-    // Who mends the file does not wait: the next order would come after a minute.
+    // A user who mends the file does not have to wait: otherwise the next order would come after a minute.
     desk.authority.external = named("kid-1");
     desk.want(&[("shop", &["shop.example.com"])]);
     desk.certificate("shop").await;
@@ -290,13 +290,13 @@ async fn names_that_are_not_ours_are_tried_again_later_and_not_at_once() {
     let mut desk = Desk::of(&pebble);
     desk.want(&[("shop", &["shop.example.com"])]);
     desk.open();
-    // The other kind of challenge is tried soon, and counts as a failure too.
+    // The other kind of challenge is tried soon, and its failure counts too.
     eventually(PATIENCE, "two failures", async || {
         desk.kept("attempts/shop.json").contains("\"failures\":2")
     })
     .await;
     desk.close().await;
-    // Another process knows of the failures, and waits.
+    // Another process reads the failures, and waits.
     desk.open();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(pebble.logged("Added order"), 2, "{}", pebble.log());

@@ -1,5 +1,5 @@
-//! The time of renewals, by a clock that the test shifts, at an authority of the tests' own: it suggests windows (RFC 9773) and
-//! knows profiles.
+//! The time of renewals. Each test shifts its own clock and has its own authority, which suggests windows (RFC 9773)
+//! and knows profiles.
 
 use super::orders::Desk;
 use crate::support::{AcmeDirectory, PATIENCE, eventually};
@@ -10,7 +10,7 @@ use tollgate::clock::{self, Timestamp};
 const DAY: u64 = 24 * 3600 * 1_000_000;
 const SHOP: &[(&str, &[&str])] = &[("shop", &["shop.example.com"])];
 
-/// A clock of its own for each test, and a function that sets it to so many days from now.
+/// A clock for one test, and a function that sets the clock to a number of days from now.
 macro_rules! shifted_clock {
     ($desk:expr) => {{
         static SHIFT: AtomicU64 = AtomicU64::new(0);
@@ -23,7 +23,7 @@ macro_rules! shifted_clock {
     }};
 }
 
-/// Has the task look now: it looks when it hears what is wanted.
+/// Makes the task look now: the task looks whenever it gets the list of wanted certificates.
 async fn look(desk: &Desk) {
     desk.want(SHOP);
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -56,7 +56,8 @@ async fn a_certificate_is_renewed_when_a_third_of_its_life_is_left() {
         desk.issued.of("shop").as_ref() != Some(&first)
     })
     .await;
-    // By this clock the new certificate is due at once too: it rests, or there would be orders without end.
+    // By this clock the new certificate is due at once as well. The task pauses, since otherwise it would order without
+    // end.
     look(&desk).await;
     look(&desk).await;
     assert_eq!(directory.orders().len(), 2);
@@ -73,7 +74,7 @@ async fn a_window_that_moves_to_now_renews_at_once_and_says_what_is_replaced() {
     desk.open();
     desk.certificate("shop").await;
     assert_eq!(directory.orders()[0]["profile"], "shortlived");
-    // The authority asks for it late: it has the last word, but for the end of the life.
+    // The authority suggests a late renewal. The task follows the suggestion, unless the certificate would end before.
     shift_to(70);
     look(&desk).await;
     assert_eq!(directory.orders().len(), 1);
@@ -85,7 +86,7 @@ async fn a_window_that_moves_to_now_renews_at_once_and_says_what_is_replaced() {
     ordered(&directory, 2).await;
     let order = &directory.orders()[1];
     assert_eq!(order["profile"], "shortlived");
-    // Key id and serial number of the first, 1000, in base64url.
+    // The key id of the first certificate, and its serial number, 1000, in base64url.
     let replaces = order["replaces"].as_str().unwrap();
     assert!(replaces.ends_with(".A-g"), "{replaces}");
     eventually(PATIENCE, "the renewal", async || {
@@ -93,7 +94,7 @@ async fn a_window_that_moves_to_now_renews_at_once_and_says_what_is_replaced() {
         held.is_some_and(|bundle| bundle.facts().serial.ends_with("3e9"))
     })
     .await;
-    // A window that has passed for the new one as well is no cause for orders without end.
+    // A window that is over for the new certificate as well must not cause orders without end.
     look(&desk).await;
     look(&desk).await;
     assert_eq!(directory.orders().len(), 2);

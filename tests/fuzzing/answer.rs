@@ -1,5 +1,5 @@
-//! Any bytes as the answer of a server: the gateway's client takes from them what hyper's takes. The target in `fuzz/`
-//! includes this file.
+//! Any bytes as the answer of a server: the gateway's client must read the same from them as hyper's client. The target
+//! in `fuzz/` includes this file.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Version, header};
@@ -19,15 +19,15 @@ use tollgate::upstream::http1::{AnswerError, ChunkFault, HeadFault, Http1, ReadB
 /// Room for all that either side sends.
 const ROOM: usize = 1 << 20;
 
-/// The use that a client makes of a server's bytes.
+/// The result of a client that has read a server's bytes.
 #[derive(Debug, Default)]
 struct Outcome {
     head: Option<Head>,
     body: Vec<u8>,
     trailers: Option<HeaderMap>,
-    /// The answer came to its end.
+    /// The answer is complete.
     complete: bool,
-    /// The answer was refused, or broke off, in the client's words.
+    /// The words of the client if it refused the answer, or if the answer broke off.
     refused: Option<String>,
     /// The connection can carry another request.
     reusable: bool,
@@ -48,7 +48,8 @@ struct Head {
 impl Head {
     fn of<B>(response: Response<B>) -> Self {
         let (mut parts, _) = response.into_parts();
-        // Ours leaves it out where it stands last: it goes before the answer is passed on, with hyper too.
+        // The gateway's client leaves out a last `close`. With hyper, too, the gateway removes it before the answer is
+        // passed on.
         let mut said = parts.headers.get_all(header::CONNECTION).iter();
         if said.next_back().is_some_and(|last| last == "keep-alive") {
             drop_last(&mut parts.headers, &header::CONNECTION);
@@ -71,11 +72,11 @@ fn drop_last(fields: &mut HeaderMap, name: &HeaderName) {
     }
 }
 
-/// Takes `bytes` for a server's answer, whose first two bytes say how it is asked for and in which pieces it comes.
+/// Takes `bytes` for a server's answer. The first two bytes say what is asked, and in which pieces the answer comes.
 /// Was there an answer?
 ///
 /// # Panics
-/// When the gateway's client and hyper's disagree, and ours is not the stricter one in a way that is meant.
+/// If the gateway's client and hyper's client disagree, except where the gateway's client is stricter on purpose.
 pub(crate) fn compare(bytes: &[u8]) -> bool {
     let [how, cut, answer @ ..] = bytes else {
         return false;
@@ -95,11 +96,11 @@ pub(crate) fn compare(bytes: &[u8]) -> bool {
         .windows(2)
         .any(|pair| pair[0] != b'\r' && pair[1] == b'\n');
     if ours.refused_trailers && has_bare_feed {
-        // hyper takes lines of trailers that end with a line feed alone, or overlooks them.
+        // hyper accepts lines of trailers that end with a line feed alone, or ignores them.
         return false;
     }
     if ours.refused_coding {
-        // hyper hands on what only a decoder could read.
+        // hyper passes on a body that only a decoder of its coding could read.
         return false;
     }
     assert_eq!(ours.head, hypers.head, "{}", both());
@@ -119,7 +120,7 @@ pub(crate) fn compare(bytes: &[u8]) -> bool {
 }
 
 impl Outcome {
-    /// Does the answer have a trait for which ours closes a connection that hyper keeps?
+    /// Has the answer a property for which the gateway's client closes a connection that hyper's client keeps?
     fn may_close(&self) -> bool {
         let Some(head) = &self.head else {
             return false;
@@ -132,12 +133,12 @@ impl Outcome {
         head.version == Version::HTTP_10
             || (fields.contains_key(header::TRANSFER_ENCODING)
                 && fields.contains_key(header::CONTENT_LENGTH))
-            // hyper leaves out lines with letters beyond ASCII.
+            // hyper leaves out lines with bytes beyond ASCII.
             || fields.get_all(header::CONNECTION).iter().any(says_close)
     }
 }
 
-/// Runs `turn` until it has no more to say.
+/// Runs `turn` until it reports no further progress.
 fn exhaust(mut turn: impl FnMut(&mut Context<'_>) -> bool) {
     let mut cx = Context::from_waker(Waker::noop());
     while turn(&mut cx) {}
@@ -145,7 +146,7 @@ fn exhaust(mut turn: impl FnMut(&mut Context<'_>) -> bool) {
 
 fn put(stream: &mut DuplexStream, bytes: &[u8]) {
     let mut cx = Context::from_waker(Waker::noop());
-    // A client that has closed takes nothing.
+    // A client that has closed its connection takes no bytes.
     let _ = Pin::new(stream).poll_write(&mut cx, bytes);
 }
 
@@ -265,7 +266,7 @@ fn by_hyper(method: &Method, pieces: &[&[u8]]) -> Outcome {
         }
         turns(&mut outcome);
     }
-    // The connection learns of what came after an answer when it is moved on once more.
+    // The connection notices bytes behind an answer only when it is polled once more.
     turns(&mut outcome);
     let is_over = outcome.complete;
     if !is_over && outcome.refused.is_none() {

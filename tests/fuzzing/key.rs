@@ -1,4 +1,4 @@
-//! Any bytes as the head of a request that keys are made of. The target in `fuzz/` includes this file.
+//! Any bytes as the head of a request, from which keys are made. The target in `fuzz/` includes this file.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use tollgate::key::{
     NoIdentity,
 };
 
-/// Where a made-up request goes: the first line of the bytes.
+/// The host, path and query of a made-up request, from the first line of the bytes.
 #[derive(Debug)]
 struct Somewhere<'a> {
     host: &'a str,
@@ -36,11 +36,11 @@ impl Location for Somewhere<'_> {
     }
 }
 
-/// Makes every kind of key of a request whose first line is `HOST PATH?QUERY` and whose others are fields, as far as these
-/// bytes are such a request. How many keys were there?
+/// Makes every kind of key of a request. The first line of the bytes is `HOST PATH?QUERY`, and the other lines are
+/// fields. Bytes that are no such request are left out. How many keys were there?
 ///
 /// # Panics
-/// When a key has a byte that none may have, or something was written that is no key.
+/// If a key contains a byte that no key may have, or if a key is written although there is none.
 pub(crate) fn request(bytes: &[u8]) -> usize {
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.split('\n');
@@ -115,7 +115,7 @@ fn made(template: &KeyTemplate, caller: &Caller<'_>) -> bool {
     found
 }
 
-/// Every part alone, and all of them together.
+/// Every part of a key alone, and all parts together.
 fn templates() -> impl Iterator<Item = Vec<KeyPart>> {
     let header = |secret| KeyPart::Header {
         name: HeaderName::from_static("x-a"),

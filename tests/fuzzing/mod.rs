@@ -1,6 +1,6 @@
-//! Files and requests nobody meant, made of those that somebody did: whatever they are, there is an answer.
+//! Mutated files and requests: made of valid ones by random changes. For any bytes the program has an answer.
 //!
-//! `FUZZ_SECONDS=600` for a long run; `FUZZ_SEED=N` repeats one.
+//! Variables: `FUZZ_SECONDS=600` makes a long run, and `FUZZ_SEED=N` repeats a run.
 
 mod answer;
 mod key;
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 /// Rounds in an ordinary run.
 const ROUNDS: u64 = 300;
-/// No mutated text is longer.
+/// The longest mutated text, in bytes.
 const MOST: usize = 16 * 1024;
 
-/// What a slip or a knowing hand would put in.
+/// Pieces that a typing mistake or an attacker would insert.
 const PIECES: [&str; 45] = [
     "[",
     "]",
@@ -72,7 +72,8 @@ const HEADS: [&str; 4] = [
     "\nx-forwarded-for: ::ffff:10.0.0.1,,fd00::1, 256.1.1.1\nforwarded: for=\"",
 ];
 
-/// Answers of servers; the first two bytes say whether the method is HEAD, and how long the pieces are that come at once.
+/// Answers of servers. The first two bytes say whether the method is HEAD, and how long the pieces are in which the
+/// answer comes.
 const ANSWERS: [&[u8]; 16] = [
     b"\x01\x00HTTP/1.1 200 OK\r\ncontent-length: 5\r\ndate: now\r\n\r\nhello",
     b"\x01\x03HTTP/1.1 200 Fine\r\nContent-Length: 5\r\nContent-Length: 5, 5\r\n\r\nhello",
@@ -92,7 +93,7 @@ const ANSWERS: [&[u8]; 16] = [
     b"\x01\x04HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil",
 ];
 
-/// Headers of the PROXY protocol, with what may follow them.
+/// Headers of the PROXY protocol, and bytes that may follow them.
 const PROXY_HEADERS: [&[u8]; 6] = [
     b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\nGET / HTTP/1.1\r\n\r\n",
     b"PROXY TCP6 2001:db8::1 ::ffff:192.0.2.1 1 65535\r\n",
@@ -106,12 +107,12 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Mutates `seeds` and hands each to `entry`, until enough has been tried.
+/// Mutates `seeds` and hands each mutation to `entry`, until enough mutations have been tried.
 fn drive(seeds: &[Vec<u8>], entry: impl Fn(&[u8])) {
     drive_for(ROUNDS, seeds, entry);
 }
 
-/// The same with another number of rounds in an ordinary run. A long run is as long as any other.
+/// The same with another number of rounds in an ordinary run. The length of a long run does not change.
 fn drive_for(most: u64, seeds: &[Vec<u8>], entry: impl Fn(&[u8])) {
     let seed = number("FUZZ_SEED").unwrap_or_else(|| fastrand::u64(..));
     let until = number("FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
@@ -130,7 +131,7 @@ fn drive_for(most: u64, seeds: &[Vec<u8>], entry: impl Fn(&[u8])) {
         assert!(outcome.is_ok(), "FUZZ_SEED={seed}: b\"{}\"", shown());
         let took = begun.elapsed();
         assert!(took < Duration::from_secs(20), "{took:?}: b\"{}\"", shown());
-        // What is mutated again goes further than what is not.
+        // A mutation of a mutated text goes further than a mutation of a seed.
         if corpus.len() < 2_000 {
             corpus.push(bytes);
         } else {
@@ -165,7 +166,7 @@ fn mutate(bytes: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut fastrand::Rng) {
         4 if at < bytes.len() => bytes[at] = random.u8(..),
         5 if at < bytes.len() => bytes[at] ^= 1 << random.u8(..8),
         6 => {
-            // A line of another.
+            // Inserts a line of another text.
             let other = &corpus[random.usize(..corpus.len())];
             let lines: Vec<&[u8]> = other.split(|byte| *byte == b'\n').collect();
             let line = lines[random.usize(..lines.len())];
@@ -221,7 +222,7 @@ fn any_bytes_are_an_answer_as_hyper_takes_them() {
     });
 }
 
-/// A line of each form that is read, as their makers document them.
+/// A line of each form that `simulate` reads, as the documentation of its server shows it.
 #[test]
 fn any_bytes_are_a_trace_that_is_answered() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/simulate/traces");

@@ -1,5 +1,5 @@
-//! Any bytes on the sockets of a running gateway: each connection comes to an end, others are served all the while, nothing
-//! panics, and memory does not grow with what came.
+//! Any bytes on the sockets of a running gateway: each connection ends, other clients are served all the while, nothing
+//! panics, and memory does not grow with the bytes.
 
 use super::{PROXY_HEADERS, ROUNDS, drive, drive_for};
 use crate::support::h2_frames::{
@@ -19,8 +19,8 @@ use tokio::runtime::Runtime;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SECRET: &[u8] = b"only for tests: 32 bytes or more of it";
-/// The most by which the gateway's memory may grow beyond what it was after the first of this many connections. The
-/// allocator keeps what is free for each worker, and the counters of a thousand clients stay for their time.
+/// The most by which the gateway's memory may grow after the first of this many connections, in bytes. The allocator
+/// keeps free memory for each worker, and the counters of a thousand clients stay for their time.
 const GROWTH: u64 = 48 << 20;
 const WARM: u64 = 100;
 
@@ -38,11 +38,11 @@ const HEADS: [&[u8]; 7] = [
 struct Attacked {
     runtime: Runtime,
     gateway: Gateway,
-    /// The listener that is attacked.
+    /// The address of the attacked listener.
     address: SocketAddr,
     upstream: Upstream,
     connections: Cell<u64>,
-    /// Its memory once it was warm.
+    /// The gateway's memory after the first connections, in bytes.
     resident: Cell<u64>,
 }
 
@@ -53,7 +53,7 @@ impl Attacked {
             let upstream = Upstream::echo().await;
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("gateway.toml");
-            // A line for each request would fill the memory of the test.
+            // Without this setting, a log line for each request would fill the memory of the test.
             let text = file(&upstream).text();
             let quiet = text.replace("access = \"json\"", "access = \"off\"");
             std::fs::write(&path, quiet).unwrap();
@@ -74,7 +74,8 @@ impl Attacked {
         }
     }
 
-    /// Sends these bytes on a connection of their own and ends its sending side. Whatever they are, the gateway ends it too.
+    /// Sends these bytes on a connection of their own and ends the sending side. The gateway must end the connection
+    /// too, whatever the bytes are.
     fn send(&self, bytes: &[u8]) {
         self.runtime.block_on(async {
             let mut wire = Wire::to(self.address).await;
@@ -90,7 +91,8 @@ impl Attacked {
         }
     }
 
-    /// Has the gateway read these bytes as its file, and waits until it has. Bytes that it knows are not read again.
+    /// Makes the gateway read these bytes as its file, and waits until it has read them. The gateway does not read the
+    /// same bytes twice in a row.
     fn read(&self, bytes: &[u8]) {
         if std::fs::read(self.gateway.file()).unwrap() == bytes {
             return;
@@ -110,7 +112,7 @@ impl Attacked {
         assert!(!self.gateway.said.text().contains("panicked"));
     }
 
-    /// The times that the file was read anew, for better or worse.
+    /// The number of times that the file was read again, with success or not.
     fn reloads(&self) -> u64 {
         let metrics = self.runtime.block_on(self.gateway.metrics());
         let counts = metrics
@@ -127,7 +129,7 @@ impl Attacked {
         assert!(!self.gateway.said.text().contains("panicked"));
     }
 
-    /// Nothing of the attack is left.
+    /// Checks that no connection and no memory of the attack is left.
     fn ends_unharmed(self) {
         self.is_well();
         let grown = resident(self.gateway.pid()).saturating_sub(self.resident.get());
@@ -150,7 +152,7 @@ fn any_bytes_are_a_head() {
     attacked.ends_unharmed();
 }
 
-/// Connections of HTTP/2 as clients of many kinds have them.
+/// HTTP/2 connections in the forms in which many clients send them.
 fn frames() -> Vec<Vec<u8>> {
     let settings = frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100, 0, 4, 0, 1, 0, 0]);
     let window = frame(8, 0, 0, &[0, 1, 0, 0]);
@@ -189,7 +191,7 @@ fn frames() -> Vec<Vec<u8>> {
 fn any_bytes_are_frames() {
     let attacked = Attacked::with(|upstream| File::to(upstream, &[]), false);
     let seeds = frames();
-    // The preface stays whole for the most part: without it there is no HTTP/2.
+    // The preface stays whole in most rounds: without it there is no HTTP/2.
     drive(&seeds, |bytes| {
         attacked.send(bytes);
         if !bytes.starts_with(PREFACE) {
@@ -210,7 +212,7 @@ fn any_bytes_are_a_header_of_the_proxy_protocol_on_a_socket() {
     attacked.ends_unharmed();
 }
 
-/// The first flight of clients with these versions and protocols.
+/// The first flight of TLS clients with these versions and protocols.
 fn hellos(authority: &tls::Authority) -> Vec<Vec<u8>> {
     let versions = [
         rustls::ALL_VERSIONS,
@@ -248,7 +250,7 @@ fn any_bytes_are_a_hello() {
     attacked.ends_unharmed();
 }
 
-/// Files that lead to no other machine: what is mutated is read by a gateway that runs.
+/// Files that name no other machine, because a running gateway reads their mutations.
 #[test]
 fn any_bytes_are_a_file_that_is_read_anew() {
     let keys = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/config/jwt/hs.secret");
@@ -264,9 +266,9 @@ fn any_bytes_are_a_file_that_is_read_anew() {
     };
     let attacked = Attacked::with(file, false);
     let good = std::fs::read(attacked.gateway.file()).unwrap();
-    // A read that settles takes its time.
+    // Each read takes a while, because the gateway waits until the file no longer changes.
     drive_for(ROUNDS / 3, std::slice::from_ref(&good), |bytes| {
-        // Patterns could lead through the whole machine.
+        // A mutated pattern could make the gateway read folders of the whole machine.
         if !bytes.windows(7).any(|window| window == b"include") {
             attacked.read(bytes);
         }

@@ -1,5 +1,5 @@
-//! Held clients that leave, on several workers: the clients that stay move up in order, and the places of the leavers
-//! are free again.
+//! Held clients that leave, at several workers: the clients that stay move up in order, and the places of the clients
+//! that left are free again.
 
 use super::store_kind::{Place, on_both_stores};
 use crate::support::{
@@ -20,7 +20,7 @@ on_both_stores! {
 const QUEUE: usize = 6;
 /// The time between two turns at the first attempt; each further attempt adds as much again.
 const APART: Duration = Duration::from_secs(1);
-/// The most by which a gateway's timers differ from the queue.
+/// The most by which a gateway's timers may differ from the queue.
 const JITTER: Duration = Duration::from_millis(5);
 
 fn queue(upstream: &Upstream, workers: usize, attempt: u32) -> File {
@@ -28,7 +28,7 @@ fn queue(upstream: &Upstream, workers: usize, attempt: u32) -> File {
     let limit = format!(
         "by = \"everyone\"\nalgorithm = \"leaky-bucket\"\nrate = \"1/{apart}s\"\nqueue = 6\nmax_wait = \"60s\""
     );
-    // A counter of its own for each.
+    // Each trial has its own counter.
     let name = format!("queue-{workers}-{attempt}");
     File::to(upstream, &[&name])
         .limit(&name, &limit)
@@ -54,7 +54,8 @@ async fn some_leave_and_the_others_move_up_in_their_order(place: Place) {
 /// Runs one trial with two workers and with four.
 async fn leave<const COUNT: usize>(place: Place, leaving: [usize; COUNT]) {
     let with = async |workers| {
-        // On a busy machine somebody's turn may come before all have come and left: then once more, with longer turns.
+        // On a busy machine the first turn may come before all clients have come and left. The trial is then repeated
+        // with longer turns.
         for attempt in 0..5 {
             let upstream = Upstream::echo().await;
             let gateway = place.gateway(queue(&upstream, workers, attempt)).await;
@@ -103,7 +104,7 @@ async fn leaves_its_places(
     gateway.get("/first").await.expect(200);
     let mut held: Vec<Option<Wire>> = Vec::new();
     for n in 0..QUEUE {
-        // A connection each, so that they are dealt to all workers.
+        // Each request has its own connection, so that all workers get some.
         let mut client = gateway.connect().await;
         client.send(get(&format!("/held/{n}"))).await;
         held.push(Some(client));
@@ -129,7 +130,8 @@ async fn leaves_its_places(
     }
     let statuses = asking.join_all().await;
     let admitted = statuses.iter().filter(|status| **status == 200).count();
-    // What leaks meanwhile comes on top: one turn while this is prepared, one while it is asked.
+    // The queue also empties during the test: by one turn while the requests are prepared, and by one while they are
+    // sent.
     assert!(
         (free..=free + 2).contains(&admitted),
         "{admitted} admitted, {free} have left: {statuses:?}"
@@ -150,7 +152,7 @@ async fn leaves_its_places(
             .iter()
             .all(|target| *target == "/new")
     );
-    // Who does not move up is late by a whole turn.
+    // A client that does not move up is late by a whole turn.
     let most = apart * 9 / 10 + lag.of_both();
     let mut last = seen[0].at;
     for (turn, seen) in (1..).zip(&seen[1..]) {
@@ -158,7 +160,7 @@ async fn leaves_its_places(
             "/new" => (last + apart).max(asked),
             _ => last + apart,
         };
-        // Counted from before the first one: however late each is noted, none is before its turn.
+        // The time is measured from before the first request. So no turn can seem early, however late it is noted.
         assert!(
             seen.at + JITTER > first + apart * turn,
             "{} is early: {:?}",
@@ -192,7 +194,8 @@ async fn a_place_of_another_length_comes_back_with_those_behind_it(place: Place)
         gateway.holds(held.len()).await;
     }
     gateway.get("/").await.expect(429);
-    // The one behind it does not fit into its place, which stays a hole until that one leaves as well.
+    // The client behind it does not fit into the place that became free. The place stays a hole until that client
+    // leaves as well.
     drop(held.remove(0));
     gateway.holds(2).await;
     gateway.get("/").await.expect(429);
@@ -256,7 +259,7 @@ async fn what_lies_between_another_gateways_places_comes_back_when_that_has_left
     one.get("/").await.expect(429);
     drop(there);
     other.holds(0).await;
-    // Nobody comes to either: what is left is the first one's turn of twenty seconds.
+    // Nobody comes to either queue. The only remainder is the turn of the first request, which takes twenty seconds.
     let keys = redis.keys().await;
     eventually(PATIENCE, "all places come back", async || {
         let life: i64 = redis.command(&["PTTL", &keys[0]]).await;
@@ -277,7 +280,7 @@ async fn who_leaves_before_the_decision_leaves_no_place_behind() {
     let gateway = Gateway::start(&file).await;
     gateway.get("/").await.expect(200);
     let client = gateway.h2().await;
-    // Redis answers none of them until all have left.
+    // Redis answers none of these clients until all have left.
     redis.freeze();
     let asking: Vec<_> = (0..12)
         .map(|_| {

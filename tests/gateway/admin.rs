@@ -3,7 +3,7 @@
 use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, Wire, eventually, get, request};
 use std::collections::BTreeMap;
 
-/// Every sample by its name with labels.
+/// All samples, by name and labels.
 fn samples(text: &str) -> BTreeMap<String, f64> {
     text.lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
@@ -159,7 +159,7 @@ async fn health_is_told_and_nothing_else() {
         .await
         .expect(405);
     assert_eq!(upstream.seen(), 0);
-    // The data port knows nothing of it.
+    // The data port does not know the paths of the admin listener.
     assert_eq!(
         gateway.get("/metrics").await.expect(200).echoed().line,
         "GET /metrics HTTP/1.1"
@@ -275,7 +275,7 @@ async fn every_metric_is_in_the_documentation() {
     assert!(known > 20, "{text}");
 }
 
-/// The number of decisions in a call: one where one client asks at a time, several where many clients ask.
+/// The number of decisions in one call: one if a single client asks at a time, several if many clients ask.
 #[tokio::test]
 async fn sizes_of_calls_to_the_store_are_told() {
     let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
@@ -294,7 +294,7 @@ async fn sizes_of_calls_to_the_store_are_told() {
         gateway.get("/").await.expect(200);
     }
     assert_eq!(told().await, (5.0, 5.0, 5.0, 5.0));
-    // What cannot be answered gathers.
+    // Questions without an answer gather.
     redis.freeze();
     let mut asking = tokio::task::JoinSet::new();
     for _ in 0..12 {

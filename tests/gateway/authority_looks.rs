@@ -1,5 +1,5 @@
-//! A certification authority that looks whether a host is ours, and strangers that look like one. The authority is one of the
-//! tests' own: its challenges stay open for as long as a test wants.
+//! The looks of a certification authority at one of the gateway's hosts, and strangers that imitate these looks. The
+//! authority belongs to the tests: its challenges stay open for as long as a test needs.
 
 use crate::support::tls::{Authority, TlsClient};
 use crate::support::{AcmeDirectory, Gateway, PATIENCE, Site, eventually, free_port, get, request};
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 const HOST: &str = "shop.example.com";
 const PATH: &str = "/.well-known/acme-challenge/";
 
-/// A gateway with an order under way that is shown by `kind`, and its authority.
+/// A gateway with an order under way, whose challenge is of this `kind`, and its authority.
 async fn looked_at(kind: &str, more: &str) -> (AcmeDirectory, Site, Gateway) {
     let directory = AcmeDirectory::start().await;
     directory.wait(true);
@@ -45,7 +45,7 @@ async fn a_known_token_is_answered_before_everything_and_all_else_goes_its_way()
     let token = AcmeDirectory::token(0);
     let known = format!("{PATH}{token}");
     let fields = [("Host", HOST)];
-    // More often than the limit allows, and whatever port and case the host has.
+    // The authority looks more often than the limit allows. The port and the case of the host do not matter.
     for host in [
         HOST,
         "shop.example.com:80",
@@ -70,7 +70,7 @@ async fn a_known_token_is_answered_before_everything_and_all_else_goes_its_way()
     let mut wire = gateway.connect().await;
     wire.send(request("HEAD", &known, &fields)).await;
     assert_eq!(wire.answer_to_head().await.status, 200);
-    // Where port 80 is sent on to https by something in front, the authority follows.
+    // Some other server sends clients of port 80 on to https, and the authority follows.
     let mut over_tls = own.trusting().wire(site.tls(), "api.test").await;
     let answer = over_tls.ask(request("GET", &known, &fields)).await;
     assert!(answer.expect(200).text().starts_with(&token));
@@ -108,14 +108,14 @@ async fn a_handshake_of_an_authority_is_answered_for_its_host_alone_and_then_end
         let (_, session) = found.get_ref();
         assert_eq!(session.alpn_protocol(), Some(&b"acme-tls/1"[..]));
         let shown = &session.peer_certificates().unwrap()[0];
-        // id-pe-acmeIdentifier, 1.3.6.1.5.5.7.1.31 (RFC 8737, section 3).
+        // The bytes of id-pe-acmeIdentifier, 1.3.6.1.5.5.7.1.31 (RFC 8737, section 3).
         let id = [0x2b, 6, 1, 5, 5, 7, 1, 31];
         assert!(shown.windows(id.len()).any(|part| part == id));
     }
     let ended = timeout(PATIENCE, found.read_u8()).await.unwrap();
     let ended = ended.unwrap_err();
     assert_eq!(ended.kind(), std::io::ErrorKind::UnexpectedEof);
-    // An end without `close_notify` would be an error of rustls.
+    // rustls would report an end without `close_notify` as an error.
     assert!(ended.get_ref().is_none(), "{ended:?}");
     gateway
         .said
@@ -123,7 +123,7 @@ async fn a_handshake_of_an_authority_is_answered_for_its_host_alone_and_then_end
             line.contains("has found shop.example.com to be ours")
         })
         .await;
-    // Beside another protocol it is a handshake like others, and the certificate has not come.
+    // A list with further protocols makes an ordinary handshake, and the certificate does not exist yet.
     for alpn in [
         &["acme-tls/1", "h2"][..],
         &["h2", "acme-tls/1"],
@@ -154,7 +154,7 @@ async fn a_handshake_of_an_authority_is_answered_for_its_host_alone_and_then_end
 #[tokio::test]
 async fn a_gateway_that_stops_gives_its_order_up_and_another_takes_the_folder() {
     let (directory, mut site, mut first) = looked_at("http-01", "").await;
-    // A request that is never finished keeps the drain open.
+    // An unfinished request keeps the drain open.
     let mut held = first.connect().await;
     held.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n12")
         .await;
@@ -212,7 +212,7 @@ async fn a_second_process_answers_for_the_first_and_serves_what_it_obtains() {
         assert!(second.said.text().contains("was taken from /"));
         let left = std::fs::read_dir(site.path("challenges")).unwrap().count();
         assert_eq!(left, 0, "the answer goes with its order");
-        // When the first one ends, the second has the folder.
+        // When the first gateway ends, the second has the folder.
         first.signal("TERM");
         let turn = second.said.line(0, "whose turn it is", |line| {
             line.contains("this process orders into")
@@ -221,14 +221,14 @@ async fn a_second_process_answers_for_the_first_and_serves_what_it_obtains() {
     }
 }
 
-/// Asks a process for the text of an order that is another's, and for what is none.
+/// Asks a process for the text of an order of another process, and for the text of no order.
 async fn text_of_another(second: &Gateway) {
     let token = AcmeDirectory::token(0);
     let fields = [("Host", HOST)];
     let known = format!("{PATH}{token}");
     let answer = second.get_with(&known, &fields).await.expect(200);
     assert!(answer.text().starts_with(&format!("{token}.")));
-    // More than is looked for in a second goes its way, and is counted.
+    // Looks beyond the number that one second allows are answered like other requests, and are counted.
     let other = format!("{PATH}{}", "x".repeat(43));
     for _ in 0..40 {
         let answer = second.get_with(&other, &fields).await;

@@ -1,11 +1,11 @@
-//! What an authority asks of a running gateway: a time for the renewal (RFC 9773), a pause, and certificates of one of its
-//! profiles. The authority is one of the tests' own.
+//! The demands of an authority on a running gateway: a time for the renewal (RFC 9773), a pause, and certificates of
+//! one of its profiles. The authority belongs to the tests.
 
 use crate::support::{AcmeDirectory, Site, free_port};
 
 const HOST: &str = "shop.example.com";
 
-/// A directory and a site, and a file whose `[acme.test]` has more lines.
+/// A directory, a site, and a file with these lines in `[acme.test]`.
 async fn scene(more: &str) -> (AcmeDirectory, Site, String) {
     let directory = AcmeDirectory::start().await;
     let site = Site::at(free_port(), free_port()).await;
@@ -24,7 +24,7 @@ async fn a_profile_is_ordered_and_a_window_that_has_come_renews_and_says_what_is
     assert_eq!(directory.orders()[0]["profile"], "shortlived");
     let first = site.kept("certificates/shop.pem");
 
-    // Two days later, and with two thirds of the life left.
+    // Two days have gone by, and two thirds of the certificate's life are left.
     let mut gateway = site.start_ahead(&text, 2).await;
     site.serves("shop", HOST).await;
     gateway.stop().await;
@@ -33,7 +33,7 @@ async fn a_profile_is_ordered_and_a_window_that_has_come_renews_and_says_what_is
     let mut gateway = site.start_ahead(&text, 2).await;
     for step in [
         "tls.shop: test asks for its renewal now",
-        "is ordered from acme.test; the one before is good for 8",
+        "is ordered from acme.test; the previous one is good for 8",
         "tls.shop: a certificate for shop.example.com has come, good for 8",
     ] {
         let said = gateway.said.line(0, step, |line| line.contains(step));
@@ -44,7 +44,7 @@ async fn a_profile_is_ordered_and_a_window_that_has_come_renews_and_says_what_is
     let orders = directory.orders();
     assert_eq!(orders.len(), 2);
     assert_eq!(orders[1]["profile"], "shortlived");
-    // The serial number of the first, 1000, in base64url.
+    // The serial number of the first certificate, 1000, in base64url.
     let replaces = orders[1]["replaces"].as_str().unwrap();
     assert!(replaces.ends_with(".A-g"), "{replaces}");
 }
@@ -57,15 +57,15 @@ async fn a_pause_that_is_asked_for_is_kept_wherever_it_is_asked_for() {
         let mut gateway = site.start(&text).await;
         let said = gateway.said.line(0, "the failure", |line| {
             line.contains("tls.shop: no certificate: ")
-                && line.ends_with("tried again in 2 h")
+                && line.ends_with("the next attempt is in 2 h")
                 && (refused == "dir" || line.contains("too many certificates for these names"))
         });
         said.await;
         gateway.stop().await;
-        // It outlives the process.
+        // The pause outlives the process.
         let mut gateway = site.start_ahead(&text, 0).await;
         let said = gateway.said.line(0, "the time of the next order", |line| {
-            line.contains("the order before failed, and the next is made at 20")
+            line.contains("the previous order failed, and the next one is made at 20")
         });
         said.await;
         gateway.stop().await;
@@ -74,7 +74,7 @@ async fn a_pause_that_is_asked_for_is_kept_wherever_it_is_asked_for() {
     }
 }
 
-/// The library takes such an answer for one that refuses to look: the other kind of challenge would wait for a minute.
+/// The library mistakes such an answer for a refusal to look. The other kind of challenge would then wait for a minute.
 #[tokio::test]
 async fn a_name_that_is_not_found_before_the_authority_answers_is_looked_for_by_the_other_kind_soon()
  {
@@ -86,7 +86,7 @@ async fn a_name_that_is_not_found_before_the_authority_answers_is_looked_for_by_
     });
     let line = failed.await;
     let expected = format!(
-        "{HOST} was not found to be ours by tls-alpn-01: nobody answers; tried again in 5 s"
+        "{HOST} was not found to be ours by tls-alpn-01: nobody answers; the next attempt is in 5 s"
     );
     assert!(line.ends_with(&expected), "{line}");
     site.serves("shop", HOST).await;

@@ -1,5 +1,5 @@
-//! A request behind one of the gateway's own answers is answered as well, or the answer before it has said that the
-//! connection ends: also where the body of the first request was still to come.
+//! A request that follows one of the gateway's own answers is answered as well, unless that answer has said that the
+//! connection ends. The rule also holds where the body of the first request was still to come.
 
 use crate::support::{
     Answer, Connection, End, File, Gateway, PATIENCE, Upstream, Wire, free_port, get, request,
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// A pause beyond the time that refusals once had for the rest of a body.
+/// A pause longer than the time that refusals in earlier versions had for the rest of a body.
 const LATE: Duration = Duration::from_millis(1300);
 
 /// A request that the gateway answers by itself: the reason in its log, its path, and its fields.
@@ -36,7 +36,7 @@ const WAYS: [Way; 15] = [
     ("client_timeout", "/slow", &[]),
 ];
 
-/// Other reasons, which take the same way out.
+/// Further reasons, whose answers are sent in the same way.
 const BESIDE: [(&str, &str); 20] = [
     ("repeat", "a server's answer"),
     ("limit_delayed", "a server's answer"),
@@ -63,7 +63,7 @@ const BESIDE: [(&str, &str); 20] = [
     ("internal", "none known"),
 ];
 
-/// A gateway with a way to each of the reasons.
+/// A gateway that can be made to answer with each of the reasons.
 struct Place {
     gateway: Gateway,
     _upstreams: Vec<Upstream>,
@@ -179,7 +179,7 @@ fn every_reason_has_a_way() {
     assert!(reasons.len() > 20 && lacking.is_empty(), "{lacking:?}");
 }
 
-/// The answer comes before the body, and the body comes late.
+/// The answer is sent before the body comes, and the body comes late.
 #[tokio::test]
 async fn a_request_behind_a_body_that_came_late_is_answered() {
     let place = Place::open().await;
@@ -216,7 +216,7 @@ async fn a_request_behind_a_body_that_came_late_is_answered() {
     }
 }
 
-/// A client that sends everything before it reads finds the answer, and learns that the connection ends.
+/// A client that sends everything before it reads still gets the answer, and learns that the connection ends.
 #[tokio::test]
 async fn a_long_body_ends_the_connection_behind_the_answer() {
     let place = Place::open().await;
@@ -240,7 +240,7 @@ async fn a_long_body_ends_the_connection_behind_the_answer() {
     }
 }
 
-/// A body in chunks says no length, and its answer has said nothing of an end.
+/// A body in chunks has no stated length, and its answer has not said that the connection ends.
 #[tokio::test]
 async fn a_request_behind_a_long_body_in_chunks_is_answered() {
     let place = Place::open().await;
@@ -257,7 +257,7 @@ async fn a_request_behind_a_long_body_in_chunks_is_answered() {
     client.ask(get("/respond")).await.expect(403);
 }
 
-/// An old client that wants its connection kept is told one thing.
+/// An HTTP/1.0 client that asks to keep its connection gets one consistent answer.
 #[tokio::test]
 async fn an_old_client_is_told_that_its_connection_ends() {
     let place = Place::open().await;
@@ -269,7 +269,7 @@ async fn an_old_client_is_told_that_its_connection_ends() {
     assert_eq!(answer.field("connection"), "close");
 }
 
-/// A client that sends nothing of its body any more gets no time beyond `idle`.
+/// A client that stops sending its body gets no more time than `idle`.
 #[tokio::test]
 async fn a_silent_body_holds_its_connection_for_the_idle_time() {
     let file = File::default().server("idle = \"1s\"");
@@ -333,7 +333,7 @@ async fn a_request_behind_an_absent_store_is_answered() {
     client.ask(get("/")).await.expect(200);
 }
 
-/// No reset overtakes the answer to a head that is refused while more comes.
+/// A head is refused while more bytes come: no reset overtakes the answer.
 #[tokio::test]
 async fn an_answer_to_a_malformed_head_is_read() {
     let gateway = Gateway::start(&File::to(&Upstream::echo().await, &[])).await;
@@ -355,7 +355,8 @@ async fn an_answer_to_a_malformed_head_is_read() {
     }
 }
 
-/// A client that ends the connection by itself, or cannot do otherwise, reads its end behind the answer.
+/// A client that ends the connection by itself, or that cannot keep it, reads the end of the connection after the
+/// answer.
 #[tokio::test]
 async fn a_connection_that_ends_anyway_ends_behind_the_answer() {
     let gateway = Gateway::start(&File::to(&Upstream::echo().await, &[])).await;

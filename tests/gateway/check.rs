@@ -1,12 +1,11 @@
-//! `tollgate check` with its options: the file as it is understood, the changes of a reload, the servers that can be
-//! reached.
+//! `tollgate check` with its options: the compiled file, the changes of a reload, and the servers that can be reached.
 
 use crate::support::{
     File, Finished, Gateway, Manner, ModernServer, Redis, Upstream, free_port, tollgate,
 };
 use std::path::Path;
 
-/// `tollgate check` in `folder`.
+/// Runs `tollgate check` in `folder`.
 async fn check(folder: &Path, arguments: &[&str]) -> Finished {
     let mut all = vec!["check"];
     all.extend(arguments);
@@ -151,7 +150,7 @@ async fn whoever_cannot_be_reached_is_named() {
             .find(|line| line.starts_with(start))
             .unwrap_or_else(|| panic!("{}", told.stdout))
     };
-    assert!(line("redis ").contains("takes the scripts"));
+    assert!(line("redis ").contains("accepts the scripts"));
     assert!(line("upstream  api").contains("connected in"));
     assert!(line("upstream  gone").contains("NOT REACHABLE"));
     let good = file.replace(&nobody, &upstream.url());
@@ -169,7 +168,7 @@ async fn whoever_cannot_be_reached_is_named() {
     );
 }
 
-/// The address at which other machines reach this one: its source address towards them.
+/// The address at which other machines reach this one: the source address of connections to them.
 fn own_address() -> Option<std::net::IpAddr> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
@@ -202,7 +201,7 @@ async fn a_redis_that_is_open_to_other_machines_is_a_warning_and_one_that_protec
     }
 }
 
-/// A Redis that evicts keys is a warning, and a line of the log at the start.
+/// A Redis that evicts keys causes a warning of `check`, and a line of the log at the start.
 #[tokio::test]
 async fn a_redis_that_forgets_counters_is_told() {
     for (policy, forgets) in [
@@ -300,7 +299,7 @@ async fn connect_probes_servers_and_tells_their_state_in_the_running_gateway() {
 
 const BAD: &str = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
 
-/// A server of TLS that ends a connection that begins otherwise without a word, as many do.
+/// A TLS server that ends a connection without a word if it does not begin with TLS, as many servers do.
 #[tokio::test]
 async fn connect_recognises_a_silent_server_of_tls() {
     let server = Upstream::playing(async |mut connection: crate::support::Connection| {
@@ -308,7 +307,7 @@ async fn connect_recognises_a_silent_server_of_tls() {
             return;
         };
         if first[0] == 0x16 {
-            // A hello is answered with an alert: no version in common.
+            // The server answers a hello with an alert: there is no common version.
             connection.wire.send([0x15, 3, 3, 0, 2, 2, 70]).await;
         }
     })

@@ -13,7 +13,7 @@ pub(super) fn repository() -> &'static Path {
 pub(super) async fn check(text: &str) -> crate::support::Finished {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("gateway.toml"), text).unwrap();
-    // What pages of the manual name beside it.
+    // Other commands and files that the manual pages refer to.
     for (name, from) in [
         ("gold-keys.txt", "deploy/gold-keys.txt"),
         ("issuer.pem", "tests/config/jwt/rsa.pem"),
@@ -231,8 +231,8 @@ async fn two_words_are_enough_without_a_file() {
     assert!(left.is_empty(), "it writes no file: {left:?}");
 }
 
-/// The answers of two gateways that are asked in turn, with a Redis of their own. Nothing where one of them decided without
-/// Redis, as it does where the machine is too busy.
+/// The answers of two gateways with a Redis of their own, which are asked in turn. Nothing if one of them decided
+/// without Redis, as happens on a machine that is too busy.
 async fn answers_with_a_redis() -> Option<Vec<u16>> {
     let (upstream, redis) = (Upstream::echo().await, crate::support::Redis::start().await);
     let to = format!("127.0.0.1:{}", upstream.port());
@@ -275,7 +275,7 @@ async fn two_gateways_without_a_file_share_a_redis() {
 #[tokio::test]
 async fn the_file_of_the_repository_admits_and_then_refuses() {
     let text = std::fs::read_to_string(repository().join("gateway.toml")).unwrap();
-    // On free ports, so that it runs beside others; nothing else is changed.
+    // The ports are changed to free ones, so that the gateway runs beside others. Nothing else is changed.
     let free = text.replace(":8080\"", ":0\"").replace(":9090\"", ":0\"");
     assert_ne!(free, text, "the file says where it listens");
     let folder = tempfile::tempdir().unwrap();
@@ -384,7 +384,7 @@ async fn forges_are_told_in_their_words() {
     assert_eq!(check(&["--json", "--format", "sarif"]).await.code, Some(2));
 }
 
-/// Escapes for colours, titles and reversed text may come from arguments and from files.
+/// Arguments and files may contain escapes for colours, titles and reversed text.
 #[tokio::test]
 async fn a_terminal_obeys_nothing_that_is_shown() {
     let folder = tempfile::tempdir().unwrap();

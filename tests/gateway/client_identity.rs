@@ -1,4 +1,4 @@
-//! Who a client is, told to servers in fields that no client can write, and asked by routes.
+//! The identity of a client: servers read it in fields that no client can write, and routes may require it.
 
 use super::tls::{LISTEN, asked, seen_field};
 use crate::support::tls::Authority;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const RSA: &[u8] = include_bytes!("../config/jwt/rsa.key");
 
-/// `[jwt]` with the key of [`token`].
+/// A table `[jwt]` with the key of [`token`].
 fn jwt() -> String {
     let key = format!("{}/tests/config/jwt/rsa.pem", env!("CARGO_MANIFEST_DIR"));
     format!("[jwt]\nkeys = {key:?}\nalgorithms = [\"RS256\"]\n")
@@ -23,7 +23,7 @@ fn token(mut claims: Value) -> String {
     )
 }
 
-/// A signature that is not the token's.
+/// The token with a signature that belongs to another token.
 fn forged(token: &str) -> String {
     let (signed, _) = token.rsplit_once('.').unwrap();
     let (_, other) = self::token(json!({ "sub": "x" }))
@@ -74,10 +74,10 @@ async fn servers_are_told_who_the_client_is() {
     assert_eq!(seen(&answer, "x-plan"), ["gold"]);
     assert_eq!(seen(&answer, "x-group"), ["gold"]);
     assert!(seen(&answer, "x_consumer").is_empty() && seen(&answer, "x.consumer").is_empty());
-    // Other fields of the gateway are where they were.
+    // The gateway's other fields are unchanged.
     assert_eq!(seen(&answer, "x-forwarded-host"), ["gateway.test"]);
     assert_eq!(seen(&answer, "authorization"), [ann.as_str()]);
-    // Over HTTP/2, of a client without a token: lies are gone, and nothing takes their place.
+    // An HTTP/2 client without a token: its false fields are removed, and no other fields replace them.
     let mut request = h2::get("/");
     for (name, value) in [
         ("x-consumer", "root"),
@@ -90,7 +90,7 @@ async fn servers_are_told_who_the_client_is() {
     assert!(seen(&answer, "x-consumer").is_empty(), "{answer:?}");
     assert!(seen(&answer, "x-plan").is_empty(), "{answer:?}");
     assert_eq!(seen(&answer, "x-group"), ["partner"]);
-    // A forged token tells nothing, and is refused where a limit asks for it.
+    // A forged token fills no field, and is refused where a limit needs a token.
     let lies = [
         ("Authorization", forged(&ann)),
         ("x-consumer", "root".into()),
@@ -160,7 +160,7 @@ async fn a_forged_token_tells_nothing_where_no_limit_asks() {
             .expect(200);
         assert!(seen(&answer, "x-consumer").is_empty());
     }
-    // No trailer brings what the head may not.
+    // Trailers cannot add fields that the head may not have.
     let mut wire = gateway.connect().await;
     let sent = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: x-consumer, x-sum\r\n\r\n\
                 1\r\na\r\n0\r\nx-consumer: root\r\nx-sum: 1\r\n\r\n";
@@ -168,7 +168,7 @@ async fn a_forged_token_tells_nothing_where_no_limit_asks() {
     assert!(!answer.echoed().trailers.has("x-consumer"), "{answer:?}");
 }
 
-/// Whoever chooses the text of a claim would else be another's namesake, or tell more of itself than one claim.
+/// A client that can choose the text of a claim could otherwise imitate another client, or state more than one claim.
 #[tokio::test]
 async fn no_claim_is_read_as_the_text_around_it() {
     let upstream = Upstream::echo().await;
@@ -256,7 +256,7 @@ async fn a_certificate_is_told() {
         print.len() == 64 && print.bytes().all(|byte| byte.is_ascii_hexdigit()),
         "{print}"
     );
-    // Without one the fields are not there, whatever the client says.
+    // Without a token the fields are absent, whatever the client sends.
     let answer = gateway
         .get_with("/", &[("x-subject", "CN=anna")])
         .await
@@ -311,7 +311,7 @@ async fn routes_ask_for_members_of_groups() {
         let answer = gateway.h2().await.ask(request).await.expect(200);
         assert_eq!(answer.echoed().port, u64::from(port), "{name}: {value}");
     }
-    // Who is not believed is no member, and the next route's limits say so.
+    // A client without a trusted token is no member, and the limits of the next route apply.
     let answer = gateway
         .get_with("/a", &[("authorization", &bad)])
         .await
@@ -321,7 +321,7 @@ async fn routes_ask_for_members_of_groups() {
         (&line["route"], &line["reason"]),
         (&json!("others"), &json!("bad_token"))
     );
-    // Two keys of which one is a member's are none.
+    // Two keys are no key, even if one of them is a member's.
     let two = [("x-api-key", "k1"), ("x-api-key", "k2")];
     let answer = gateway.get_with("/a", &two).await.expect(200);
     assert_eq!(gateway.line_of(&answer).await["route"], "others");
@@ -338,7 +338,7 @@ async fn explain_says_which_limits_come_before_the_token() {
     std::fs::write(folder.path().join("gateway.toml"), file.text()).unwrap();
     let bad = forged(&token(json!({ "sub": "ann", "plan": "gold" })));
     let bearer = format!("authorization: {bad}");
-    let told = "token   checked after per-ip, which all routes have";
+    let told = "token   checked after per-ip, limits of all routes";
     for (field, is_told) in [(&*bearer, true), ("x-api-key: k1", false)] {
         let said = tollgate(folder.path(), &["explain", "GET", "/a", "-H", field]).await;
         assert_eq!(said.stdout.contains(told), is_told, "{said:?}");
@@ -369,7 +369,7 @@ async fn explain_says_who_is_no_member_and_what_is_told() {
         "{said}"
     );
     assert!(
-        said.contains("x-consumer, since the route's servers read from it who the client is"),
+        said.contains("x-consumer, since the route's servers read the client's identity from it"),
         "{said}"
     );
     assert!(said.contains("x-consumer is not sent"), "{said}");

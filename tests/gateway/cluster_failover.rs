@@ -1,4 +1,4 @@
-//! Three gateways on a cluster of Redis whose masters are killed in turn, under load.
+//! Three gateways on a Redis Cluster whose masters are killed in turn, under load.
 
 use crate::support::load::Load;
 use crate::support::{
@@ -17,10 +17,10 @@ fn quota() -> usize {
 }
 
 const CLIENTS: usize = 24;
-/// The slot of the limit for all clients together, by CLUSTER KEYSLOT.
+/// The slot of the limit that all clients share, as CLUSTER KEYSLOT computes it.
 const SLOT: usize = 1_320;
-/// The charges of one client that masters may have answered and not sent to their replicas, over all kills: the charges
-/// of some milliseconds at each kill.
+/// The most charges of one client that masters may have answered but not sent to their replicas, over all kills: at
+/// each kill, the charges of a few milliseconds.
 const LOST: usize = 10;
 
 fn file(upstream: &Upstream, cluster: &Cluster, on_down: &str) -> File {
@@ -71,7 +71,7 @@ async fn up(gateway: &Gateway) -> f64 {
     value.expect("it is told").parse().unwrap()
 }
 
-/// One client's requests, by status, and the longest that one took.
+/// The requests of one client, by status, and the longest time that one of them took.
 type Lived = (usize, BTreeMap<u16, usize>, Duration);
 
 async fn client(mut wire: Wire, number: usize, over: Arc<AtomicBool>) -> Lived {
@@ -87,7 +87,7 @@ async fn client(mut wire: Wire, number: usize, over: Arc<AtomicBool>) -> Lived {
     (number % CLIENTS, statuses, longest)
 }
 
-/// Every client at every gateway, until the future ends.
+/// Runs all clients at all gateways until the future ends.
 async fn under_load<T>(gateways: &[Gateway], what: impl Future<Output = T>) -> (Vec<Lived>, T) {
     let over = Arc::new(AtomicBool::new(false));
     let mut clients = JoinSet::new();
@@ -103,7 +103,7 @@ async fn under_load<T>(gateways: &[Gateway], what: impl Future<Output = T>) -> (
 #[tokio::test]
 async fn masters_are_killed_in_turn_and_nobody_is_answered_an_error() {
     let (kills, quota) = (if long() { 3 } else { 1 }, quota());
-    // Where nobody decides but the cluster, what is admitted beyond the limit is what a failover has lost.
+    // If only the cluster decides, a limit can be exceeded only by the charges that a failover has lost.
     for on_down in ["local", "open", "closed"] {
         let (upstream, mut cluster) = (Upstream::echo().await, Cluster::start().await);
         let gateways = gateways(&upstream, &cluster, on_down).await;
@@ -139,8 +139,8 @@ async fn masters_are_killed_in_turn_and_nobody_is_answered_an_error() {
             }
         }
         println!("{on_down}: {all:?}, longest {longest:?}, admitted of {quota}: {admitted:?}");
-        // Nobody is kept out but where the file says so; and what `local` lets through is the whole
-        // limit once more, or of each gateway that has not heard of the others yet.
+        // Clients are refused only if the file says so. With `local`, the whole limit is admitted once more, also by
+        // each gateway that does not know of the others yet.
         let (good, most): (&[u16], usize) = match on_down {
             "local" => (&[200, 429], quota * 4),
             "open" => (&[200, 429], usize::MAX),
@@ -161,12 +161,12 @@ async fn masters_are_killed_in_turn_and_nobody_is_answered_an_error() {
     }
 }
 
-/// The calls that a request takes at the cluster: two slots, all requests admitted, then all refused by one of the
-/// slots.
+/// The calls that a request costs at the cluster: with two slots, first all requests are admitted, then one of the
+/// slots refuses all.
 #[tokio::test]
 async fn calls_of_admitted_and_refused_requests() {
     let (upstream, cluster) = (Upstream::echo().await, Cluster::start().await);
-    // A busy machine is no cluster that is away.
+    // A busy machine must not look like a cluster that is away.
     let file = file_with(&upstream, &cluster, ("closed", "5s"));
     let gateway = Gateway::start(&file).await;
     eventually(
@@ -186,13 +186,14 @@ async fn calls_of_admitted_and_refused_requests() {
         let calls = cluster.script_calls().await - before;
         let each = calls as f64 / quota() as f64;
         println!("{what}: {each:.2} calls a request");
-        // A refusal is followed by what gives the other slot's charge back.
+        // After a refusal, another call gives back the charge at the other slot.
         let most = if status == 200 { 2.05 } else { 3.05 };
         assert!(each <= most, "{what}: {each}");
     }
 }
 
-/// The redirect of a node that does not serve a slot is counted, and the request is decided at the node that it names.
+/// A node that does not serve a slot answers with a redirect. The redirect is counted, and the node that it names
+/// decides the request.
 #[tokio::test]
 async fn redirects_are_counted() {
     let (upstream, cluster) = (Upstream::echo().await, Cluster::start().await);
@@ -206,7 +207,7 @@ async fn redirects_are_counted() {
         value.expect("it is told").parse::<u64>().unwrap()
     };
     assert_eq!((redirects("ask").await, redirects("moved").await), (0, 0));
-    // Nothing has been counted of everyone, so that its counter is new.
+    // Nothing has been counted for `everyone` yet, so its counter is new.
     cluster.send(SLOT, 0, 1).await;
     let ask = async || gateway.get_with("/", &[("x-client", "one")]).await;
     ask().await.expect(200);
@@ -223,7 +224,7 @@ async fn redirects_are_counted() {
     .await;
 }
 
-/// A slot that no node serves is a part of the store that is away, whatever the masters report of themselves.
+/// If no node serves a slot, this part of the store is away, whatever the masters report about themselves.
 #[tokio::test]
 async fn slots_that_nobody_serves_are_a_part_that_is_away() {
     let (upstream, cluster) = (Upstream::echo().await, Cluster::start().await);
@@ -243,7 +244,7 @@ async fn slots_that_nobody_serves_are_a_part_that_is_away() {
     assert!(is(away).await && up(&gateway).await == 0.0);
     let told = gateway.admin_get("/v1/store").await.json();
     assert_eq!((&told["up"], &told["reaching"]), (&false.into(), &0.into()));
-    // The rest is counted.
+    // The other slots are counted.
     let answer = gateway.get_with("/", &[("x-client", "one")]).await;
     let policy = answer.fields.get("ratelimit").unwrap();
     assert!(
@@ -266,8 +267,8 @@ async fn slots_that_nobody_serves_are_a_part_that_is_away() {
     assert_eq!(up(&gateway).await, 1.0);
 }
 
-/// Nodes that take connections and answer nothing, as behind a firewall that drops packets. The first request waits for
-/// them within the store's timeout, the log has a line at once, and no other request waits.
+/// The nodes take connections and answer nothing, as behind a firewall that drops packets. The first request waits for
+/// them within the store's timeout, a line is logged at once, and no other request waits.
 #[tokio::test]
 async fn seeds_that_say_nothing_cost_one_request_less_than_a_timeout() {
     let upstream = Upstream::echo().await;
@@ -298,14 +299,15 @@ async fn seeds_that_say_nothing_cost_one_request_less_than_a_timeout() {
     let waited = took
         .iter()
         .filter(|took| **took > Duration::from_millis(100));
-    // None where the first came so late that they had been found out already.
+    // No request waited if the first request came so late that the nodes were known to be silent.
     assert!(waited.count() <= 1, "{took:?}");
     let away = |line: &str| line.contains("WARN redis+cluster://") && line.contains("is away");
     gateway.said.line(0, "that it is away", away).await;
     assert_eq!(gateway.said.text().matches("is away").count(), 1);
 }
 
-/// Such a node refuses requests of two slots, and calls with requests of several clients, and counts none of them.
+/// A node of a cluster that the file calls a single Redis. It refuses requests of two slots, and calls with requests of
+/// several clients, and counts none of them.
 #[tokio::test]
 async fn a_node_that_serves_all_slots_is_no_redis_alone_and_that_is_said_once() {
     let (upstream, node) = (Upstream::echo().await, Cluster::of_one().await);
@@ -335,7 +337,7 @@ async fn a_node_that_serves_all_slots_is_no_redis_alone_and_that_is_said_once() 
     assert!(told.stdout.contains(&meant), "{}", told.stdout);
 }
 
-/// A single Redis starts at the address of a cluster's node, and stops again. It is used for as long as it is there.
+/// A single Redis starts at the address of a cluster node, and stops again. The gateway uses it as long as it runs.
 #[tokio::test]
 async fn a_redis_in_the_place_of_a_clusters_node_is_used_and_each_change_is_said_once() {
     let (upstream, mut node) = (Upstream::echo().await, Cluster::of_one().await);
@@ -357,7 +359,7 @@ async fn a_redis_in_the_place_of_a_clusters_node_is_used_and_each_change_is_said
             changes().last().is_some_and(|line| line.contains(word))
         })
         .await;
-        // Whoever asks now finds nothing new.
+        // Requests that come now find no change.
         for _ in 0..5 {
             ask().await;
         }
@@ -372,7 +374,7 @@ async fn a_redis_in_the_place_of_a_clusters_node_is_used_and_each_change_is_said
     ask().await;
     assert!(alone.script_calls().await > before);
     alone.kill().await;
-    // It cannot be reached for a while, and then for another reason, which is told as well, and once.
+    // Redis cannot be reached for a while, and then for another reason. The other reason is logged too, once.
     eventually(patience, "it is away", async || {
         ask().await;
         changes().len() == 3

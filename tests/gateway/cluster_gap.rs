@@ -1,5 +1,5 @@
 //! A cluster with a gap: one master is gone, and no replica takes its place. Limits on the other masters are counted,
-//! remembered and leased as ever. Limits on the lost master follow their `on_down`, without remembered answers.
+//! remembered and leased as before. Limits on the lost master follow their `on_down`, without remembered answers.
 
 use super::lease::sum;
 use crate::support::{Cluster, File, Gateway, Upstream, eventually, h2, long};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 const SOON: Duration = Duration::from_secs(20);
-/// The time without a sign of life after which a gateway is gone. The last number of gateways is believed for twice as
-/// long.
+/// The time without a report after which a gateway counts as gone. The last known number of gateways is used for twice
+/// as long.
 const LIFE: Duration = Duration::from_secs(10);
 /// The master of the slot in which the gateways are counted.
 const OF_GATEWAYS: usize = 0;
 
-/// Limits whose counters live together under these tags, on routes of their own and on one for both.
+/// A file with limits whose counters have these hash tags, on routes of their own and on one common route.
 fn file(upstream: &Upstream, cluster: &Cluster, (here, there): (&str, &str)) -> File {
     let limit = |rate: &str, tag: &str| {
         format!(
@@ -41,7 +41,7 @@ async fn gateways(gateway: &Gateway) -> u64 {
     told["gateways"].as_u64().unwrap()
 }
 
-/// The number of times that the masters that are left were asked for the slot map.
+/// The number of times that the remaining masters were asked for the slot map.
 async fn maps(cluster: &Cluster, dead: usize) -> u64 {
     let mut asked = 0;
     for number in (0..3).filter(|number| *number != dead) {
@@ -87,12 +87,12 @@ async fn refusals_of_the_part_that_is_there_cost_no_call() {
     cluster.lose_for_good(dead).await;
     stands(&gateway, "partly away").await;
 
-    // The dead part: by `on_down`, whatever was known of it.
+    // The slots of the lost master follow `on_down`, whatever was known about them.
     for _ in 0..5 {
         let answer = ask("/there").await.expect(200);
         assert!(!answer.fields.has("ratelimit"), "{answer:?}");
     }
-    // The live one: asked once more, since what changed might have changed it; then never again.
+    // The slots of a live master are asked once more, since the change may have affected them, and then never again.
     ask("/here").await.expect(429);
     let (calls, known) = (
         cluster.calls_of(alive).await,
@@ -101,17 +101,18 @@ async fn refusals_of_the_part_that_is_there_cost_no_call() {
     for _ in 0..50 {
         let answer = ask("/here").await.expect(429);
         assert_eq!(answer.remaining("here"), 0);
-        // What refuses is known, whatever the rest would say.
+        // The refusing limit is known, so the answer of the other limit does not matter.
         ask("/both").await.expect(429);
     }
     assert_eq!(decisions(&gateway, "remembered").await - known, 100);
-    // Trial decisions of a master that is tried anew would be calls; it is not.
+    // Trial decisions at a master that is tried anew would count as calls. The live master was not tried anew.
     assert_eq!(cluster.calls_of(alive).await - calls, 0);
 
-    // Nor is there more than one call for many permits.
+    // Many permits cost no more than one call.
     let leased = decisions(&gateway, "lease").await;
     let client = gateway.h2().await;
-    // On a slow machine many at once are a press, which lets permits lapse, and few have none to share: both are tried.
+    // On a slow machine, many clients at once leave permits unused until they lapse, and few clients have no permits to
+    // share. The test tries both.
     for clients in [100, 10].repeat(25) {
         let mut asking = JoinSet::new();
         for _ in 0..clients {
@@ -133,7 +134,7 @@ async fn refusals_of_the_part_that_is_there_cost_no_call() {
     assert!(decisions(&gateway, "lease").await > leased);
 
     if long() {
-        // The map is asked for more rarely when nothing has changed for a while.
+        // The gateway asks for the slot map more rarely when nothing has changed for a while.
         tokio::time::sleep(LIFE).await;
         let (before, begun) = (maps(&cluster, dead).await, Instant::now());
         tokio::time::sleep(LIFE / 2).await;
@@ -142,7 +143,7 @@ async fn refusals_of_the_part_that_is_there_cost_no_call() {
         assert!(asked > 0 && asked as f64 <= took.as_secs_f64() * 2.0 + 1.0);
     }
 
-    // Back, and empty: counted anew, and remembered.
+    // The master is back and empty: requests are counted anew, and refusals are remembered.
     cluster.come(dead).await;
     stands(&gateway, "up").await;
     for status in [200, 200, 429, 429] {
@@ -151,8 +152,8 @@ async fn refusals_of_the_part_that_is_there_cost_no_call() {
     ask("/here").await.expect(429);
 }
 
-/// While the slot of the gateways' signs of life is served, gateways are counted: one that stops is missed, and one
-/// that starts is noticed.
+/// While the slot with the gateways' reports is served, gateways are counted: the others notice that a gateway stops or
+/// starts.
 #[tokio::test]
 async fn gateways_are_counted_while_another_part_is_away() {
     let (upstream, mut cluster) = (Upstream::echo().await, Cluster::start().await);
@@ -176,7 +177,7 @@ async fn gateways_are_counted_while_another_part_is_away() {
     }
 }
 
-/// When the slot of the gateways' signs of life is away, the last number of gateways stays for the whole outage.
+/// When the slot with the gateways' reports is away, the last number of gateways is used for the whole outage.
 #[tokio::test]
 async fn how_many_gateways_there_were_is_still_known_where_nobody_counts_them() {
     let (upstream, mut cluster) = (Upstream::echo().await, Cluster::start().await);
@@ -203,7 +204,7 @@ async fn how_many_gateways_there_were_is_still_known_where_nobody_counts_them() 
     if long() {
         tokio::time::sleep(3 * LIFE).await;
     }
-    // What everyone shares is counted in the same slot: each counts a third of it.
+    // The counter of `everyone` is in the lost slot, too: each gateway counts a third of its limit.
     for gateway in &all {
         let mut admitted = 0;
         for _ in 0..60 {
@@ -216,7 +217,7 @@ async fn how_many_gateways_there_were_is_still_known_where_nobody_counts_them() 
         stands(gateway, "up").await;
         assert_eq!(gateways(gateway).await, 3);
     }
-    // And counted again.
+    // The gateways are counted again.
     let key = "tollgate:1:gateways:{*}";
     eventually(SOON, "all tell that they are there", async || {
         let set: Vec<u8> = cluster.command(OF_GATEWAYS, &["GET", key]).await;

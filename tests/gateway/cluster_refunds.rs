@@ -1,5 +1,5 @@
-//! A cluster whose limits live in several slots: clients over a limit of their own take nothing from the limits that
-//! they share.
+//! A cluster whose limits are in several slots. Clients that are over their own limit charge nothing to the limits that
+//! they share with others.
 
 use crate::support::{Cluster, File, Gateway, PATIENCE, Upstream, eventually, request};
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ async fn who_is_refused_by_a_limit_of_its_own_takes_nothing_from_a_shared_one() 
     };
     eventually(PATIENCE, "its workers reach the masters", up).await;
     let client = |number: usize| format!("client-{number}");
-    // Everybody's one request of the hour.
+    // Each client sends its one request of the hour.
     for number in 0..CLIENTS {
         let fields = [("x-client", &*client(number))];
         gateway.get_with("/tokens", &fields).await.expect(200);
@@ -70,11 +70,11 @@ async fn who_is_refused_by_a_limit_of_its_own_takes_nothing_from_a_shared_one() 
             }
             let statuses = waves.join_all().await;
             assert_eq!(statuses, [429; CLIENTS], "{name}");
-            // What is remembered of a refusal is forgotten.
+            // The remembered refusals have lapsed.
             tokio::time::sleep(Duration::from_millis(260)).await;
         }
-        // A look takes one, too. Of a bucket that leases what was charged within a tenth of a second of a call for permits
-        // comes back less that time and its own: of a unit that takes 86 s, one at most.
+        // A look takes one unit, too. A leased bucket gets back a charge that came within a tenth of a second of a call
+        // for permits, less that time and the call's own time. A unit takes 86 s here, so one unit at most is missing.
         let mut spared = u64::from(name == "leased");
         let what = format!("{name} has {before} again");
         eventually(PATIENCE, &what, async || {

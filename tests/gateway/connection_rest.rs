@@ -1,11 +1,12 @@
-//! Connections at rest: of a connection without a request for a second, hyper's side is gone until bytes come.
+//! Connections at rest: after a second without a request, the gateway frees hyper's part of the connection until bytes
+//! come.
 
 use crate::support::{End, File, Gateway, PATIENCE, Upstream, Wire, get};
 use std::time::{Duration, Instant};
 
-/// The time in which a connection has come to rest.
+/// The time after which a connection is at rest.
 const REST: Duration = Duration::from_millis(1500);
-/// The time in which an event must not happen.
+/// The time for which an event must not happen.
 const A_WHILE: Duration = Duration::from_millis(150);
 
 async fn rested(gateway: &Gateway) -> Wire {
@@ -21,7 +22,7 @@ async fn a_connection_goes_on_after_each_rest() {
     let gateway = Gateway::start(&File::to(&upstream, &[])).await;
     let post = "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\n\r\n";
     let mut client = rested(&gateway).await;
-    // An empty line behind a body stays unread, or is forgotten: it belongs to no message.
+    // An empty line after a body belongs to no message: the gateway leaves it unread, or drops it.
     client.ask(format!("{post}first\r\n")).await.expect(200);
     tokio::time::sleep(REST).await;
     for piece in ["\r\n", "PO", &post[2..], "sec"] {
@@ -36,7 +37,7 @@ async fn a_connection_goes_on_after_each_rest() {
     assert_eq!(client.ended(A_WHILE).await, End::Open);
 }
 
-/// The framing is followed across a rest: the fault belongs to the right head.
+/// The gateway still follows the framing after a rest: it finds a fault in the right head.
 #[tokio::test]
 async fn a_fault_in_a_head_after_a_rest_is_found() {
     let upstream = Upstream::echo().await;
@@ -86,7 +87,7 @@ async fn a_connection_at_rest_gives_way_and_drains() {
     assert_ne!(third.ended(PATIENCE).await, End::Open);
 }
 
-/// Both ways in which a client leaves.
+/// The two ways in which a client may leave.
 #[tokio::test]
 async fn a_client_that_leaves_ends_its_connection_at_rest() {
     let upstream = Upstream::echo().await;

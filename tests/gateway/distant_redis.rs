@@ -1,4 +1,4 @@
-//! A healthy Redis at a distance: it is never taken for away, and it carries the load.
+//! A healthy Redis at a distance: the gateway never takes it for away, and the Redis carries the load.
 
 use crate::support::load::{Load, statuses};
 use crate::support::{
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// Each request asks Redis; a request that Redis does not decide gets 503.
+/// A limit for which each request asks Redis. A request that Redis does not decide is answered 503.
 const ASKS: &str =
     "by = \"everyone\"\nrate = \"1000000/h\"\nalgorithm = \"fixed-window\"\nlease = \"off\"";
-/// The key of the gateways' signs of life.
+/// The key with the gateways' reports.
 const GATEWAYS: &str = "tollgate:1:gateways:{*}";
 const SOON: Duration = Duration::from_secs(10);
 
-/// A wire to a Redis, and a gateway of one worker that uses it.
+/// A delayed connection to a Redis, and a gateway with one worker that uses it.
 struct Far {
     _upstream: Upstream,
     redis: Redis,
@@ -26,7 +26,7 @@ struct Far {
 }
 
 impl Far {
-    /// A Redis whose answers take this long, and a gateway that is connected to it.
+    /// A Redis with this round trip, and a gateway that is connected to it.
     async fn at(round_trip: Duration, store: &str) -> Self {
         let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
         let relay = Relay::to(redis.port()).await;
@@ -56,7 +56,7 @@ impl Far {
         .await;
     }
 
-    /// Checks that Redis has never been away since the log line of this number.
+    /// Checks that the log after line `since` never says that Redis was away.
     fn was_never_away(&self, since: usize) {
         let said = self.gateway.said.lines();
         let away: Vec<_> = said[since..]
@@ -79,7 +79,7 @@ fn all_were(status: u16, counts: &BTreeMap<u16, usize>) {
     );
 }
 
-/// The load is long enough for several signs of life of the gateway, while each connection is always in use.
+/// The load is long enough for several reports of the gateway, while each connection is always in use.
 #[tokio::test]
 async fn a_redis_that_is_well_is_not_called_away_by_the_gateways_own_heartbeat() {
     let far = Far::at(Duration::from_millis(100), "timeout = \"400ms\"").await;
@@ -116,7 +116,7 @@ async fn many_at_once_are_decided_within_a_few_round_trips() {
     all_were(200, &counts);
 }
 
-/// From near to far and back, under load.
+/// The distance changes under load: near, far, and near again.
 #[tokio::test]
 async fn a_wire_that_becomes_longer_is_followed() {
     let far = Far::at(Duration::ZERO, "timeout = \"500ms\"").await;
@@ -133,7 +133,7 @@ async fn a_wire_that_becomes_longer_is_followed() {
 }
 
 /// All of a worker's connections break at once. A new connection, with login and scripts, takes longer than `timeout`,
-/// while the server answers all the time.
+/// although the server answers all the time.
 #[tokio::test]
 async fn connections_that_take_long_to_be_made_are_not_a_redis_that_is_away() {
     let far = Far::at(Duration::from_millis(200), "timeout = \"500ms\"").await;
@@ -153,7 +153,7 @@ async fn connections_that_take_long_to_be_made_are_not_a_redis_that_is_away() {
     let counts = statuses(&load.stop().await);
     println!("{counts:?}");
     far.was_never_away(since);
-    // Nobody decides for those who wait for it.
+    // Requests that wait for Redis are not decided by a fallback.
     assert!(counts.keys().all(|status| [200, 503].contains(status)));
 }
 
@@ -177,10 +177,11 @@ async fn a_timeout_that_leaves_hardly_any_time_is_told() {
     assert!(!told.contains("more than half"), "{told}");
 }
 
-/// Each answer takes longer than half of `timeout`: a question that waited for the one before it would be too late.
+/// Each answer takes longer than half of `timeout`. So a question that first waited for another answer would be too
+/// late.
 #[tokio::test]
 async fn a_round_trip_of_most_of_the_timeout_is_not_away_by_turns() {
-    // What is left of `timeout` is more than a busy machine holds up a process.
+    // The rest of `timeout` is longer than a busy machine can stop a process.
     let far = Far::at(Duration::from_millis(250), "timeout = \"2800ms\"").await;
     far.relay.turn(Line::Slow(Duration::from_secs(1)));
     let since = far.lines();
@@ -190,8 +191,8 @@ async fn a_round_trip_of_most_of_the_timeout_is_not_away_by_turns() {
     far.was_never_away(since);
 }
 
-/// A fresh gateway connects, logs in and loads its scripts before its first question: three round trips, each most of
-/// `timeout`.
+/// A new gateway connects, logs in and loads its scripts before its first question. These are three round trips, and
+/// each takes most of `timeout`.
 #[tokio::test]
 async fn the_first_requests_of_a_cold_start_are_decided_by_redis() {
     let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
@@ -214,7 +215,7 @@ async fn the_first_requests_of_a_cold_start_are_decided_by_redis() {
     assert!(!gateway.said.text().contains("is away"));
 }
 
-/// While the gateway waits for Redis, it is alive and not ready. Then it starts without Redis.
+/// While the gateway waits for Redis, it is alive and not ready. After that it starts without Redis.
 #[tokio::test]
 async fn without_redis_a_gateway_starts_after_a_while_and_is_not_ready_before() {
     let (upstream, redis) = (Upstream::echo().await, Redis::start().await);

@@ -1,4 +1,4 @@
-//! The drain: requests under way are finished, no new ones are taken, and the wait has an end.
+//! The drain: requests under way are finished, new requests are not taken, and the wait is bounded.
 
 use crate::support::{
     Connection, End, File, Gateway, H2, PATIENCE, Upstream, Wire, eventually, get, h2, request,
@@ -150,7 +150,7 @@ async fn answers_that_nobody_takes_are_not_waited_for_longer_than_the_idle_time(
     gateway.signal("TERM");
     assert_eq!(gateway.exit(PATIENCE).await, Some(0));
     let took = start.elapsed();
-    // A client that has yet to read is given its time.
+    // A client that still has to read its answer is given time.
     assert!(
         took > Duration::from_secs(1) && took < Duration::from_secs(15),
         "{took:?}"
@@ -216,7 +216,7 @@ fn slowly(upstream: &Upstream, rate: &str, drain: &str) -> File {
         .server(&format!("drain = \"{drain}\""))
 }
 
-/// Sends a request that is held, and waits until it is.
+/// Sends a request that a leaky bucket holds, and waits until it is held.
 async fn held(gateway: &Gateway) -> Wire {
     gateway.get("/").await.expect(200);
     let mut client = gateway.connect().await;

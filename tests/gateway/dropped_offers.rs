@@ -1,4 +1,4 @@
-//! What the gateway takes away from a request is told in its log: fields by their names, and offers of upgrades.
+//! The log names what the gateway removes from a request: the names of fields, and offers of upgrades.
 
 use crate::support::{File, Gateway, Upstream, request};
 

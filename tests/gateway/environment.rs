@@ -1,4 +1,4 @@
-//! Variables of the environment in the file: every command fills them in, and a reload reads them anew.
+//! Environment variables in the file: every command fills them in, and a reload reads them again.
 
 use crate::support::process::command;
 use crate::support::{File, Finished, Gateway, PATIENCE, Upstream, eventually};
@@ -111,7 +111,8 @@ async fn a_reload_fills_in_again() {
     .await;
 }
 
-/// A value of the environment is hidden at all its places, whatever its name, if one of these places holds a secret.
+/// If a value of the environment is a secret at one place of the file, it is hidden at all places, whatever the
+/// variable's name.
 #[tokio::test]
 async fn a_printed_file_has_no_secret_of_the_environment() {
     let folder = tempfile::tempdir().unwrap();
@@ -150,7 +151,7 @@ async fn a_printed_file_has_no_secret_of_the_environment() {
     }
 }
 
-/// A file with secrets of the environment in every text that commands show.
+/// A file that has secrets of the environment in every text that commands show.
 const HIDING: &str = "\
 [jwt]
 keys = \"${KEYS_SECRET}/k\"
@@ -357,7 +358,7 @@ async fn a_variable_alone_may_be_a_number_or_a_flag() {
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(done.stdout.contains("at most 7 at once"), "{done:?}");
 
-    // As the file is understood, it has the numbers themselves, and so is a file that needs no variable.
+    // The printed file has the numbers themselves, so it needs no variable.
     let printed = run(folder.path(), &["check", "--print"], &set).await.stdout;
     for line in [
         "workers = 2",
@@ -410,7 +411,7 @@ async fn a_variable_alone_may_be_a_number_or_a_flag() {
         assert!(done.stderr.contains(&told), "{told}: {}", done.stderr);
     }
 
-    // A part of a number is none.
+    // A variable cannot hold a part of a number.
     let parts = NUMBERS.replace(
         "burst = \"${CALLS}\"\ntiers",
         "burst = \"${CALLS}0\"\ntiers",
@@ -462,7 +463,7 @@ async fn variables_may_come_from_the_file_of_a_unit() {
     let done = run(folder.path(), &with(&["explain", "GET", "/"]), &[]).await;
     assert!(done.stdout.contains("has 1 left"), "{done:?}");
 
-    // What systemd would pass by is passed by, and told.
+    // Lines that systemd would skip are skipped, with a warning.
     let odd = "export CALLS=7\nCALLS=2\nno assignment\nA-B=s3cret\nUNIT=min\n";
     std::fs::write(folder.path().join("odd.env"), odd).unwrap();
     let done = run(folder.path(), &["check", "--env-file", "odd.env"], &[]).await;

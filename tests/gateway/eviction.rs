@@ -1,11 +1,11 @@
-//! A full gateway: which connections give way to which, and the share of one client.
+//! A full gateway: the connections that are closed for new ones, and the share of one client.
 
 use crate::support::{
     End, File, Gateway, H2, PATIENCE, Upstream, Wire, eventually, get, h2, request,
 };
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The time in which an event must not happen.
+/// The time for which an event must not happen.
 const A_WHILE: std::time::Duration = std::time::Duration::from_millis(150);
 
 async fn housing(server: &str) -> (Upstream, Gateway) {
@@ -19,12 +19,12 @@ fn address(last: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(127, 0, 7, last))
 }
 
-/// A connection from an address of its own.
+/// Opens a connection from this address.
 async fn from(gateway: &Gateway, last: u8) -> Wire {
     Wire::from(address(last), gateway.address()).await
 }
 
-/// Waits for a line of the metrics.
+/// Waits until the metrics contain this line.
 async fn counted(gateway: &Gateway, line: &str) {
     eventually(PATIENCE, line, async || {
         gateway.metrics().await.lines().any(|found| found == line)
@@ -32,7 +32,7 @@ async fn counted(gateway: &Gateway, line: &str) {
     .await;
 }
 
-/// Waits until this number of connections is accepted, and until those to be registered are.
+/// Waits until this number of connections is accepted and registered.
 async fn accepted(gateway: &Gateway, count: usize) {
     counted(
         gateway,
@@ -92,7 +92,7 @@ async fn room_is_made_by_the_longest_idle_then_the_silent_then_half_heads_and_ne
             )
             .await;
         }
-        // Five requests are under way: nobody gives way.
+        // Five requests are under way, so no connection is closed for a new one.
         let mut none = from(&gateway, 11).await;
         assert_closed(&mut none, "one too many").await;
         counted(
@@ -107,7 +107,7 @@ async fn room_is_made_by_the_longest_idle_then_the_silent_then_half_heads_and_ne
         gateway
             .said
             .line(0, "who was turned away", |line| {
-                line.contains("none waits for its client: a new one was closed")
+                line.contains("none can be closed for a new one: the new connection was closed")
             })
             .await;
     }
@@ -128,7 +128,7 @@ async fn a_house_full_of_idle_clients_serves_everybody_who_comes() {
         wire.ask(get("/")).await.expect(200);
         more.push(wire);
     }
-    // The last comers have thrown all the others out.
+    // The latest connections have replaced all the others.
     for wire in &mut idle {
         assert_closed(wire, "one that was idle longest").await;
     }
@@ -152,7 +152,7 @@ async fn an_http2_connection_without_a_stream_is_idle_and_is_told_to_go() {
     let mut fourth = from(&gateway, 4).await;
     fourth.ask(get("/")).await.expect(200);
     let frames = raw.everything().await;
-    // Type 7, on stream 0.
+    // The last frame has type 7 (GOAWAY), on stream 0.
     assert!(
         frames.windows(6).any(|bytes| bytes == [7, 0, 0, 0, 0, 0]),
         "{frames:?}"
@@ -191,12 +191,12 @@ async fn one_client_s_share_is_made_room_for_by_its_own_and_by_no_other() {
     let mut busy = from(&gateway, 1).await;
     busy.send(get("/")).await;
     upstream.sees(1).await;
-    // The idle one of its own goes.
+    // The client's own idle connection is closed.
     let mut third = from(&gateway, 1).await;
     third.send(get("/")).await;
     upstream.sees(2).await;
     assert_closed(&mut idle, "its own idle one").await;
-    // Nothing of its own is idle: the new one goes.
+    // None of the client's connections is idle, so the new one is closed.
     let mut fourth = from(&gateway, 1).await;
     assert_closed(&mut fourth, "the one too many").await;
     for (wire, who) in [
@@ -228,7 +228,7 @@ async fn one_client_s_share_is_made_room_for_by_its_own_and_by_no_other() {
 async fn the_share_that_nobody_wrote_holds_only_in_a_house_more_than_half_full() {
     let (_upstream, gateway) = housing("max_connections = 20").await;
     let mut greedy = Vec::new();
-    // Half heads: none of them gives way to its own client.
+    // Connections with half a head: none of them is closed for another one of its own client.
     for _ in 0..11 {
         let mut wire = from(&gateway, 1).await;
         wire.send("GET / HT").await;
@@ -331,7 +331,7 @@ async fn the_bound_on_open_files_is_raised_to_what_the_system_allows() {
 async fn a_request_without_an_open_file_for_its_upstream_is_told_before_it_is_charged() {
     let upstream = Upstream::silent().await;
     let file = File::to(&upstream, &["all"]).limit("all", "by = \"everyone\"\nrate = \"1000/h\"");
-    // 128 for others, 36 for clients, 36 for upstreams.
+    // Of these open files, 128 are for other uses, 36 for clients, and 36 for upstreams.
     let gateway = Gateway::start_after("ulimit -n 200", &file).await;
     let client = H2::to(gateway.address()).await;
     let mut asking = tokio::task::JoinSet::new();
@@ -347,7 +347,7 @@ async fn a_request_without_an_open_file_for_its_upstream_is_told_before_it_is_ch
     })
     .await;
     assert!((1..=36).contains(&forwarded), "{forwarded}");
-    // Only what was forwarded was decided at all.
+    // Only forwarded requests were decided.
     let decided = "tollgate_limit_decisions_total{limit=\"all\",route=\"all\",decision=\"allow\",decided_by=\"store\"}";
     counted(&gateway, &format!("{decided} {forwarded}")).await;
     for _ in forwarded..100 {
@@ -361,11 +361,11 @@ async fn a_request_without_an_open_file_for_its_upstream_is_told_before_it_is_ch
         assert_eq!(answer.field("retry-after"), "1");
         assert_eq!(gateway.line_of(&answer).await["reason"], "busy");
     }
-    // Another connection is taken, and its request told the same.
+    // Another connection is accepted, and its request gets the same answer.
     from(&gateway, 2).await.ask(get("/")).await.expect(503);
     asking.abort_all();
     drop(client);
-    // What they had is there for others.
+    // The descriptors of the closed connections are free for others.
     eventually(PATIENCE, "room for one more", async || {
         let mut wire = from(&gateway, 3).await;
         wire.send(get("/")).await;

@@ -144,7 +144,7 @@ async fn live_says_what_is_left_and_charges_nothing() {
     )
     .await;
     assert_eq!(gone.code, Some(3), "{}", gone.stderr);
-    // It takes addresses alone, and says so.
+    // `--live` accepts only addresses, and says so.
     let named = ["explain", "GET", "/", "--live=localhost:9090"];
     let named = tollgate(gateway.folder(), &named).await;
     assert_eq!(named.code, Some(2), "{}", named.stderr);
@@ -194,9 +194,9 @@ async fn a_request_is_explained_for_people() {
         "client  203.0.113.9: 10.0.0.1 is trusted, and X-Forwarded-For is read from the right: 10.0.0.7 is trusted, 203.0.113.9 is not",
         "path    /v1/orders/42: matched; forwarded as /v1/orders/42;a=b/",
         "limits  per-key (gateway.toml:8): at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one",
-        "          unused it admits this and has 19 left; used up, it refuses with 429",
+        "          on an unused counter it admits this request and has 19 left; on a used-up one it refuses with 429",
         "          counts 1, by ip + route on the key 203.0.113.9|orders",
-        "          unused it admits this and has 100 left; used up, it holds the request up to 2s, and refuses with 429 beyond that",
+        "          on an unused counter it admits this request and has 100 left; on a used-up one it holds the request up to 2s, and refuses with 429 beyond that",
         "          counts 1, by path:id on the key 42",
         "answer  the upstream's, unless a limit refuses; nothing was counted here",
     ] {
@@ -384,8 +384,7 @@ limits = \"per-client\"
         asked.extend(["-H", field]);
     }
     let text = tollgate(folder.path(), &asked).await.stdout;
-    let address =
-        "anybody could write any address there, and `[server] trust` does not name who sends it";
+    let address = "anybody could write any address there, and `[server] trust` does not name the peer that sends it";
     let method =
         "it asks for another method than the one that a route or a limit of the file looks at";
     let named = "`Connection` names it: it is for this gateway only";

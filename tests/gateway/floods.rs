@@ -1,4 +1,4 @@
-//! Floods over HTTP/2 of frames that cost their sender next to nothing.
+//! Floods over HTTP/2: frames that cost their sender next to nothing.
 
 use crate::support::h2_frames::{
     CONTINUATION, DATA, GOAWAY, HEAD, HEADERS, PING, RST_STREAM, SETTINGS, frame, greeted,
@@ -11,7 +11,7 @@ const PRIORITY: u8 = 2;
 const WINDOW_UPDATE: u8 = 8;
 const PRIORITY_UPDATE: u8 = 0x10;
 
-/// The cause of the connection's end, by its last frame.
+/// The cause of the connection's end, from its last frame.
 async fn last_word(client: &mut Wire) -> Result<u8, End> {
     loop {
         match read_frame(client).await? {
@@ -27,7 +27,7 @@ async fn a_flood_of_pings_or_settings_is_told_to_calm_down() {
     let gateway = Gateway::start(&File::to(&upstream, &[])).await;
     for demand in [frame(PING, 0, 0, &[7; 8]), frame(SETTINGS, 0, 0, &[])] {
         let mut client = greeted(&gateway).await;
-        // Answers are given as long as nobody overdoes it.
+        // The gateway answers as long as no client sends too many frames.
         client.send(frame(PING, 0, 0, &[1; 8])).await;
         loop {
             let (kind, flags, payload) = read_frame(&mut client).await.unwrap();
@@ -36,7 +36,7 @@ async fn a_flood_of_pings_or_settings_is_told_to_calm_down() {
                 break;
             }
         }
-        // Each hundred is answered before the next: what the gateway says last is not lost in a reset.
+        // The gateway answers each hundred before the next is sent, so that no reset destroys its last frame.
         let mut answered = 0;
         for hundred in 1..=9 {
             client.send(demand.repeat(100)).await;
@@ -51,11 +51,11 @@ async fn a_flood_of_pings_or_settings_is_told_to_calm_down() {
     }
     let calm = |line: &str| line.contains("ENHANCE_YOUR_CALM");
     gateway.said.line(0, "a line of it", calm).await;
-    // Nobody else is worse off.
+    // Other clients are not affected.
     gateway.h2().await.get("/").await.expect(200);
 }
 
-/// Answers to PINGs that the gateway never sent: the library reports each.
+/// Answers to PINGs that the gateway never sent: hyper reports each of them.
 #[tokio::test]
 async fn unasked_answers_to_pings_fill_no_log() {
     let upstream = Upstream::echo().await;
@@ -70,7 +70,7 @@ async fn unasked_answers_to_pings_fill_no_log() {
     assert!(!gateway.said.text().contains("never sent"));
 }
 
-/// gRPC measures its line so: it sends a PING after received data, as soon as the last PING was answered.
+/// gRPC measures its bandwidth in this way: after received data it sends a PING, as soon as the last PING was answered.
 #[tokio::test]
 async fn who_measures_a_line_of_small_messages_is_no_flood() {
     const MESSAGES: usize = 1_300;
@@ -78,7 +78,7 @@ async fn who_measures_a_line_of_small_messages_is_no_flood() {
         if connection.request().await.is_ok() {
             let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
             connection.wire.send(head).await;
-            // Each message waits until the one before it has been measured.
+            // Each message waits until the previous one has been measured.
             while connection.wire.chunk().await.is_ok() {
                 connection.wire.send("1\r\nx\r\n").await;
             }
@@ -87,7 +87,7 @@ async fn who_measures_a_line_of_small_messages_is_no_flood() {
     .await;
     let gateway = Gateway::start(&File::to(&upstream, &[])).await;
     let mut client = greeted(&gateway).await;
-    // `POST`, `http`, `/`, `a`: its body asks for one message after the other.
+    // The fields `POST`, `http`, `/`, `a`. The body asks for one message after the other.
     let head = [0x83, 0x86, 0x84, 0x41, 1, b'a'];
     client.send(frame(HEADERS, 4, 1, &head)).await;
     let mut messages = 0;
@@ -105,7 +105,7 @@ async fn who_measures_a_line_of_small_messages_is_no_flood() {
     }
 }
 
-/// Frames that move nothing, each kind alone, until the gateway has enough of them.
+/// Frames without content: the gateway ends the connection after too many of each kind.
 #[tokio::test]
 async fn frames_that_move_nothing_are_told_to_calm_down() {
     let upstream = Upstream::echo().await;
@@ -117,7 +117,7 @@ async fn frames_that_move_nothing_are_told_to_calm_down() {
         frame(0x21, 0, 0, &[]),
     ] {
         let mut client = greeted(&gateway).await;
-        // Each hundred is read before the next: what the gateway says last is not lost in a reset.
+        // The gateway reads each hundred before the next is sent, so that no reset destroys its last frame.
         let ping = frame(PING, 0, 0, &[1; 8]);
         let mut hundreds = 0;
         let word = loop {
@@ -141,7 +141,7 @@ async fn frames_that_move_nothing_are_told_to_calm_down() {
     gateway.said.line(0, "a line of it", calm).await;
 }
 
-/// The most diligent of clients: for each small frame it opens both windows again.
+/// The most eager client: after each small frame it opens both windows again.
 #[tokio::test]
 async fn who_opens_windows_for_what_it_gets_is_no_flood() {
     const MESSAGES: usize = 3_000;
@@ -195,7 +195,7 @@ async fn requests_that_are_reset_at_once_are_told_to_calm_down() {
         tokio::task::yield_now().await;
     }
     assert_eq!(last_word(&mut client).await, Ok(ENHANCE_YOUR_CALM));
-    // Whatever was begun of them has been charged: there are no more at the upstream than the limit lets through.
+    // Each request that was begun has been charged: the upstream got no more requests than the limit admits.
     assert!(upstream.seen() <= 100, "{}", upstream.seen());
 }
 
@@ -205,7 +205,7 @@ async fn a_head_without_end_is_ended() {
     let gateway = Gateway::start(&File::to(&upstream, &[])).await;
     let mut client = greeted(&gateway).await;
     client.send(frame(HEADERS, 1, 1, &HEAD)).await;
-    // A literal field, a kilobyte of it at a time.
+    // A literal field of one kilobyte.
     let field = [&[0, 1, b'x', 0x7f, 0xfa, 6][..], &[b'y'; 1017]].concat();
     let more = frame(CONTINUATION, 0, 1, &field);
     let mut sent = 0;

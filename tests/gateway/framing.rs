@@ -1,9 +1,10 @@
-//! Requests that must not pass, byte for byte: refused before an upstream sees anything, and not by guessing.
+//! Requests that must not pass, byte for byte: the gateway refuses them before an upstream sees anything, and does not
+//! guess their meaning.
 
 use crate::support::{End, Feed, File, Gateway, H2, PATIENCE, Upstream, get, request};
 use http::Request;
 
-/// A request that is refused with one of these statuses; the connection is over, or still in step.
+/// A request that is refused with one of these statuses. After that the connection is closed, or is still in step.
 pub(super) struct Refused {
     what: &'static str,
     bytes: String,
@@ -22,7 +23,7 @@ pub(super) fn refused(
     }
 }
 
-/// Sends each request on a connection of its own and reads the answer; nothing may reach the upstream.
+/// Sends each request on its own connection and reads the answer. Nothing may reach the upstream.
 pub(super) async fn assert_refused(cases: Vec<Refused>) {
     let upstream = Upstream::echo().await;
     let gateway = Gateway::start(&File::to(&upstream, &[])).await;
@@ -288,7 +289,8 @@ async fn heads_have_bounds() {
         ),
     ])
     .await;
-    // A head beyond any buffer may be answered before it was read whole, and is cut then.
+    // A head that is larger than any buffer may be answered, and its connection ended, before the gateway has read all
+    // of it.
     let upstream = Upstream::echo().await;
     let gateway = Gateway::start(&File::to(&upstream, &[])).await;
     let mut client = gateway.connect().await;
@@ -330,7 +332,7 @@ async fn a_broken_chunk_never_becomes_a_whole_request() {
             .send(request("POST", "/", &[("Transfer-Encoding", "chunked")]) + body)
             .await;
         match client.try_answer().await {
-            // An echo answers whole requests only.
+            // The upstream echoes only complete requests.
             Ok(answer) => assert!(
                 matches!(answer.status, 400 | 408 | 502),
                 "{what}: {answer:?}"

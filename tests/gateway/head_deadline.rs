@@ -1,21 +1,21 @@
-//! A head has one deadline, from its first byte, whatever else its connection does.
+//! A head has one deadline, counted from its first byte, whatever else its connection does.
 
 use crate::support::{File, Gateway, PATIENCE, Upstream, Wire, get};
 use std::time::{Duration, Instant};
 
 /// A small part of the head's deadline.
 const A_WHILE: Duration = Duration::from_millis(20);
-/// Lines with a short deadline for heads, and a long one for idle connections.
+/// A short deadline for heads, and a long time for idle connections.
 const HASTY: &str = "first_byte = \"30s\"\nhead = \"700ms\"\nidle = \"30s\"";
 
-/// Sends a head letter by letter, and then a letter now and then, without ever ending the head.
+/// Sends a head letter by letter, then a letter now and then, and never ends the head.
 async fn drip(client: &mut Wire) {
     for letter in "GET /late HTTP/1.1\r\nHost: a.test\r\nX-Slow: ".chars() {
         client.send([letter as u8]).await;
     }
     for _ in 0..5 {
         tokio::time::sleep(A_WHILE * 5).await;
-        // On a busy machine it may have been answered already.
+        // On a busy machine the gateway may have answered already.
         let _ = client.try_send("x").await;
     }
 }
@@ -46,7 +46,7 @@ async fn a_head_has_one_deadline_from_its_first_byte() {
     assert_eq!(upstream.seen(), 1);
 }
 
-/// The deadline does not run between two requests, and a head that comes in pieces but in time is a request.
+/// The deadline does not run between two requests. A head that comes in pieces, but in time, is a request.
 #[tokio::test]
 async fn a_head_in_pieces_is_served_and_a_rest_between_two_is_no_head() {
     let upstream = Upstream::echo().await;
@@ -59,7 +59,7 @@ async fn a_head_in_pieces_is_served_and_a_rest_between_two_is_no_head() {
             tokio::time::sleep(A_WHILE).await;
         }
         client.ask("\r\n").await.expect(200);
-        // Line ends in front of a head are none of it.
+        // Line ends before a head do not belong to it.
         client.send("\r\n").await;
     }
     let hasty = Gateway::start(&File::to(&upstream, &[]).server(HASTY)).await;
@@ -85,7 +85,7 @@ async fn a_head_of_http2_has_the_same_deadline() {
     let mut client = gateway.connect().await;
     client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
     client.send(frame(4, 0, 0, &[])).await;
-    // `GET`, `http`, `/`: one that is answered never, and half of another.
+    // The head `GET`, `http`, `/`. One request is never answered, and another has half a head.
     let head = [0x82, 0x86, 0x84, 0x41, 1, b'a'];
     client.send(frame(HEADERS, 5, 1, &head)).await;
     upstream.sees(1).await;

@@ -1,11 +1,11 @@
-//! A fault of a head must be found however the head arrives, answered, and logged. A head that only looks faulty must
-//! pass.
+//! The gateway must find, answer and log a fault of a head, however the head arrives. A head that only looks faulty
+//! must pass.
 
 use crate::support::{End, File, Gateway, PATIENCE, Upstream, Wire, eventually, get, h2, request};
 
 const LENGTH: (&str, &str) = ("Content-Length", "4");
 const CHUNKS: (&str, &str) = ("Transfer-Encoding", "chunked");
-/// A text that would be refused as a head, and that is no head.
+/// A text that would be refused if it were a head. Here it is part of a body.
 const LURE: &str = "GET /#lure HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n";
 
 async fn gateway() -> (Upstream, Gateway) {
@@ -14,7 +14,7 @@ async fn gateway() -> (Upstream, Gateway) {
     (upstream, gateway)
 }
 
-/// Checks that the next answer is a complete 400, and the connection's last answer.
+/// Checks that the next answer is a complete 400, and the last answer on its connection.
 async fn assert_refused(gateway: &Gateway, client: &mut Wire, detail: &str) {
     let answer = client.answer().await.expect(400);
     assert_eq!(answer.field("content-type"), "application/problem+json");
@@ -179,7 +179,7 @@ async fn a_tunnel_is_not_looked_into() {
     assert_eq!(client.exactly(LURE.len()).await.unwrap(), LURE);
 }
 
-/// A head that never becomes a request, its status and cause, and the method and path in the log.
+/// A head that never becomes a request, with its status and cause, and with the method and path in the log.
 type Unread = (
     String,
     u16,
@@ -210,7 +210,8 @@ async fn what_cannot_be_read_is_told_too() {
     ];
     for (number, (bytes, status, reason, named)) in cases.iter().enumerate() {
         let mut client = gateway.connect().await;
-        // The second request of its connection, so that the first one's line is not taken for it.
+        // The faulty head is the second one on its connection, so that the log could wrongly show the line of the first
+        // one.
         client.ask(get("/first")).await.expect(200);
         let _ = client.try_send(bytes).await;
         if let Ok(answer) = client.try_answer().await {
@@ -250,7 +251,7 @@ async fn what_cannot_be_read_is_told_too() {
     .await;
 }
 
-/// h2 answers heads beyond its own bound without a report to the gateway, whose bound is therefore lower.
+/// h2 answers heads beyond its own bound without a report to the gateway. So the gateway has a lower bound.
 #[tokio::test]
 async fn a_head_of_http2_that_is_too_large_is_told() {
     let (upstream, gateway) = gateway().await;
@@ -284,7 +285,7 @@ async fn a_head_of_http2_that_is_too_large_is_told() {
     .await;
 }
 
-/// h2 counts 32 bytes for each piece of a cookie, which are one field here.
+/// h2 counts 32 bytes for each piece of a cookie. The gateway counts these pieces as one field.
 #[tokio::test]
 async fn many_pieces_of_cookies_are_counted_as_one_field_and_refused_by_us() {
     let (upstream, gateway) = gateway().await;
@@ -306,7 +307,7 @@ async fn many_pieces_of_cookies_are_counted_as_one_field_and_refused_by_us() {
     assert_eq!(upstream.seen(), 1);
 }
 
-/// hyper counts the fields of HTTP/1.1.
+/// hyper counts the fields of an HTTP/1.1 head.
 #[tokio::test]
 async fn a_hundred_fields_are_enough_in_either_version() {
     let (upstream, gateway) = gateway().await;

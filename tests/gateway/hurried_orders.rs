@@ -1,4 +1,4 @@
-//! Orders that have failed: what is kept of them is told by `check`, and a signal has them made again at once.
+//! Failed orders: `check` shows the kept failures, and a signal makes the orders again at once.
 
 use crate::support::{
     AcmeDirectory, File, Gateway, PATIENCE, Pebble, PebbleWish, Redis, Upstream, eventually,
@@ -57,7 +57,7 @@ async fn is_made_again_at_a_signal(storage: &str, store: &str) {
     let (directory, upstream) = (AcmeDirectory::start().await, Upstream::echo().await);
     directory.refuse_first();
     let gateway = gateway(&directory, &upstream, storage, store).await;
-    let failed = |line: &str| line.contains("tried again in 1 min");
+    let failed = |line: &str| line.contains("the next attempt is in 1 min");
     gateway.said.line(0, "the failure", failed).await;
     let told = "no certificate has come yet, 1 order has failed, the next is made at ";
     eventually(PATIENCE, "the failure is kept", async || {
@@ -86,7 +86,7 @@ async fn is_made_again_at_a_signal(storage: &str, store: &str) {
         told.contains(", renewed by ") && !told.contains("failed")
     })
     .await;
-    // Where nothing has failed, a signal orders nothing.
+    // If no order has failed, a signal causes no order.
     let start = gateway.said.lines().len();
     gateway.signal("HUP");
     let unchanged = |line: &str| line.contains("is unchanged");
@@ -108,7 +108,7 @@ async fn an_order_that_failed_is_made_again_at_a_signal_with_a_store() {
     is_made_again_at_a_signal(storage, &store).await;
 }
 
-/// The lines that say when a hurried order is made that waits nevertheless.
+/// The log lines about a hurried order that has to wait all the same. They say when it will be made.
 fn waits(gateway: &Gateway) -> Vec<String> {
     let lines = gateway.said.lines().into_iter();
     lines
@@ -120,7 +120,7 @@ async fn waits_for_the_authority_alone(storage: &str, store: &str) {
     let (directory, upstream) = (AcmeDirectory::start().await, Upstream::echo().await);
     directory.limit("new-order", 6);
     let gateway = gateway(&directory, &upstream, storage, store).await;
-    let failed = |line: &str| line.contains("tried again in 1 min");
+    let failed = |line: &str| line.contains("the next attempt is in 1 min");
     gateway.said.line(0, "the failure", failed).await;
     directory.unlimit();
     let start = gateway.said.lines().len();
@@ -145,7 +145,7 @@ async fn a_hurried_order_waits_for_the_pause_of_its_authority_alone_with_a_store
     waits_for_the_authority_alone(storage, &store).await;
 }
 
-/// Leads connections at a port of this machine to `target`.
+/// Forwards connections to a port of this machine to `target`.
 async fn lead(port: u16, target: SocketAddr) {
     let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
     tokio::spawn(async move {
@@ -158,7 +158,7 @@ async fn lead(port: u16, target: SocketAddr) {
     });
 }
 
-/// Has the failures of an identity, as they are kept, be an hour older but for these seconds.
+/// Makes the kept failures of an identity an hour older, less these seconds.
 fn age(kept: &Path, seconds: i64) {
     let text = fs::read_to_string(kept).unwrap();
     let mut attempts: Value = serde_json::from_str(&text).unwrap();
@@ -200,7 +200,7 @@ async fn signals_make_four_failures_an_hour_and_the_next_order_when_it_is_over()
         "{told}"
     );
     assert_eq!(waits(&gateway), Vec::<String>::new());
-    // Two hours are waited for without a signal; with one, the rest of the hour.
+    // Without a signal the order waits for two hours, and with a signal only for the rest of the hour.
     lead(pebble.http, gateway.address()).await;
     age(&gateway.folder().join("acme/attempts/shop.json"), 8);
     let start = gateway.said.lines().len();

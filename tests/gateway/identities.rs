@@ -1,4 +1,4 @@
-//! Identities of a running gateway: certificates that change under it, checks of clients, and redirects to `https`.
+//! Identities of a running gateway: certificates that change meanwhile, checks of clients, and redirects to `https`.
 
 use crate::support::{
     Authority, File, Gateway, PATIENCE, Pair, TlsClient, Upstream, eventually, get, request,
@@ -7,7 +7,7 @@ use crate::support::{
 use std::fs;
 use std::path::Path;
 
-/// The file of a gateway with these listeners and more tables; its one route leads to `upstream`.
+/// A file with these listeners and further tables. Its one route leads to `upstream`.
 fn file(listen: &str, tables: &str, upstream: &Upstream) -> String {
     let file = File::default()
         .server(&format!("listen = {listen}\n"))
@@ -19,7 +19,7 @@ fn file(listen: &str, tables: &str, upstream: &Upstream) -> String {
 const LISTEN: &str = "{ address = \"127.0.0.1:0\", tls = true }";
 const API: &str = "[tls.api]\ncert = \"api.pem\"\nkey = \"api.key\"\n";
 
-/// A gateway whose files have been written by `write`.
+/// A gateway whose files `write` creates.
 async fn gateway(text: &str, write: impl FnOnce(&Path)) -> Gateway {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path());
@@ -65,7 +65,7 @@ async fn a_listener_shows_the_identity_for_the_name_and_serves() {
         assert_eq!(wire.certificate(), *pair.certificate());
         assert_eq!(wire.get(host).await.unwrap(), 200);
     }
-    // Neither is the default.
+    // Neither of the two is the default.
     assert!(
         client
             .connect(gateway.address(), "other.test")
@@ -96,7 +96,7 @@ async fn a_pair_is_taken_when_both_halves_are_there() {
         })
         .await;
     shows(&gateway, &client, "api.test", &first).await;
-    // The rest of a reload goes on, and says nothing of the pair a second time.
+    // The rest of a reload succeeds, and does not report the pair a second time.
     gateway.rename_over(&file(LISTEN, &format!("{API}min = \"1.3\"\n"), &upstream));
     gateway
         .said
@@ -167,7 +167,7 @@ async fn an_unchanged_identity_keeps_its_sessions() {
     for host in ["api.test", "shop.test"] {
         let mut wire = client.connect(gateway.address(), host).await.unwrap();
         assert!(!wire.is_resumed());
-        // The tickets come with the answer.
+        // The session tickets come with the answer.
         assert_eq!(wire.get(host).await.unwrap(), 200);
     }
     let renewed = authority.pair(&["shop.test"]);
@@ -200,7 +200,7 @@ async fn a_check_of_clients_never_gets_weaker_by_a_broken_file() {
         let Ok(mut wire) = client.connect(gateway.address(), "api.test").await else {
             return false;
         };
-        // In TLS 1.3 a refusal comes after the client's part of the handshake.
+        // In TLS 1.3 a client gets a refusal only after its own part of the handshake.
         wire.get("api.test").await.is_ok_and(|status| status == 200)
     };
     assert!(is_served(&known).await);
@@ -245,7 +245,7 @@ async fn which_identities_a_listener_offers_needs_no_restart() {
     );
     gateway.rename_over(&offering("[\"api\", \"shop\"]"));
     shows(&gateway, &client, "shop.test", &shop).await;
-    // A handshake may come between the change and its line.
+    // A handshake may come between the change and the log line about it.
     gateway
         .said
         .line(0, "the new identities", |line| {

@@ -12,7 +12,7 @@ fn replace(file: &Path, text: &str) {
     std::fs::rename(&beside, file).unwrap();
 }
 
-/// An operator's folder, with a secret in it and a team's folder below.
+/// A folder of the operator with a secret, and with a folder of a team in it.
 fn house(upstream: &Upstream, include: &str) -> (TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -50,13 +50,13 @@ async fn a_team_is_refused_until_the_main_file_says_what_the_error_says() {
     let (folder, main) = house(&upstream, "\"team-a/*.toml\"");
     std::fs::write(folder.path().join("team-a/a.toml"), team(EVERYTHING)).unwrap();
     let mut include = "\"team-a/*.toml\"".to_owned();
-    // Each run is told one entry more; what it says is written, until nothing is left to say.
+    // Each run suggests one more entry, which is then written, until no suggestion is left.
     for _ in 0..8 {
         let text = main.replace("MORE", &include);
         std::fs::write(folder.path().join("gateway.toml"), text).unwrap();
         let done = tollgate(folder.path(), &["check"]).await;
         let Some((_, rest)) = done.stderr.split_once("in place of that entry: `") else {
-            // All but the variable, which is set where a gateway is started.
+            // The run suggests everything except the variable, which is set where a gateway is started.
             assert!(done.stderr.contains("is not set"), "{}", done.stderr);
             assert!(!done.stderr.contains("[not-granted]"), "{}", done.stderr);
             break;
@@ -136,7 +136,7 @@ async fn a_reload_brings_no_secret_of_the_operators_to_a_team() {
         .await;
         assert_eq!(sent("x-own").await.as_deref(), Some("own"), "{attack}");
     }
-    // A link that comes to lead elsewhere is no change of a value.
+    // A link that leads to another file is not a change of a value.
     replace(&file, &team("x-own = { file = \"key\" }, x-now = \"1\""));
     eventually(PATIENCE, "the good file", async || {
         sent("x-now").await.is_some()
@@ -152,7 +152,7 @@ async fn a_reload_brings_no_secret_of_the_operators_to_a_team() {
     assert_eq!(sent("x-own").await.as_deref(), Some("own"));
 }
 
-/// A message about a file that is not TOML shows a line of the file, whatever the file is.
+/// A message about a file that is not TOML shows a line of that file, whatever the file is.
 #[tokio::test]
 async fn a_link_that_looks_like_a_file_of_routes_shows_no_secret() {
     let upstream = Upstream::echo().await;

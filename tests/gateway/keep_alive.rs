@@ -1,9 +1,10 @@
-//! How long a connection is kept for the next request: `keep_alive`, which a reload changes under those that rest.
+//! The time for which a connection is kept for the next request: `keep_alive`. A reload changes it for connections at
+//! rest.
 
 use crate::support::{End, File, Gateway, PATIENCE, Upstream, get, tollgate};
 use std::time::{Duration, Instant};
 
-/// The time in which an event must not happen.
+/// The time for which an event must not happen.
 const A_WHILE: Duration = Duration::from_millis(150);
 
 #[tokio::test]
@@ -18,7 +19,7 @@ async fn connections_are_kept_for_a_time_of_their_own() {
     let (client, since) = (gateway.h2().await, Instant::now());
     client.get("/").await.expect(200);
     crate::support::eventually(PATIENCE, "the end of HTTP/2", async || client.closed()).await;
-    // Over HTTP/2 the client has a moment to go by itself.
+    // Over HTTP/2 the client has a moment to close the connection itself.
     assert!(since.elapsed() >= Duration::from_secs(1));
 }
 

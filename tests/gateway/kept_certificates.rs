@@ -1,4 +1,4 @@
-//! What lies in the folder of ordered certificates, put there by somebody else.
+//! Files that somebody else has put into the folder of ordered certificates.
 
 use crate::support::tls::Authority;
 use crate::support::{Gateway, Site, free_port, tollgate};
@@ -22,7 +22,7 @@ async fn says(gateway: &Gateway, words: &str) {
         .await;
 }
 
-/// The attack: a pair whose key is known to whoever could write to the folder.
+/// The attack: a pair whose key is known to an attacker that could write to the folder.
 #[tokio::test]
 async fn a_pair_that_others_may_have_put_there_is_not_served() {
     let own = Authority::new();
@@ -56,16 +56,16 @@ async fn a_pair_that_others_may_have_put_there_is_not_served() {
             "{told}"
         );
     }
-    // The same pair, as a gateway keeps its own.
+    // The same pair is accepted in the form in which the gateway keeps its own pairs.
     let (site, text) = site(&own).await;
     let kept = site.path("certificates/shop.pem");
     fs::write(&kept, format!("{}{}", pair.cert, pair.key)).unwrap();
     let mut gateway = site.start(&text).await;
     let served = own.trusting().connect(site.tls(), "shop.example.com").await;
     assert!(served.is_ok());
-    // It would take the right from strangers at its own time.
+    // A running gateway would at some time take the right to write from others, so it is stopped first.
     gateway.stop().await;
-    // A group that the gateway is in may write to the folder: it is told.
+    // The gateway warns if a group that it belongs to may write to the folder.
     fs::set_permissions(site.path(""), fs::Permissions::from_mode(0o770)).unwrap();
     let check = tollgate(gateway.folder(), &["check"]).await;
     assert_eq!(check.code, Some(0), "{}", check.stderr);
@@ -73,7 +73,7 @@ async fn a_pair_that_others_may_have_put_there_is_not_served() {
     assert!(check.stdout.contains(words), "{}", check.stdout);
 }
 
-/// The attack: a pair behind a link into a folder where anybody may put another one in its place.
+/// The attack: the pair is behind a link into a folder where anybody may replace it.
 #[tokio::test]
 async fn a_pair_behind_a_link_is_not_served() {
     let own = Authority::new();
@@ -98,7 +98,7 @@ async fn a_pair_behind_a_link_is_not_served() {
     }
 }
 
-/// The attack: opening a pipe waits for ever for somebody who writes to it.
+/// The attack: opening a pipe waits without end until somebody writes to it.
 #[tokio::test]
 async fn a_pipe_in_the_folder_stops_nobody() {
     let own = Authority::new();

@@ -1,11 +1,12 @@
-//! Leases, as clients see them: one count over all gateways, true numbers, and unused permits that go back at the end.
+//! Leases, as clients see them: one count over all gateways, exact numbers, and unused permits that are given back at
+//! the end.
 
 use super::redis_failures::counted;
 use crate::support::load::{Load, statuses};
 use crate::support::{File, Gateway, Lag, Line, PATIENCE, Redis, Relay, Upstream, eventually, get};
 use std::time::Duration;
 
-/// A time in which thousands of requests are asked, however slow the machine.
+/// A time in which thousands of requests are sent, however slow the machine is.
 const USED_UP: Duration = Duration::from_secs(120);
 
 /// The sum of a metric's rows that contain all of these texts.
@@ -35,12 +36,12 @@ async fn two_gateways_with_permits_in_hand_admit_what_the_limit_says() {
     .await;
     let shots = load.stop().await;
     let counts = statuses(&shots);
-    // Those that were asked beside the load.
+    // The bound includes the requests that were sent beside the load.
     assert!(upstream.seen() <= 2000, "{} {counts:?}", upstream.seen());
     assert!(upstream.seen() >= 1990, "{} {counts:?}", upstream.seen());
     let leased = ["decided_by=\"lease\"", "decision=\"allow\""];
     let leased = sum(&one, "tollgate_limit_decisions_total", &leased).await;
-    // A machine that is so slow that no key is busy has nothing in hand.
+    // On a machine so slow that no key is busy, the gateway has no permits in hand.
     let time = shots[shots.len() - 1].at - shots[0].at;
     let is_busy = shots.len() as f64 > 2000.0 * time.as_secs_f64();
     assert!(leased > 0 || !is_busy, "nobody had permits in hand");
@@ -61,7 +62,7 @@ async fn what_is_said_to_remain_is_never_more_than_there_is() {
     }
     let before = sum(&gateway, "tollgate_store_permits_total", &["\"taken\""]).await;
     assert!(before > 0);
-    // What it has in hand goes back.
+    // The gateway gives back the permits in hand.
     gateway.stop().await;
     let other = Gateway::start(&window(&upstream, &redis)).await;
     let left = other.get("/").await.expect(200).remaining("calls");
@@ -85,9 +86,9 @@ async fn where_it_is_off_every_request_asks() {
     );
 }
 
-/// At the limit a call for permits brings less than waits for it. The waits and the question thereafter have one deadline:
-/// here there is time for three round trips, and a request that waited for others' calls as often as it may, and then
-/// asked, would take five.
+/// At the limit a call for permits returns fewer permits than requests wait for. The waits and the following question
+/// have one deadline, and here it allows three round trips. Without this deadline, a request could wait for other
+/// requests' calls as often as it may and then ask, in five round trips.
 #[tokio::test]
 async fn what_waits_for_permits_and_then_asks_has_one_deadline() {
     const ROUND_TRIP: Duration = Duration::from_millis(500);
@@ -129,7 +130,7 @@ async fn what_waits_for_permits_and_then_asks_has_one_deadline() {
     }
 }
 
-/// Permits that no request used, that came late or that were on their way when the load ended are back soon.
+/// Permits that no request used, that came late, or that were on their way when the load ended are soon given back.
 #[tokio::test]
 async fn no_permit_is_lost_when_a_load_comes_and_goes() {
     let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
@@ -161,8 +162,8 @@ async fn no_permit_is_lost_when_a_load_comes_and_goes() {
     .await;
 }
 
-/// Permits in hand are charged already. A demoted master, which takes no writes any more, gives no further permits, and
-/// the limit holds whatever was on its way.
+/// Permits in hand have been charged already. A demoted master, which takes no more writes, gives no more permits. The
+/// limit holds whatever was on its way.
 #[tokio::test]
 async fn a_master_that_is_demoted_under_leases_admits_no_more_than_the_limit() {
     const LIMIT: usize = 6000;
@@ -213,7 +214,8 @@ async fn a_master_that_is_demoted_under_leases_admits_no_more_than_the_limit() {
             "{counts:?}"
         );
         assert!(counts[&503] > 0 && before < LIMIT, "{before} {counts:?}");
-        // A call under way, and what could not be given back, each of the three times.
+        // Some units are missing each of the three times: those of a call under way, and permits that could not be
+        // given back.
         let seen = upstream.seen();
         assert!(
             (LIMIT / 100 * 85..=LIMIT).contains(&seen),

@@ -1,4 +1,5 @@
-//! Where a gateway listens: every address, of which families, what another process has, and what is said of it.
+//! The addresses of listeners: every address of one family or of both, addresses that another process has, and the log
+//! lines about them.
 
 use crate::support::{File, Gateway, Upstream, Wire, free_port, get, tollgate};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -24,7 +25,7 @@ async fn listening(upstream: &Upstream, listen: &str) -> Gateway {
     Gateway::start(&File::to(upstream, &[]).server(&lines)).await
 }
 
-/// Waits until the gateway has said at its start that it listens there.
+/// Waits until the gateway has logged at its start that it listens at this address.
 async fn says(gateway: &Gateway, what: &str) {
     let on = format!("on {what}");
     let said = |line: &str| line.trim() == on;
@@ -40,7 +41,7 @@ async fn a_port_alone_is_every_address_of_both_families() {
     let upstream = Upstream::echo().await;
     let mut gateway = listening(&upstream, &format!("\":{port}\"")).await;
     let answer = Wire::to(ipv4(port)).await.ask(get("/")).await.expect(200);
-    // A mapped address is the one of IPv4 that it holds.
+    // A mapped address counts as the IPv4 address in it.
     assert_eq!(gateway.line_of(&answer).await["client"], "127.0.0.1");
     if !has_ipv6() {
         return;
@@ -48,7 +49,7 @@ async fn a_port_alone_is_every_address_of_both_families() {
     says(&gateway, BOTH).await;
     let answer = Wire::to(ipv6(port)).await.ask(get("/")).await.expect(200);
     assert_eq!(gateway.line_of(&answer).await["client"], "::1");
-    // A successor has the same socket.
+    // The successor has the same socket.
     gateway.hand_over().await;
     for address in [ipv4(port), ipv6(port)] {
         Wire::to(address).await.ask(get("/")).await.expect(200);
@@ -95,7 +96,7 @@ async fn what_another_process_has_of_ipv6_is_left_to_it() {
     drop(other);
 }
 
-/// A gateway of 0.1.0 hands over a socket of IPv4, under the name that it had.
+/// A gateway of 0.1.0 hands over an IPv4 socket under the name of that version.
 #[tokio::test]
 async fn a_socket_that_is_handed_over_stays_as_it_is() {
     let port = free_port();

@@ -1,5 +1,5 @@
-//! A peer that sends or takes a little now and then is ended like one that does nothing. A peer that waits for others
-//! is never ended.
+//! A peer that sends or takes a little now and then is ended like a peer that does nothing. A peer that waits for
+//! others is never ended.
 
 use crate::support::{
     Connection, End, Feed, File, Gateway, H2, Manner, ModernServer, PATIENCE, Upstream, Wire, get,
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep, timeout};
 
-/// Settings under which no pause is too long, and the minimum rate is far above that of every dripping peer.
+/// With these settings no pause is too long, and the minimum rate is far above the rate of every dripping peer.
 const PACED: &str = "idle = \"1s\"\nmin_rate = \"1MiB/s\"";
 /// A pause well within the idle time.
 const BEAT: Duration = Duration::from_millis(100);
@@ -43,7 +43,7 @@ async fn answering_early() -> Upstream {
     .await
 }
 
-/// An upstream whose answer never ends, sent as fast as it is taken.
+/// An upstream whose answer never ends and is sent as fast as the gateway takes it.
 async fn endless() -> Upstream {
     Upstream::playing(async |mut connection: Connection| {
         connection.request().await.unwrap();
@@ -82,12 +82,12 @@ async fn drip(client: &mut Wire, beat: Duration, within: Duration) {
     }
 }
 
-/// The field of every gRPC call, which any other client can send, too.
+/// The field that every gRPC call has. Any other client can send it, too.
 const GRPC: (&str, &str) = ("Content-Type", "application/grpc");
 
 #[tokio::test]
 async fn an_upload_that_drips_is_ended() {
-    // HTTP/1.1 carries no gRPC, whatever the field says.
+    // gRPC does not exist over HTTP/1.1, whatever the field says.
     for (fields, status) in [(&[][..], 408), (&[GRPC], 408)] {
         let upstream = Upstream::silent().await;
         let gateway = paced(&upstream).await;
@@ -102,7 +102,7 @@ async fn an_upload_that_drips_is_ended() {
         assert_eq!(line["ended_by"], "min_rate", "{line}");
         let told = client.everything().await;
         let told = String::from_utf8_lossy(&told);
-        assert!(told.contains("slower than `min_rate` asks"), "{told}");
+        assert!(told.contains("slower than `min_rate` demands"), "{told}");
     }
 }
 
@@ -116,7 +116,7 @@ async fn an_upload_that_drips_behind_its_answer_is_ended() {
     drip(&mut client, BEAT, PATIENCE).await;
     upstream.closes(1).await;
     let line = gateway.line_where("path", "/").await;
-    // Both sides have been waited for by then, and either may be looked at first.
+    // By now both sides have kept the gateway waiting, and it may check either of them first.
     let either = ["client_timeout", "upstream_timeout"];
     assert!(
         either.iter().any(|reason| line["reason"] == *reason),
@@ -158,7 +158,7 @@ async fn who_takes_an_answer_in_sips_is_ended() {
         client.send(request("GET", "/", fields)).await;
         let sipping = async {
             let mut beat = interval(BEAT);
-            // What the system has taken for it may last for long.
+            // The data in the system's buffers may last for long.
             while client.read_some().await.is_ok() {
                 beat.tick().await;
             }
@@ -199,7 +199,7 @@ async fn a_server_that_writes_slowly_is_not_the_clients_fault() {
     let upstream = events(BEAT * 3, 12).await;
     let gateway = paced(&upstream).await;
     let http2 = gateway.h2().await;
-    // Longer than the idle time in all, and far below the rate.
+    // In all this takes longer than the idle time, and the rate is far below the minimum.
     let (one, two) = tokio::join!(gateway.get("/1"), http2.get("/2"));
     for (path, answer) in [("/1", one), ("/2", two)] {
         assert_eq!(answer.expect(200).body.len(), 8 * 12);
@@ -312,7 +312,7 @@ fn lazy_peers(gateway: &Gateway, peers: &mut JoinSet<(&'static str, Duration)>) 
             client.send(get("/endless")).await;
             let start = Instant::now();
             loop {
-                // Its end is seen by writing, since it does not read.
+                // The peer does not read, so it notices the end only when it writes.
                 sleep(Duration::from_secs(1)).await;
                 if client.try_send("\r\n").await.is_err() {
                     return (what, start.elapsed());
@@ -363,7 +363,7 @@ fn lazy_peers(gateway: &Gateway, peers: &mut JoinSet<(&'static str, Duration)>) 
     });
 }
 
-/// This test takes two minutes, and runs in the long form alone.
+/// This test takes two minutes, and runs only in the long form.
 #[tokio::test]
 async fn every_kind_of_lazy_peer_is_ended_by_the_settings_as_they_are() {
     if !long() {
@@ -385,7 +385,7 @@ async fn every_kind_of_lazy_peer_is_ended_by_the_settings_as_they_are() {
     }
 }
 
-/// This test takes ten minutes, and runs in the long form alone.
+/// This test takes ten minutes, and runs only in the long form.
 #[tokio::test]
 async fn a_stream_of_rare_events_lives() {
     if !long() {

@@ -1,4 +1,4 @@
-//! The running gateway, seen from both sides: the answers to clients, and the requests at upstreams.
+//! The running gateway from both sides: the answers that clients get, and the requests that upstreams get.
 
 mod abandonment;
 mod admin;

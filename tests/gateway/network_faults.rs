@@ -1,4 +1,5 @@
-//! The network between gateway and Redis, and Redis' clock: cut, slow, reset, set back and forward.
+//! Faults of the network between gateway and Redis, and of Redis' clock: cut, slow and reset connections, and a clock
+//! that is set back or forward.
 
 use crate::support::load::{Load, statuses};
 use crate::support::{File, Gateway, Line, Redis, Relay, Upstream, eventually};
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 /// The time within which limits must be shared again.
 const BACK: Duration = Duration::from_secs(2);
-/// A time that is enough on any machine.
+/// A time that is long enough on any machine.
 const SOON: Duration = Duration::from_secs(10);
 
 const PLENTY: &str = "by = \"everyone\"\nrate = \"1000000/h\"\nalgorithm = \"fixed-window\"";
@@ -17,7 +18,7 @@ async fn asked(redis: &Redis, gateway: &Gateway) -> bool {
     redis.script_calls().await > before
 }
 
-/// Under load the wire changes to `wire` and back: no client notices, and Redis is asked again at once.
+/// Under load the connection changes to `wire` and back: no client notices it, and Redis is asked again at once.
 async fn unnoticed(wire: Line, on_down: &str) {
     let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
     let relay = Relay::to(redis.port()).await;
@@ -98,8 +99,8 @@ async fn a_redis_that_comes_back_empty_starts_every_counter_afresh_and_no_more()
     );
 }
 
-/// The clock on the Redis host is set back by an hour and forward by two. No client is locked out for longer than the
-/// limit's own time, and each jump forgives one limit at most.
+/// The clock on the Redis host is set back by an hour, and forward by two hours. No client is locked out for longer
+/// than the limit's own time, and each jump forgives one limit at most.
 #[tokio::test]
 async fn a_clock_that_jumps_locks_nobody_out_and_forgives_once() {
     let (upstream, redis) = (Upstream::echo().await, Redis::start_with_clock().await);
@@ -126,8 +127,8 @@ async fn a_clock_that_jumps_locks_nobody_out_and_forgives_once() {
             .limit(name, &format!("by = \"everyone\"\n{lines}"))
             .route(&format!("r-{name}"), &format!("/{name}"), "main", &[name]);
     }
-    // A minute of the clock's may end in the middle. After each jump another gateway asks: who has heard of a refusal
-    // believes it until the wait is over by its own clock.
+    // A minute of the clock may end in the middle. After each jump another gateway is asked, because a gateway that
+    // remembers a refusal keeps to it until the wait is over by its own clock.
     for (what, offset, least, most) in [
         ("at first", 0, 3, 4),
         ("after the clock went back", -3600, 0, 3),
@@ -147,7 +148,7 @@ async fn a_clock_that_jumps_locks_nobody_out_and_forgives_once() {
                 );
                 match answer.status {
                     200 => admitted += 1,
-                    // A sliding window of one part lets go in the course of the next.
+                    // A sliding window with one part empties in the course of the next part.
                     _ => assert!(answer.number("retry-after") <= 120, "{name}"),
                 }
             }

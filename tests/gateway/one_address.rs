@@ -1,4 +1,5 @@
-//! One address takes what it can of connections, streams and lines: what is in docs/hardening.md as the most of each holds.
+//! One address takes as many connections, streams and log lines as it can get: docs/hardening.md states the maximum of
+//! each, and the maximum holds.
 
 use crate::support::{Feed, File, Gateway, H2, PATIENCE, Upstream, Wire, eventually, get};
 use http::Request;
@@ -6,9 +7,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 const CONNECTIONS: usize = 3;
-/// Streams of a connection, as docs/hardening.md has them.
+/// The streams of one connection, as docs/hardening.md states them.
 const STREAMS: usize = 128;
-/// Lines of a worker and second, with the one that sums up.
+/// The log lines of one worker in one second, including the line with the sum of the others.
 const LINES: usize = 101;
 
 async fn counts(gateway: &Gateway, line: &str) {
@@ -38,7 +39,7 @@ async fn one_address_has_its_connections_with_their_streams_and_no_more() {
         }
         upstream.sees(n * STREAMS).await;
     }
-    // Those beyond wait at the client, and a connection beyond ends.
+    // Streams beyond this number wait at the client, and a connection beyond its number ends.
     let mut one_more = Wire::to(gateway.address()).await;
     let _ = one_more.try_send(get("/")).await;
     let answer = timeout(PATIENCE, one_more.try_answer()).await;
@@ -78,7 +79,7 @@ async fn one_address_has_its_lines_and_no_more() {
         let all = refusals.iter().map(|line| 1 + summed(line)).sum();
         (refusals.len(), all)
     };
-    // On a slow machine a round may fit into the lines of its seconds.
+    // On a slow machine, all lines of a round may fit into the bound of each second.
     let mut asked = 0;
     while told().0 as u64 == asked {
         assert!(
@@ -89,14 +90,14 @@ async fn one_address_has_its_lines_and_no_more() {
         asked += 1600;
         eventually(PATIENCE, "each refusal is told", async || told().1 == asked).await;
     }
-    // Each second that was begun has its lines, in each worker.
+    // Each worker may write its lines in each second that has begun.
     let seconds = begun.elapsed().as_secs() as usize + 2;
     let (lines, _) = told();
     let most = 2 * LINES * seconds;
     assert!(lines <= most, "{lines} of {most}");
 }
 
-/// 1600 refusals on four connections.
+/// Causes 1600 refusals on four connections.
 async fn flood(gateway: &Gateway) {
     let mut flood = JoinSet::new();
     for _ in 0..4 {

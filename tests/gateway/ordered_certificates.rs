@@ -1,5 +1,5 @@
-//! Certificates that the running gateway orders: the first one by each challenge, over reloads and restarts, renewals under
-//! load, and an authority that is away.
+//! Certificates that the running gateway orders: the first certificate with each kind of challenge, reloads and
+//! restarts, renewals under load, and an authority that is away.
 
 use crate::support::tls::Authority;
 use crate::support::{Gateway, PATIENCE, Pebble, PebbleWish, Site, eventually, get, tollgate};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A file whose plain listener sends all requests on to https, and whose certificates `pebble` issues.
+/// A file whose plain listener redirects all requests to https, and whose certificates `pebble` issues.
 fn file(site: &Site, pebble: &Pebble, tables: &str) -> String {
     let listen = site.listen(", redirect = \"https\"");
     site.file(&listen, &pebble.directory(), &pebble.ca(), tables)
@@ -103,7 +103,7 @@ async fn reloads_and_restarts_lose_no_certificate_and_order_only_what_is_new() {
     site.serves("shop", "shop.example.com").await;
     assert_eq!(pebble.logged("Added order"), 2);
 
-    // A table with another name, and one with another host: what was served before is served throughout.
+    // One table gets another name, and one gets another host: the previous certificates are served throughout.
     let renamed = blog.replace("tls.blog", "tls.news");
     let wider = SHOP.replace("[\"shop.", "[\"www.example.com\", \"shop.");
     let stop = Arc::new(AtomicBool::new(false));
@@ -135,7 +135,7 @@ async fn reloads_and_restarts_lose_no_certificate_and_order_only_what_is_new() {
     for (identity, host) in [("news", "blog.example.com"), ("shop", "www.example.com")] {
         assert_eq!(site.ask(identity, host).await.status, 200, "at once");
     }
-    // An unchanged order is no news, whatever else is.
+    // An unchanged order causes no log line, whatever else changes.
     gateway.rename_over(&text.replace("[acme.test]", "[acme.test]\ncontact = \"ops@example.com\""));
     gateway
         .said
@@ -179,7 +179,7 @@ async fn a_renewal_loses_no_request_and_no_connection() {
     assert_ne!(site.kept("certificates/shop.pem"), first);
     let said = gateway.said.text();
     assert_eq!(said.matches("has come").count(), 3, "{said}");
-    assert!(said.contains("is ordered from acme.test; the one before is good for "));
+    assert!(said.contains("is ordered from acme.test; the previous one is good for "));
 }
 
 #[tokio::test]
@@ -201,7 +201,9 @@ async fn an_authority_that_is_away_keeps_no_gateway_from_serving() {
     gateway
         .said
         .line(0, "why the handshake fails", |line| {
-            line.contains("its certificate is ordered and has not come yet (identity `shop`)")
+            line.contains(
+                "the certificate for its host is ordered and has not come yet (identity `shop`)",
+            )
         })
         .await;
     metric(
@@ -214,7 +216,7 @@ async fn an_authority_that_is_away_keeps_no_gateway_from_serving() {
         .said
         .line(0, "the failure", |line| {
             line.contains("tls.shop: no certificate: the authority does not answer")
-                && line.ends_with("tried again in 1 min")
+                && line.ends_with("the next attempt is in 1 min")
         })
         .await;
     let ready = gateway.admin_get("/readyz").await;
@@ -243,7 +245,7 @@ async fn an_authority_that_is_away_keeps_no_gateway_from_serving() {
     );
     gateway.stop().await;
 
-    // Another process waits on, and says so. When the time has come it orders.
+    // Another process continues to wait, and says so. When the time has come it orders.
     let attempts = site.kept("attempts/shop.json");
     assert!(attempts.contains("\"failures\":1"), "{attempts}");
     pebble.restart();
@@ -251,7 +253,7 @@ async fn an_authority_that_is_away_keeps_no_gateway_from_serving() {
     gateway
         .said
         .line(0, "the time of the next order", |line| {
-            line.contains("the order before failed, and the next is made at 20")
+            line.contains("the previous order failed, and the next one is made at 20")
         })
         .await;
     tokio::time::sleep(Duration::from_secs(1)).await;

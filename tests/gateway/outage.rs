@@ -1,5 +1,5 @@
-//! While Redis is away each limit follows its `on_down`, and gateways that count alone admit together as much as one
-//! would.
+//! While Redis is away each limit follows its `on_down`, and gateways that count alone admit together as many requests
+//! as one gateway would.
 
 use crate::support::{File, Gateway, Redis, Upstream, eventually, get};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ async fn lose(redis: &mut Redis, gateways: &[&Gateway]) {
     }
 }
 
-/// The number of admitted requests of each client, sent one after another through `gateways` by turns.
+/// The number of admitted requests of one client, sent one after another to the gateways in turn.
 async fn admitted(gateways: &[&Gateway], path: &str, client: &str, tries: usize) -> usize {
     let mut admitted = 0;
     for turn in 0..tries {
@@ -75,7 +75,8 @@ async fn three_gateways_without_redis_admit_together_what_one_would() {
     let all: Vec<&Gateway> = gateways.iter().collect();
     hear_of(&all, 3).await;
     lose(&mut redis, &all).await;
-    // A limit smaller than the number of gateways admits one request in each: nothing else would be of use.
+    // A limit smaller than the number of gateways admits one request in each of them: with less, the limit would admit
+    // nothing.
     for (name, most) in [
         ("token", 90),
         ("odd", 99),
@@ -95,8 +96,8 @@ async fn three_gateways_without_redis_admit_together_what_one_would() {
         .await
         .expect(200);
     assert_eq!(answer.remaining("odd"), 32, "its share of what is left");
-    // A bucket of one holds what one request costs in three gateways, and fills at its own rate: the next passes after nine
-    // minutes here, and there.
+    // A bucket with a burst of one has room for the charge of one request in each of three gateways, and fills at its
+    // own rate. Here and at the others, the next request is admitted after nine minutes.
     let alone = [("x-key", "alone")];
     let answer = all[0].get_with("/small", &alone).await.expect(200);
     assert_eq!(answer.remaining("small"), 0);
@@ -105,7 +106,7 @@ async fn three_gateways_without_redis_admit_together_what_one_would() {
     assert!((360_001..=540_000).contains(&wait), "{wait}");
 }
 
-/// The units that one client is granted through `gateways` by turns; each request asks for `cost`.
+/// The units that the gateways in turn grant to one client. Each request asks for `cost`.
 async fn granted(gateways: &[&Gateway], path: &str, cost: u64, tries: usize) -> u64 {
     let mut granted = 0;
     for turn in 0..tries {
@@ -140,7 +141,7 @@ async fn what_is_granted_in_part_is_divided_like_the_rest() {
             "rate = \"20/h\"\nalgorithm = \"fixed-window\"",
         ),
         ("log", 4, 18, "rate = \"20/h\"\nalgorithm = \"sliding-log\""),
-        // A limit smaller than the number of gateways: one unit in each.
+        // A limit smaller than the number of gateways admits one unit in each of them.
         ("tiny", 5, 3, "rate = \"2/h\"\nalgorithm = \"fixed-window\""),
     ];
     let mut file = File::to(&upstream, &[]).redis(&redis, "timeout = \"1s\"");
@@ -164,7 +165,8 @@ async fn what_is_granted_in_part_is_divided_like_the_rest() {
     }
     let refused = all[0].get("/token").await.expect(429);
     let wait = refused.number("retry-after-ms");
-    // Two of its twenty are left over, and the third, with which each gateway has one more, comes within three minutes.
+    // Two of the limit's twenty units are left over. The third unit, with which each gateway has one more, comes within
+    // three minutes.
     assert!((1..=180_000).contains(&wait), "{wait}");
 }
 
@@ -180,7 +182,8 @@ async fn a_gateway_that_goes_says_so() {
     hear_of(&[&one, &two], 2).await;
     assert!(one.metrics().await.contains("tollgate_gateways 2"));
     two.stop().await;
-    // One name of eight bytes and its time. That the number has fallen is believed after two lives of ten seconds at most.
+    // The value has one name of eight bytes and its time. A smaller number of gateways is accepted after twice the life
+    // of ten seconds at most.
     let there: Vec<u8> = redis.command(&["GET", "tollgate:1:gateways:{*}"]).await;
     assert_eq!(there.len(), 16);
 }
@@ -215,7 +218,7 @@ async fn each_limit_does_its_own_while_redis_is_away() {
         gateway.get("/free").await.expect(200);
         gateway.get("/shut").await.expect(503);
     }
-    // What another limit's absence shuts has charged nothing.
+    // The requests that `shut` refused for want of its store have charged nothing to `mine`.
     let first = gateway.get("/both").await.expect(200);
     assert_eq!(first.remaining("mine"), 1);
     assert!(
@@ -265,13 +268,13 @@ async fn slots_taken_without_redis_are_freed() {
     let all: Vec<&Gateway> = gateways.iter().collect();
     hear_of(&all, 2).await;
     lose(&mut redis, &all).await;
-    // Every slot comes back, however many each request took.
+    // Every slot comes back, however many slots a request took.
     for _ in 0..20 {
         all[0].get("/").await.expect(200);
     }
 }
 
-/// The number of slots that are taken, by Redis' own clock.
+/// The number of taken slots, by Redis' own clock.
 async fn taken(redis: &Redis) -> u64 {
     let (seconds, micros): (u64, u64) = redis.command(&["TIME"]).await;
     let from = format!("({}", seconds * 1_000_000 + micros);
@@ -306,7 +309,7 @@ async fn what_is_in_flight_counts_again_after_an_outage_longer_than_a_slot_lasts
         gateway.get("/").await.status == 503
     })
     .await;
-    // Until no slot is left by any clock.
+    // Waits until no slot is left, by any clock.
     tokio::time::sleep_until((frozen + Duration::from_millis(1500)).into()).await;
     redis.thaw();
     eventually(SOON, "all three are counted again", async || {
@@ -318,7 +321,7 @@ async fn what_is_in_flight_counts_again_after_an_outage_longer_than_a_slot_lasts
     })
     .await;
     assert_eq!(upstream.seen(), 3);
-    // Whoever ends gives its slot back, and those of a gateway that dies lapse.
+    // A gateway gives back the slots of ended requests, and the slots of a gateway that dies lapse.
     living.remove(0).abort();
     eventually(SOON, "one has ended", async || taken(&redis).await == 2).await;
     gateway.signal("KILL");
@@ -332,7 +335,7 @@ async fn what_is_in_flight_counts_again_after_an_outage_longer_than_a_slot_lasts
     );
 }
 
-/// Asks for a slot that the upstream does not let go. The task ends with its request.
+/// Asks for a slot, with a request that the upstream does not answer. The task ends with its request.
 async fn hold(gateway: &Gateway) -> JoinHandle<()> {
     let mut client = gateway.connect().await;
     tokio::spawn(async move {
@@ -363,10 +366,10 @@ async fn slots_count_where_requests_are_admitted_when_redis_goes_and_when_it_is_
             gateway.admin_get("/v1/store").await.json()["reaching"] == 0
         })
         .await;
-        // Each has its share in flight, which Redis gave.
+        // Each gateway has its share in flight, which Redis admitted.
         gateway.get("/").await.expect(429);
     }
-    // One that ends makes room for one that this gateway admits by itself.
+    // A request that ends makes room for a request that this gateway admits by itself.
     held.remove(0).abort();
     let begun = Instant::now();
     while upstream.seen() < 5 {
@@ -378,7 +381,7 @@ async fn slots_count_where_requests_are_admitted_when_redis_goes_and_when_it_is_
         .await;
         held.push(another);
     }
-    // An empty Redis is told of all four.
+    // An empty Redis gets the slots of all four requests.
     redis.come().await;
     hear_of(&all, 2).await;
     eventually(SOON, "it knows them", async || taken(&redis).await == 4).await;
@@ -394,7 +397,7 @@ async fn slots_count_where_requests_are_admitted_when_redis_goes_and_when_it_is_
     eventually(SOON, "all are free", async || taken(&redis).await == 0).await;
 }
 
-/// Requests that wait for Redis as it goes away are decided by a gateway that knows what it has in flight.
+/// The gateway decides requests that wait for Redis when it goes away. The gateway knows its own requests in flight.
 #[tokio::test]
 async fn no_more_than_max_are_in_flight_where_redis_stands_still() {
     let (upstream, redis) = (Upstream::silent().await, Redis::start().await);
@@ -428,7 +431,7 @@ async fn no_more_than_max_are_in_flight_where_redis_stands_still() {
     eventually(SOON, "all are free", async || taken(&redis).await == 0).await;
 }
 
-/// Redis that goes away again while shares are still kept to takes one slot for a request, not two.
+/// Redis goes away again while the gateways still keep to their shares: a request takes one slot, not two.
 #[tokio::test]
 async fn a_limit_of_one_admits_one_through_an_outage_that_comes_again() {
     let (upstream, mut redis) = (Upstream::echo().await, Redis::start().await);

@@ -1,4 +1,4 @@
-//! `timeout` counts what a server owes: a client that is slow with its body takes none of it.
+//! `timeout` counts the time that a server owes: a client that sends its body slowly uses up none of it.
 
 use crate::support::grpc::call;
 use crate::support::h2_frames::{HEADERS, RST_STREAM, SETTINGS, frame, read_frame};
@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, UnixListener};
 use tokio::time::sleep;
 
-/// A route to `servers` with `lines`, behind `limits`.
+/// A file with a route to `servers` with `lines`, behind `limits`.
 fn file(servers: &[&str], lines: &str, limits: &str) -> File {
     File::default().with(&format!(
         "[upstreams.main]\nservers = {servers:?}\n[routes.all]\npath = \"/{{*rest}}\"\nupstream = \"main\"\nlimits = [{limits}]\n{lines}"
@@ -26,7 +26,7 @@ fn post(length: usize) -> String {
     request("POST", "/", &[("Content-Length", &length.to_string())])
 }
 
-/// A POST over HTTP/2, of `length` bytes that are still to come.
+/// A POST over HTTP/2 with a body of `length` bytes, which are still to come.
 fn h2_post(length: usize, body: Feed) -> Request<Feed> {
     Request::post("http://gateway.test/")
         .header("content-length", length)
@@ -38,7 +38,7 @@ fn piece(length: usize) -> Frame<Bytes> {
     Frame::data(Bytes::from(vec![b'x'; length]))
 }
 
-/// Reads a request's head and then nothing, and answers nothing.
+/// An upstream that reads a request's head, then reads nothing, and does not answer.
 async fn unmoved() -> Upstream {
     Upstream::playing(async |mut connection: Connection| {
         let _ = connection.request().await;
@@ -82,7 +82,7 @@ async fn a_server_that_takes_none_of_the_body_is_given_up() {
         let length = [("Content-Length", "100000000")];
         client.send(request("POST", "/a/Hang", &length)).await;
         let piece = vec![b'x'; 1 << 20];
-        // The client never rests, so that bytes are at hand all the time.
+        // The client never pauses, so that bytes are available all the time.
         let sending = async { while client.try_send(&piece).await.is_ok() {} };
         let told = gateway.line_where("reason", "upstream_timeout");
         let line = tokio::select! {
@@ -98,7 +98,7 @@ async fn a_server_that_takes_none_of_the_body_is_given_up() {
     }
 }
 
-/// A server of HTTP/2 that has no room for a body, and refuses each stream 100 ms behind its head.
+/// An HTTP/2 server that has no room for a body, and refuses each stream 100 ms after its head.
 async fn refusing() -> Upstream {
     const NO_ROOM: &[u8] = &[0, 4, 0, 0, 0, 0];
     const REFUSED: &[u8] = &[0, 0, 0, 7];
@@ -122,7 +122,7 @@ async fn refusing() -> Upstream {
     .await
 }
 
-/// The log names the whole time that a server had. Of what another server was slow with, the next one has nothing.
+/// The log states the whole time that a server had. The delay of one server does not count for the next server.
 #[tokio::test]
 async fn a_server_has_the_grace_that_it_has_earned() {
     let (stuck, beside, silent) = (unmoved().await, unmoved().await, Upstream::silent().await);
@@ -157,7 +157,7 @@ async fn a_server_has_the_grace_that_it_has_earned() {
     }
 }
 
-/// The way to a server that reads slowly.
+/// The kind of connection to a server that reads slowly.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Tcp,
@@ -187,19 +187,20 @@ async fn read_slowly(
         .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
         .await?;
     stream.flush().await?;
-    // The gateway ends the connection, or the test does.
+    // The gateway ends the connection, or the end of the test does.
     let _ = stream.read(&mut byte).await;
     Ok(())
 }
 
-/// An upload that lasts four times the timeout, since its server reads at `pace`.
+/// Checks that an upload may last four times the timeout if its server reads at `pace`.
 async fn is_given_its_time(way: Way, pace: (usize, u64), buffer: u32) {
     const LASTS: u64 = 4_000;
     let (step, pause) = pace;
     let length = step * usize::try_from(LASTS / pause).unwrap();
     let (folder, ca) = (tempfile::tempdir().unwrap(), Authority::new());
     let path = folder.path().join("server.sock");
-    // What the server's system holds is taken, though the server has not read it: that is to be little.
+    // Bytes in the buffer of the server's system count as taken, though the server has not read them. So the buffer
+    // must be small.
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(buffer).unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -239,7 +240,7 @@ async fn is_given_its_time(way: Way, pace: (usize, u64), buffer: u32) {
     serving.abort();
 }
 
-/// The system would hold megabytes for such a server, and say that it takes none.
+/// The system would hold megabytes for such a server, and report that it takes no more.
 #[tokio::test]
 async fn a_server_that_takes_the_body_slowly_is_given_its_time() {
     let ways = [Way::Tcp, Way::Tls, Way::Unix];
@@ -250,11 +251,11 @@ async fn a_server_that_takes_the_body_slowly_is_given_its_time() {
             is_given_its_time(way, (400_000, 300), 64 * 1024),
         );
     }
-    // Little is taken at a time, and at once.
+    // The server takes little at a time, and takes it at once.
     is_given_its_time(Way::Tcp, (8192, 300), 4096).await;
 }
 
-/// The time begins with the last byte, and ends as it always has.
+/// The time begins with the last byte, and ends as usual.
 #[tokio::test]
 async fn a_server_that_owes_its_answer_is_given_up() {
     let server = Upstream::silent().await;
@@ -269,7 +270,8 @@ async fn a_server_that_owes_its_answer_is_given_up() {
     assert!(began.elapsed() >= Duration::from_secs(1));
 }
 
-/// Whoever holds the last byte back until the time is over made its own 504, and got its charge back for it.
+/// A client that holds the last byte back until the time is over could otherwise cause its own 504, and get its charge
+/// back.
 #[tokio::test]
 async fn no_client_makes_its_own_504() {
     for is_h2 in [false, true] {
@@ -316,7 +318,7 @@ async fn no_client_makes_its_own_504() {
     }
 }
 
-/// A body that never ends is the client's failure: it gives nothing back and ejects nobody.
+/// A body that never ends is the client's failure: it causes no refund, and no server is ejected.
 #[tokio::test]
 async fn a_body_that_never_ends_is_no_failure_of_the_server() {
     let (server, beside) = (Upstream::echo().await, Upstream::echo().await);
@@ -380,7 +382,7 @@ async fn status_of(gateway: &Gateway, method: &str, fields: &[(&str, &str)]) -> 
     (status.to_owned(), began.elapsed())
 }
 
-/// A call has its client's time, never more than a time that is written, and with neither the idle time.
+/// A call has the time of its client, but never more than a written `timeout`. Without either it has the idle time.
 #[tokio::test]
 async fn a_call_has_the_time_of_its_client() {
     let server = GrpcServer::start().await;
@@ -392,7 +394,7 @@ async fn a_call_has_the_time_of_its_client() {
         ("timeout = false", &[("grpc-timeout", "1500m")], second),
         ("idle = \"1s\"", &[], second),
         ("idle = \"1s\"\ntimeout = false", &[], second),
-        // Its own time goes before the idle time.
+        // The call's own time takes precedence over the idle time.
         ("idle = \"500ms\"", &[("grpc-timeout", "2S")], second * 2),
     ] {
         let gateway = Gateway::start(&file(&[&server.url()], lines, "")).await;

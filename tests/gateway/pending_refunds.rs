@@ -1,5 +1,5 @@
-//! Three gateways whose Redis, or whose way to it, breaks while requests end. No slot stays taken, each cost is settled
-//! once, and Redis' decisions keep the limit.
+//! Three gateways whose Redis, or whose connection to it, breaks while requests end. No slot stays taken, each cost is
+//! settled once, and Redis' decisions keep the limit.
 
 mod fault;
 mod replaced;
@@ -40,12 +40,12 @@ async fn through(fault: Fault) {
     for gateway in &mut three.gateways {
         gateway.stop().await;
     }
-    // Nor has anything come afterwards.
+    // Nothing was settled a second time afterwards.
     three.owe_nothing().await;
 }
 
 /// Checks the limit's bound: of the requests that were sent after one instant and answered before another, at most
-/// burst + rate x T were admitted.
+/// burst + rate x T were admitted, where T is the time between the two.
 fn keeps_the_law(shots: &[Shot]) {
     let admitted: Vec<&Shot> = shots.iter().filter(|shot| shot.status == 200).collect();
     assert!(!admitted.is_empty());

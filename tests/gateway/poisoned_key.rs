@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Asks for `path` as this client several times, and returns the number of admitted requests.
+/// Asks for `path` several times as this client, and returns the number of admitted requests.
 async fn passed(gateway: &Gateway, path: &str, client: &str, times: usize) -> usize {
     let mut passed = 0;
     for _ in 0..times {
@@ -49,7 +49,8 @@ async fn a_limit_that_cannot_be_counted_takes_no_other_with_it() {
         redis.keys().await.iter().any(|key| key.contains("{first}"))
     })
     .await;
-    // What the limit itself says is another matter for each; the others go on counting in Redis, however many are spoilt.
+    // Each spoilt limit follows its own `on_down`. The other limits are still counted in Redis, however many limits are
+    // spoilt.
     for (client, spoilt) in [("ann", &["bad"][..]), ("ben", &["worse", "bad"])] {
         for (on_down, most) in [("open", 5), ("local", 3)] {
             let client = format!("{client}-{on_down}");
@@ -59,7 +60,8 @@ async fn a_limit_that_cannot_be_counted_takes_no_other_with_it() {
             }
             let path = format!("/{on_down}");
             assert_eq!(passed(&gateway, &path, &client, 12).await, most, "{client}");
-            // Each that passed was charged once, and who was refused by what was counted here got it back.
+            // Each admitted request was charged once. If a limit that is counted here refused a request, its charge was
+            // given back.
             for name in spoilt {
                 let name = name.replace("bad", &format!("bad-{on_down}"));
                 let key = format!("tollgate:1:{name}:tb:{{{client}}}");
@@ -72,7 +74,7 @@ async fn a_limit_that_cannot_be_counted_takes_no_other_with_it() {
             .await;
         }
     }
-    // Where it is to let nothing pass, nothing is charged.
+    // With `on_down = "closed"` the requests are refused, and nothing is charged.
     spoil("bad-closed", "cid").await;
     for _ in 0..8 {
         gateway
@@ -141,7 +143,7 @@ async fn gateways_that_cannot_be_counted_are_told_of_and_cost_nothing() {
         beats().await >= first + 2
     })
     .await;
-    // A beat comes after a second and a half at the earliest.
+    // The next beat comes a second and a half later at the earliest.
     assert!(
         begun.elapsed() > Duration::from_secs(1),
         "{:?}",

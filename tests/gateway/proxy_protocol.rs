@@ -1,4 +1,4 @@
-//! The PROXY protocol on a listener: which peers must send a header, whose client the connection is then, and what becomes
+//! The PROXY protocol on a listener: the peers that must send a header, the client of the connection, and the treatment
 //! of bad, late and missing headers.
 
 use crate::support::{
@@ -7,7 +7,7 @@ use crate::support::{
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// The time in which an event must not happen.
+/// The time for which an event must not happen.
 const A_WHILE: Duration = Duration::from_millis(150);
 
 /// A listener whose local peers are proxies.
@@ -33,7 +33,7 @@ fn binary(command: u8, family: u8, payload: &[u8]) -> Vec<u8> {
     header
 }
 
-/// A header of version 2 for a client over IPv4, with a TLV that nobody knows.
+/// A header of version 2 for a client over IPv4, with an unknown TLV.
 fn binary_for(client: [u8; 4]) -> Vec<u8> {
     let addresses = [client, [192, 0, 2, 80]].concat();
     let ports = [51000_u16.to_be_bytes(), 443_u16.to_be_bytes()].concat();
@@ -50,7 +50,7 @@ async fn ask(gateway: &Gateway, header: impl AsRef<[u8]>) -> Answer {
     wire.ask(get("/")).await
 }
 
-/// Waits for a line of the metrics.
+/// Waits until the metrics contain this line.
 async fn counted(gateway: &Gateway, line: &str) {
     eventually(PATIENCE, line, async || {
         gateway.metrics().await.lines().any(|found| found == line)
@@ -99,7 +99,8 @@ async fn limits_count_the_named_client() {
     }
 }
 
-/// What comes behind a header for a client that it does not name are a client's bytes.
+/// If a header names no client, the bytes after it come from a client all the same, and the client's fields are not
+/// trusted.
 #[tokio::test]
 async fn behind_a_header_that_names_nobody_a_client_is_not_believed() {
     let upstream = Upstream::echo().await;
@@ -146,7 +147,7 @@ async fn behind_a_header_that_names_nobody_a_client_is_not_believed() {
         assert_ne!(fields.get("x-request-id"), Some("chosen-by-the-client"));
         assert_eq!(gateway.line_of(&answer).await["client"], "127.0.0.1");
     }
-    // They are one client, however they call themselves.
+    // All these requests count as one client's, whatever addresses their fields name.
     let mut wire = gateway.connect().await;
     wire.send(&nobody[0]).await;
     wire.ask(forged(99)).await.expect(429);
@@ -157,7 +158,7 @@ async fn behind_a_header_that_names_nobody_a_client_is_not_believed() {
     .await;
     let says = |line: &str| line.contains("PROXY protocol header of 127.0.0.1 names no client");
     gateway.said.line(0, "the warning", says).await;
-    // The proxy itself is believed.
+    // The proxy itself is trusted.
     let mut wire = gateway.connect().await;
     wire.send(binary(0, 0, &[])).await;
     let answer = wire.ask(forged(7)).await.expect(200);
@@ -177,7 +178,7 @@ async fn connections_of_nobody_are_bounded_as_one_client() {
         wire.ask(get("/")).await.expect(200);
         kept.push(wire);
     }
-    // The first two were idle, and gave way.
+    // The first two connections were idle, and were closed for new ones.
     for (n, wire) in kept.iter_mut().enumerate() {
         if n < 2 {
             assert_eq!(wire.ended(PATIENCE).await, End::Closed, "{n}");
@@ -187,7 +188,7 @@ async fn connections_of_nobody_are_bounded_as_one_client() {
     }
 }
 
-/// The peer of a Unix socket is believed, and not what it passes on for nobody.
+/// The peer of a Unix socket is trusted. Fields behind a header from it that names no client are not.
 #[tokio::test]
 async fn nobody_behind_a_unix_socket_is_not_believed() {
     let folder = tempfile::tempdir().unwrap();
@@ -248,7 +249,7 @@ async fn pieces_are_waited_for_and_what_follows_is_not_lost() {
             tokio::task::yield_now().await;
         }
         wire.ask(get("/")).await.expect(200);
-        // Header and request in one piece.
+        // The header and the request arrive in one piece.
         let mut wire = gateway.connect().await;
         let whole = [&header[..], b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
         wire.send(whole).await;
@@ -295,7 +296,7 @@ async fn bad_and_missing_headers_end_the_connection() {
             .text()
             .contains("its PROXY protocol header is missing")
     );
-    // A peer that comes and goes without a byte is no fault.
+    // A peer that connects and leaves without a byte is no fault.
     gateway.connect().await.finish_sending().await;
     let mut cut = gateway.connect().await;
     cut.send("PROXY TC").await;
@@ -373,7 +374,7 @@ async fn the_bound_of_a_client_is_for_the_one_that_is_named() {
             wire.send(text(client)).await;
             wire
         };
-        // The proxy has more connections than one client may.
+        // The proxy has more connections than one client may have.
         let mut others = Vec::new();
         for last in 1..=4 {
             let mut other = named(&format!("198.51.100.{last}")).await;
@@ -385,7 +386,7 @@ async fn the_bound_of_a_client_is_for_the_one_that_is_named() {
         let mut second = named("203.0.113.9").await;
         second.send(get("/")).await;
         upstream.sees(1).await;
-        // A third one takes the place of the idle one, on whichever worker that is.
+        // A third connection replaces the idle one, at whichever worker that is.
         let mut third = named("203.0.113.9").await;
         third.send(get("/")).await;
         upstream.sees(2).await;

@@ -1,9 +1,9 @@
-//! A Redis whose name changes its address, as at the failover of a managed Redis.
+//! A Redis whose name gets another address, as at the failover of a managed Redis.
 
 use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, free_port, preload};
 use std::path::PathBuf;
 
-/// A gateway that counts at `cache.test`, and the file with the address of that name.
+/// A gateway that counts at `cache.test`, and the file with the address of this name.
 struct Named {
     gateway: Gateway,
     names: PathBuf,
@@ -29,14 +29,14 @@ impl Named {
         Self { gateway, names }
     }
 
-    /// Changes the address of the name with a rename, so that a reader sees the old address or the new one.
+    /// Changes the address of the name by a rename, so that a reader sees either the old address or the new one.
     fn lead_to(&self, address: &str) {
         let new = self.names.with_extension("new");
         std::fs::write(&new, address).unwrap();
         std::fs::rename(new, &self.names).unwrap();
     }
 
-    /// Waits until a request is counted in `redis`; requests before may have been decided while no Redis was reached.
+    /// Waits until a request is counted in `redis`. Earlier requests may have been decided while no Redis was reached.
     async fn counts_on(&self, redis: &Redis) {
         eventually(PATIENCE, "it counts there", async || {
             assert_eq!(self.gateway.get("/").await.status, 200);
@@ -45,7 +45,7 @@ impl Named {
         .await;
     }
 
-    /// Waits until every worker reaches its Redis, or none does.
+    /// Waits until every worker reaches its Redis, or until none does.
     async fn shared(&self, shared: bool) {
         let what = if shared { "shared" } else { "noticed" };
         eventually(PATIENCE, what, async || {
@@ -86,7 +86,7 @@ async fn a_name_that_leads_away_from_a_demoted_master_is_followed() {
     let named = Named::start(&upstream, port, "127.0.0.1").await;
     named.shared(true).await;
 
-    // The old one goes on living and answers whoever is still with it: READONLY.
+    // The old master stays up, and answers its connections with READONLY.
     let _: String = old
         .command(&["REPLICAOF", "127.0.0.2", &port.to_string()])
         .await;

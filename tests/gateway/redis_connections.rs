@@ -1,4 +1,4 @@
-//! Other ways to a Redis than an address alone: TLS with files beside the gateway's own, a socket, sentinels.
+//! Connections to Redis beyond a plain address: TLS with separate files, Unix sockets, and sentinels.
 
 use crate::support::{
     File, Finished, Gateway, PATIENCE, Redis, Upstream, eventually, free_port, tollgate,
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// An authority, and the certificates of a server and a gateway, in files.
+/// An authority, and the certificates of a server and a gateway, as files.
 fn certificates() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let authority = |file: &str, name: &str| {
@@ -36,7 +36,7 @@ fn certificates() -> TempDir {
     folder
 }
 
-/// A server that asks every client for a certificate, and its TLS port.
+/// A Redis that asks every client for a certificate, and its TLS port.
 async fn with_tls(files: &Path) -> (Redis, u16) {
     let path = |name: &str| files.join(name).display().to_string();
     let port = free_port();
@@ -114,7 +114,11 @@ async fn an_authority_that_is_not_believed_is_said_and_a_better_file_is_taken_ov
     .await;
     let told = connects(&gateway.file()).await;
     assert_eq!(told.code, Some(0), "{}{}", told.stdout, told.stderr);
-    assert!(told.stdout.contains("takes the scripts"), "{}", told.stdout);
+    assert!(
+        told.stdout.contains("accepts the scripts"),
+        "{}",
+        told.stdout
+    );
     gateway.stop().await;
     let key = fs::read_to_string(path("gateway.key")).unwrap();
     let said = gateway.access.text() + &gateway.said.text();
@@ -139,7 +143,7 @@ async fn a_socket_is_as_good_as_an_address() {
     );
 }
 
-/// A Redis that takes the scripts and decides nothing does not pass the check.
+/// A Redis that accepts the scripts but decides nothing does not pass the check.
 #[tokio::test]
 async fn a_redis_that_cannot_decide_is_not_reachable() {
     let (upstream, redis) = (Upstream::echo().await, Redis::start().await);

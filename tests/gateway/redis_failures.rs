@@ -1,13 +1,13 @@
-//! Redis absent, killed, frozen, emptied: the promise of each `on_down`, its speed, and the way back.
+//! Redis absent, killed, frozen or emptied: the behaviour of each `on_down`, its speed, and the return to Redis.
 
 use crate::support::load::{Load, Shot, statuses, within};
 use crate::support::{File, Gateway, Redis, Upstream, eventually};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// The timeout of a decision: much more than the request itself takes on a busy machine.
+/// The timeout of a decision: much longer than a request itself takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_millis(250);
-/// The delay that a busy machine may add to the timeout, and the longer one for one request in a hundred.
+/// The delay that a busy machine may add to the timeout, and the longer delay that one request in a hundred may have.
 const MARGIN: Duration = Duration::from_millis(150);
 const LONGEST: Duration = Duration::from_secs(1);
 /// The time within which limits must be shared again.
@@ -15,12 +15,12 @@ const BACK: Duration = Duration::from_secs(5);
 
 const PLENTY: &str = "by = \"everyone\"\nrate = \"1000000/h\"\nalgorithm = \"fixed-window\"";
 
-/// A file whose decisions may take as long as a busy machine needs, for tests of counts.
+/// A file with a timeout of decisions that is long enough for a busy machine, for tests that count.
 pub(super) fn counted(upstream: &Upstream, redis: &Redis, on_down: &str, limit: &str) -> File {
     with_timeout(upstream, redis, on_down, limit, Duration::from_secs(2))
 }
 
-/// A file whose decisions are given up quickly, for tests of the cost of an outage.
+/// A file with a short timeout of decisions, for tests that measure the cost of an outage.
 fn hurried(upstream: &Upstream, redis: &Redis, on_down: &str, limit: &str) -> File {
     with_timeout(upstream, redis, on_down, limit, TIMEOUT)
 }
@@ -41,7 +41,7 @@ fn with_timeout(
         .redis(redis, &store)
 }
 
-/// Checks that Redis makes the decisions again.
+/// Checks that Redis decides again.
 async fn assert_shared_again(gateway: &Gateway, redis: &Redis) {
     let start = Instant::now();
     eventually(BACK, "limits are shared again", async || {
@@ -67,7 +67,7 @@ async fn without_redis_at_the_start_an_open_gateway_lets_pass() {
     }
     redis.come().await;
     assert_shared_again(&gateway, &redis).await;
-    // Each worker finds its own way back.
+    // Each worker reconnects by itself.
     eventually(BACK, "it refuses again", async || {
         gateway.get("/").await.status == 429
     })
@@ -105,7 +105,7 @@ async fn without_redis_at_the_start_a_local_gateway_counts_itself() {
         gateway.get("/").await.expect(status);
     }
     redis.come().await;
-    // Redis knows nothing of what was counted meanwhile.
+    // Redis has none of the charges that were counted meanwhile.
     eventually(BACK, "Redis counts", async || {
         gateway.get("/").await.status == 200
     })
@@ -119,7 +119,7 @@ struct Outage {
     all: Vec<Shot>,
 }
 
-/// Takes Redis away under load and gives it back.
+/// Takes Redis away under load, and brings it back.
 async fn outage(
     on_down: &str,
     limit: &str,
@@ -146,7 +146,7 @@ async fn outage(
     })
     .await;
     let all = load.stop().await;
-    // The first moments, in which the loss is noticed, stand in `all` only.
+    // The first moments, in which the gateway notices the loss, are only in `all`.
     let noticed = gone + TIMEOUT + MARGIN;
     let during = all
         .iter()
@@ -163,7 +163,7 @@ impl Outage {
         assert!(slowest <= TIMEOUT + MARGIN, "a request took {slowest:?}");
         let longest = within(&self.all, 1.0);
         assert!(longest <= LONGEST, "a request took {longest:?}");
-        // Once the loss is known, nobody pays for it.
+        // Once the loss is known, no request takes longer because of it.
         let usual = within(&self.during, 0.5);
         assert!(
             usual < TIMEOUT / 2,
@@ -237,7 +237,8 @@ async fn a_local_limit_still_limits_while_redis_is_away() {
     let outage = outage("local", limit, kill, come).await;
     let counts = statuses(&outage.all);
     assert_eq!(counts.keys().copied().collect::<Vec<_>>(), [200, 429]);
-    // Its own 20 from Redis, at most 20 here while it was away, and 20 from an empty Redis afterwards.
+    // A client gets its 20 units from Redis, at most 20 here while Redis was away, and 20 from an empty Redis
+    // afterwards.
     assert!(counts[&200] <= 60, "{counts:?}");
     outage.assert_quick();
 }
@@ -245,7 +246,7 @@ async fn a_local_limit_still_limits_while_redis_is_away() {
 #[tokio::test]
 async fn forgotten_scripts_are_sent_again() {
     let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
-    // Each asks for itself, and is told what is left.
+    // Each request asks by itself, and its answer states the remainder.
     let limit = format!("{PLENTY}\nlease = \"off\"");
     let gateway = Gateway::start(&counted(&upstream, &redis, "closed", &limit)).await;
     let load = Load::on(&[&gateway], 4, Duration::from_millis(2)).await;
@@ -257,7 +258,7 @@ async fn forgotten_scripts_are_sent_again() {
     let shots = load.stop().await;
     let last = gateway.get("/").await.expect(200);
     assert_eq!(statuses(&shots), BTreeMap::from([(200, shots.len())]));
-    // None was lost and none was counted twice.
+    // No request was lost, and none was counted twice.
     assert_eq!(last.remaining("calls"), 1_000_000 - shots.len() as u64 - 1);
 }
 
@@ -289,7 +290,8 @@ async fn a_call_that_timed_out_is_not_repeated() {
     gateway.get("/").await.expect(200);
     redis.thaw();
     let before = redis.script_calls().await;
-    // The one that timed out counts once or not at all; those while the gateway still believes Redis away, not at all.
+    // The request that timed out counts once or not at all. Requests that came while the gateway still took Redis for
+    // away do not count.
     eventually(BACK, "limits are shared again", async || {
         let answer = gateway.get("/").await.expect(200);
         let counted = redis.script_calls().await - before;
@@ -392,7 +394,7 @@ async fn counters_in_redis_expire() {
             "{limit} in {keys:?}"
         );
     }
-    // Whatever else is written for the gateway's own use expires as well.
+    // All other keys that the gateway writes for itself expire as well.
     for key in keys {
         let left: i64 = redis.command(&["PTTL", &key]).await;
         assert!(left > 0 && left <= 61_000, "{key}: {left}");

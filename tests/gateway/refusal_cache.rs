@@ -1,4 +1,4 @@
-//! Refusals that are remembered: the client gets the same answer, and Redis is not asked.
+//! Remembered refusals: the client gets the same answer, and Redis is not asked.
 
 use super::redis_failures::counted;
 use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, get};
@@ -29,7 +29,7 @@ async fn who_is_over_a_limit_costs_no_call() {
         for name in ["ratelimit", "ratelimit-policy", "x-ratelimit-remaining"] {
             assert_eq!(next.field(name), first.field(name));
         }
-        // It never grows: it is told from the moment that the store told it.
+        // The wait never grows: it is counted from the moment of the store's answer.
         assert!(next.number("retry-after-ms") <= first.number("retry-after-ms"));
         assert!(next.number("retry-after") >= 1190);
     }
@@ -83,7 +83,8 @@ async fn of_limits_that_were_not_asked_nothing_is_said() {
             "limit=\"many\",route=\"all\",decision=\"allow\",decided_by=\"remembered\"",
             false,
         ),
-        // A shadow's own refusal is remembered; the candidate would have let it pass, and nobody asked it.
+        // The refusal of a shadow limit is remembered. Its candidate would have admitted the request, but was not
+        // asked.
         (
             "limit=\"beside\",route=\"all\",decision=\"would_refuse\",decided_by=\"remembered\",mode=\"shadow\"} 1\n",
             true,
@@ -164,7 +165,7 @@ async fn new_numbers_and_what_comes_back_are_asked_for() {
     };
     let gateway = Gateway::start(&file("5/h")).await;
     let cost = async |cost| gateway.get_with("/", &[("cost", cost)]).await.status;
-    // Every one is given back, at whichever worker it was, and known there sooner or later.
+    // Each charge is given back, at whichever worker it was made, and the other workers learn it sooner or later.
     for _ in 0..10 {
         eventually(PATIENCE, "all of it is back", async || {
             cost("5").await == 503
@@ -199,7 +200,8 @@ async fn what_was_known_before_an_outage_is_not_known_after_it() {
     gateway.get("/").await.expect(429);
 }
 
-/// An outage without requests: when Redis is back its counters may have changed, and no worker refuses from its cache.
+/// An outage without requests: the counters may have changed by the time Redis is back, so no worker refuses from its
+/// cache.
 #[tokio::test]
 async fn what_was_refused_before_an_outage_is_forgotten() {
     let (upstream, mut redis) = (Upstream::echo().await, Redis::start().await);

@@ -1,5 +1,5 @@
-//! Heads that the libraries of HTTP refuse before they are requests: over HTTP/1.1 they get an answer like all others,
-//! over HTTP/2 a line of the log tells of them. What clients send raw in a target, and servers take encoded, passes.
+//! Heads that the HTTP libraries refuse before they are requests: over HTTP/1.1 such a head is answered like all
+//! others, and over HTTP/2 a log line reports it. A target that a client sends raw is passed to servers encoded.
 
 use crate::support::h2_frames::{HEADERS, RST_STREAM, frame, greeted, read_frame};
 use crate::support::{End, File, Gateway, PATIENCE, Upstream, Wire, get, h2, request};
@@ -27,7 +27,7 @@ async fn raw_bytes_of_a_target_pass_encoded() {
         (r#"/a"{}|^?b=`{}|^"#, r#"/a"{}|^?b=`{}|^"#),
         (r#"http://a.test/x<y?z="w""#, "/x%3Cy?z=%22w%22"),
     ] {
-        // Whole, byte by byte, and behind another request.
+        // The head arrives whole, byte by byte, and behind another request.
         let mut client = gateway.connect().await;
         let answer = client.ask(get(sent)).await.expect(200);
         assert_eq!(answer.echoed().line, format!("GET {passed} HTTP/1.1"));
@@ -50,7 +50,7 @@ async fn raw_bytes_of_a_target_pass_encoded() {
     }
 }
 
-/// The encoded target is longer than what was read: many raw bytes fill every buffer on the way.
+/// The encoded target is longer than the bytes that were read: many raw bytes fill every buffer on the way.
 #[tokio::test]
 async fn many_raw_bytes_pass() {
     let (_upstream, gateway) = gateway().await;
@@ -78,11 +78,12 @@ async fn limits_and_routes_see_the_encoded_form() {
     gateway.get("/?q=%22x%22").await.expect(429);
 }
 
-/// The answer to a head that is refused: like all others, the last on its connection, whatever follows.
+/// The answer to a refused head has the form of all others, and is the last one on its connection, whatever bytes
+/// follow.
 async fn assert_refused(gateway: &Gateway, sent: &str, status: u16, detail: &str) {
     for before in ["", "GET /first HTTP/1.1\r\nHost: a.test\r\n\r\n"] {
         let mut client = gateway.connect().await;
-        // What comes behind the head must not have a reset overtake the answer.
+        // The bytes behind the head must not cause a reset that overtakes the answer.
         client
             .send(format!("{before}{sent}{}", "x".repeat(50_000)))
             .await;
@@ -189,7 +190,8 @@ async fn the_line_of_a_head_that_is_too_large_names_host_and_client() {
     }
 }
 
-/// A text that looks like the library's answer is written where it is none, however a pipelined head lies behind it.
+/// A text that looks like the library's answer is passed on where it is part of a body, even in front of a pipelined
+/// head.
 #[tokio::test]
 async fn a_body_that_looks_like_the_librarys_answer_passes() {
     const LURE: &str = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\ndate: Thu, 26 Nov 2026 23:47:19 GMT\r\n\r\n";
@@ -221,7 +223,7 @@ async fn to_head_the_refusal_has_no_body() {
     assert_eq!(client.everything().await, "");
 }
 
-/// A head in HPACK: literals without an index.
+/// A head in HPACK that consists of literals without an index.
 fn head_of(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
@@ -294,7 +296,7 @@ async fn a_stream_that_the_library_resets_is_told_by_its_cause() {
         assert!(line.is_some_and(|line| !line.ends_with(" 0")), "{cause}");
         let logged = gateway.line_where("proto", "HTTP/2.0").await;
         assert_eq!(logged["reason"], "bad_request");
-        // A cause is told once a minute; length and names are one cause there.
+        // Each cause is logged once a minute. Too many fields and too long a head are one cause there.
         if !["fields", "length"].contains(&cause) {
             gateway
                 .said
@@ -305,7 +307,7 @@ async fn a_stream_that_the_library_resets_is_told_by_its_cause() {
     assert_eq!(gateway.line_where("path", "/q").await["status"], 400);
     assert!(!gateway.said.text().contains("secret"));
     assert_eq!(upstream.seen(), 0);
-    // Answers of servers that the library refuses are not told as heads of clients.
+    // Answers of servers that the library refuses are not reported as heads of clients.
     gateway.h2().await.get("/").await.expect(200);
 }
 
@@ -329,6 +331,6 @@ async fn cookies_of_http2_are_one_field() {
     assert_eq!(cookies.len(), 1);
     assert_eq!(cookies[0].split("; ").count(), 180);
     client.ask(asking(2, 101)).await.expect(431);
-    // Bytes bound them all the same.
+    // The bound on bytes still applies.
     client.ask(asking(9_000, 0)).await.expect(431);
 }

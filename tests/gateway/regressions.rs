@@ -1,4 +1,4 @@
-//! One test for each bug that was found from outside, named after the right behaviour.
+//! One test for each bug that was found from outside. Each test has the name of the right behaviour.
 
 use crate::support::{File, Gateway, Upstream, get, request};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 const WITH_TRAILERS: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n\
                              4\r\nbody\r\n0\r\nX-Sum: 42\r\n\r\n";
 
-/// Such an answer was logged as if the client had left, and its upstream connection was thrown away.
+/// Earlier, such an answer was logged as if the client had left, and its upstream connection was closed.
 #[tokio::test]
 async fn an_answer_with_trailers_is_an_answer_to_its_end() {
     let upstream = Upstream::answering(WITH_TRAILERS).await;
@@ -18,7 +18,7 @@ async fn an_answer_with_trailers_is_an_answer_to_its_end() {
     assert_eq!(gateway.line_of(&answer).await["reason"], "ok");
 }
 
-/// Such a request left as HTTP/1.1 without a Host, which servers refuse.
+/// Earlier, such a request was sent as HTTP/1.1 without a Host, and servers refused it.
 #[tokio::test]
 async fn http_1_0_without_a_host_is_forwarded_with_one() {
     let upstream = Upstream::echo().await;
@@ -32,7 +32,7 @@ async fn http_1_0_without_a_host_is_forwarded_with_one() {
     assert!(host.starts_with("127.0.0.1:"), "{host}");
 }
 
-/// Such a chunk was answered as if the client had been too slow.
+/// Earlier, such a chunk was answered as if the client had been too slow.
 #[tokio::test]
 async fn a_malformed_chunk_is_a_bad_request() {
     let upstream = Upstream::echo().await;
@@ -43,7 +43,7 @@ async fn a_malformed_chunk_is_a_bad_request() {
     assert_eq!(gateway.line_of(&answer).await["reason"], "bad_request");
 }
 
-/// The gateway's own time stayed at zero whatever was forwarded.
+/// Earlier, the gateway's own time stayed at zero whatever was forwarded.
 #[tokio::test]
 async fn the_gateways_own_time_is_measured() {
     let upstream = Upstream::echo().await;
@@ -58,7 +58,7 @@ async fn the_gateways_own_time_is_measured() {
     assert!(counted.ends_with(" 1"), "{counted}");
 }
 
-/// A place in the middle of a queue stayed taken: no request was held, and newcomers were refused.
+/// Earlier, a place in the middle of a queue stayed taken: no request was held, and new requests were refused.
 #[tokio::test]
 async fn those_behind_a_leaver_move_up_and_its_place_is_free() {
     let upstream = Upstream::echo().await;
@@ -94,7 +94,7 @@ async fn those_behind_a_leaver_move_up_and_its_place_is_free() {
     late.answer().await.expect(200);
 }
 
-/// A comma in a quoted string cut the element in two, and the client was lost.
+/// Earlier, a comma in a quoted string divided the element in two, and the client's address was lost.
 #[tokio::test]
 async fn separators_in_quoted_strings_of_forwarded_separate_nothing() {
     let upstream = Upstream::echo().await;

@@ -1,5 +1,5 @@
-//! Restarts that no client notices: a successor takes the sockets over, or fails and changes nothing; the gateway leaves
-//! before it drains.
+//! Restarts that no client notices: a successor takes over the sockets, or fails without effect, and a gateway sends
+//! its clients elsewhere before it drains.
 
 mod bequest;
 mod clients;
@@ -16,8 +16,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-/// An upstream that answers `/slow` after a while, takes upgrades, on which it sends lines back, and answers all else at
-/// once.
+/// An upstream that answers `/slow` after a while and all other requests at once. It accepts upgrades, and then sends
+/// back each line.
 async fn upstream() -> Upstream {
     Upstream::playing(|mut connection: Connection| async move {
         while let Ok(head) = connection.request().await {
@@ -42,7 +42,7 @@ async fn upstream() -> Upstream {
     .await
 }
 
-/// An open WebSocket, on which lines come back.
+/// An open WebSocket that sends lines back.
 struct WebSocket(Wire);
 
 impl WebSocket {
@@ -87,7 +87,7 @@ impl Installed {
         installed
     }
 
-    /// Starts the gateway, whose folder goes with it. Returns it with the path of its program.
+    /// Starts the gateway, which then owns the folder. Returns the gateway and the path of its program.
     async fn start(self) -> (Gateway, PathBuf) {
         let Self { folder, program } = self;
         let gateway = Gateway::launch_as(&program, folder, &["run", "--config", "gateway.toml"]);
@@ -108,7 +108,7 @@ fn link(path: &Path) {
 /// Puts a script at `path`, in place of the program.
 fn script(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt as _;
-    // The file is written beside, so that no process that forks meanwhile keeps it open for writing.
+    // The file is written under another name first, so that no process that forks meanwhile keeps it open for writing.
     let beside = path.with_extension("new");
     std::fs::write(&beside, format!("#!/bin/sh\n{text}\n")).unwrap();
     std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,17 +1,17 @@
-//! A user of Redis, or a server, without a command that the scripts need: it is named where the store is met, and the
-//! store is away until the command can be called.
+//! A user of Redis, or a server, that lacks a command of the scripts: the message about the store names the command,
+//! and the store is away until the command can be called.
 
 use crate::support::{File, Finished, Gateway, PATIENCE, Redis, Upstream, eventually, tollgate};
 use std::time::Duration;
 
-/// What `deploy/redis/users.acl` lets its user call.
+/// The commands that `deploy/redis/users.acl` allows to its user.
 const RIGHTS: &str = "evalsha eval script|load time get set del pexpire lindex llen lrem lset ltrim rpush zadd zcount \
      zrange zrangebyscore zrem zremrangebyscore zscore select info role wait";
 const LOG: &str = "by = \"everyone\"\nrate = \"5/h\"\nalgorithm = \"sliding-log\"";
 const SLOTS: &str = "by = \"everyone\"\nalgorithm = \"concurrency\"\nmax = 5\nslot_ttl = \"1min\"";
 const BUCKET: &str = "by = \"everyone\"\nrate = \"5/h\"";
 
-/// A Redis with a user `t` who may call all that a gateway needs, but for these commands.
+/// A Redis with a user `t` that may call everything a gateway needs, except these commands.
 async fn redis_without(commands: &[&str]) -> Redis {
     let redis = Redis::start().await;
     let rights = RIGHTS.split_ascii_whitespace();
@@ -103,7 +103,7 @@ async fn check_names_the_user_and_the_command() {
         let told = check(&file(&upstream, &redis, &[("calls", limit)])).await;
         assert_eq!(told.code, Some(0), "{limit}: {}", told.stdout);
         let left: Vec<String> = redis.command(&["KEYS", "tollgate:1:probe:*"]).await;
-        // The one decision of each look lapses, as does the record of a surcharge.
+        // The one decision of each check lapses, as does the record of a surcharge.
         let stays = |key: &&String| !key.starts_with("tollgate:1:probe:{") && !key.contains(":d:");
         assert_eq!(left.iter().find(stays), None, "{left:?}");
         let lasting = async |key: &String| redis.command::<i64>(&["PTTL", key]).await;
@@ -122,7 +122,7 @@ async fn what_no_limit_needs_need_not_be_allowed() {
     let redis = redis_without(&none).await;
     let told = check(&file(&upstream, &redis, &[("calls", BUCKET)])).await;
     assert_eq!(told.code, Some(0), "{}", told.stdout);
-    // Without the number of gateways, each counts as if it were alone while Redis is away.
+    // Without the number of gateways, each gateway counts as if it were alone while Redis is away.
     let words = "user `t` may not call EVAL: add `+eval`";
     assert!(told.stdout.contains(words), "{}", told.stdout);
 }
@@ -166,7 +166,7 @@ async fn a_command_that_the_server_does_not_know_is_named() {
     }
 }
 
-/// A right that is missing when the gateway starts: nothing is charged for what is answered 503.
+/// A right that is missing when the gateway starts: requests that are answered 503 are not charged.
 #[tokio::test]
 async fn a_store_that_refuses_a_command_is_away_from_the_start() {
     let upstream = Upstream::echo().await;
@@ -191,7 +191,7 @@ async fn a_store_that_refuses_a_command_is_away_from_the_start() {
     gateway.get("/").await.expect(200);
 }
 
-/// Three gateways whose store refuses a command know how many they are.
+/// Three gateways whose store refuses a command still know how many they are.
 #[tokio::test]
 async fn gateways_without_a_right_count_their_shares() {
     let upstream = Upstream::echo().await;
@@ -239,12 +239,12 @@ async fn a_release_that_is_refused_is_lost_and_the_store_away() {
     .await;
     let said = gateway.said.text();
     assert!(!said.contains("delete that key"), "{said}");
-    // It does not come and go.
+    // The state does not change back and forth.
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert!(gateway.admin_get("/readyz").await.text().contains("away"));
     redis.command::<()>(&["ACL", "SETUSER", "t", "+zrem"]).await;
     is(&gateway, "store: up").await;
-    // The slot that could not be freed is free as well.
+    // The slot that could not be freed before is free now.
     eventually(PATIENCE, "no slot is taken", async || {
         let keys = redis.keys().await;
         !keys.iter().any(|key| key.contains(":calls:"))
@@ -252,7 +252,7 @@ async fn a_release_that_is_refused_is_lost_and_the_store_away() {
     .await;
 }
 
-/// Each of two workers finds out for itself, by another error: a script's names no command.
+/// Each of two workers notices it by itself, and by another error: the error of a script does not name the command.
 #[tokio::test]
 async fn a_right_that_is_lost_is_named_at_once() {
     let upstream = Upstream::echo().await;
@@ -287,7 +287,7 @@ async fn a_right_that_is_lost_is_named_at_once() {
     }
 }
 
-/// A file that comes into force needs what the one before it did not.
+/// A new file needs a command that the previous file did not need.
 #[tokio::test]
 async fn a_reload_with_other_kinds_of_counters_tries_them() {
     let upstream = Upstream::echo().await;
@@ -309,7 +309,7 @@ async fn a_reload_with_other_kinds_of_counters_tries_them() {
     is(&gateway, "store: up").await;
 }
 
-/// A key that holds another value is its own limit's trouble.
+/// A key with a foreign value affects only the limit that it belongs to.
 #[tokio::test]
 async fn another_value_at_a_key_takes_no_store_away() {
     let upstream = Upstream::echo().await;

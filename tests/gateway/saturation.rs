@@ -1,5 +1,5 @@
-//! Twelve thousand connections that only occupy the gateway, and one client that needs to be served. The test is of the
-//! long form, for a machine that does nothing else (`TOLLGATE_LONG=1 tests/run saturation`).
+//! Twelve thousand connections that only occupy the gateway, and one client that must be served. This test belongs to
+//! the long form and needs a machine that does nothing else (`TOLLGATE_LONG=1 tests/run saturation`).
 
 use crate::support::{File, Gateway, Upstream, Wire, get, long};
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,7 +16,7 @@ const WANTED: usize = 200;
 /// The behaviour of the occupying connections.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Siege {
-    /// Asks once, and stays.
+    /// Sends one request, and stays open.
     Idle,
     /// Sends half a head.
     HalfHead,
@@ -24,7 +24,7 @@ enum Siege {
     SlowBody,
 }
 
-/// The `nth` of `addresses` addresses.
+/// The source address of connection `nth`. The connections share `addresses` addresses.
 fn address(nth: usize, addresses: usize) -> IpAddr {
     let [.., high, low] = u32::try_from(nth % addresses).unwrap().to_be_bytes();
     IpAddr::V4(Ipv4Addr::new(127, 2, high, low.max(1)))
@@ -32,7 +32,7 @@ fn address(nth: usize, addresses: usize) -> IpAddr {
 
 async fn besieger(gateway: &Gateway, siege: Siege, source: IpAddr) -> Option<TcpStream> {
     let socket = TcpSocket::new_v4().ok()?;
-    // Without this each would keep a port for all addresses.
+    // Without this call each connection would occupy its port at all addresses.
     socket.bind((source, 0).into()).ok()?;
     let connecting = timeout(Duration::from_secs(5), socket.connect(gateway.address()));
     let mut stream = connecting.await.ok()?.ok()?;

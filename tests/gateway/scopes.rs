@@ -1,4 +1,4 @@
-//! Limits that each gateway counts by itself, beside those that all gateways share.
+//! Limits that each gateway counts by itself, beside limits that all gateways share.
 
 use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, get};
 
@@ -39,7 +39,7 @@ async fn each_gateway_admits_its_own_and_all_together_what_is_shared() {
             "\"own\";q=3;w=3600, \"shared\";q=5;w=3600"
         );
     }
-    // The first has none of its own left, and takes nothing of what is shared.
+    // The first gateway's own limit is used up, and its refused requests take nothing from the shared limit.
     let refused = one.get("/").await.expect(429);
     assert_eq!(
         (refused.remaining("own"), refused.remaining("shared")),
@@ -50,7 +50,7 @@ async fn each_gateway_admits_its_own_and_all_together_what_is_shared() {
         serde_json::json!(["own"])
     );
     two.get("/").await.expect(200);
-    // Nothing is left of what is shared, and what the second has of its own stays as it was.
+    // The shared limit is used up, and the second gateway's own limit is not charged.
     for _ in 0..3 {
         let refused = two.get("/").await.expect(429);
         assert_eq!(
@@ -58,7 +58,7 @@ async fn each_gateway_admits_its_own_and_all_together_what_is_shared() {
             (1, 0)
         );
     }
-    // Both refuse, and its own makes it wait longer.
+    // Both limits refuse, and the gateway's own limit has the longer wait.
     let refused = one.get("/").await.expect(429);
     assert_eq!(
         refused.json()["violated-policies"],
@@ -103,11 +103,11 @@ async fn without_redis_its_own_hold_on_beside_what_on_down_says() {
             if on_down != "closed" {
                 assert_eq!(answer.remaining("own"), left, "{on_down}");
             }
-            // Of what nobody counts no number is told.
+            // The answer states no numbers of a limit that nobody counts.
             let told = answer.fields.all("ratelimit").concat();
             assert_eq!(told.contains("\"shared\""), on_down == "local", "{told}");
         }
-        // What was turned away for want of a store has cost nothing of its own.
+        // A request that was refused because the store is away has charged nothing to the gateway's own limit.
         let last = if on_down == "closed" { 503 } else { 429 };
         gateway.get("/").await.expect(last);
     }
@@ -153,7 +153,7 @@ async fn a_queue_of_its_own_holds_and_lets_go() {
         gateway.holds(1).await;
         gateway.get("/").await.expect(429);
         drop(held);
-        // Its place comes back, here and not to Redis.
+        // The place is given back here, and not to Redis.
         gateway.holds(0).await;
     }
     assert!(!redis.keys().await.iter().any(|key| key.contains(":own:")));

@@ -1,5 +1,5 @@
-//! A server whose patience with a slow client is at its end has not failed: nothing goes back, and nobody is ejected.
-//! What a server fails to do with a client that does not hold its body back is its own failure.
+//! A server that gives up on a slow client has not failed: nothing is refunded, and no server is ejected. If the client
+//! does not hold its body back, the fault is the server's own.
 
 use crate::support::grpc::call;
 use crate::support::h2_frames::{HEADERS, RST_STREAM, SETTINGS, frame, read_frame};
@@ -12,10 +12,10 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// The limit of every file here.
+/// The limit of all files in this test.
 const FEW: &str = "by = \"ip\"\nrate = \"2/h\"\nrefund = \"5xx\"";
 
-/// Two servers, one of which may be ejected for one failure, behind a limit, with these `lines` of the route.
+/// A gateway with two servers behind a limit, with these `lines` in the route. A single failure ejects a server.
 async fn gateway(servers: [String; 2], lines: &str) -> Gateway {
     let text = format!(
         "[upstreams.main]\nservers = {servers:?}\neject = {{ after = 1 }}\n[routes.all]\npath = \"/{{*rest}}\"\nupstream = \"main\"\nlimits = [\"few\"]\n{lines}"
@@ -23,7 +23,7 @@ async fn gateway(servers: [String; 2], lines: &str) -> Gateway {
     Gateway::start(&File::default().with(&text).limit("few", FEW)).await
 }
 
-/// A server of HTTP/1.1 that says this so long behind each head, and ends the connection.
+/// A server of HTTP/1.1 that sends this text a time `after` each head, and closes the connection.
 async fn http1(says: String, after: Duration) -> Upstream {
     Upstream::playing(move |mut connection: Connection| {
         let says = says.clone();
@@ -31,14 +31,14 @@ async fn http1(says: String, after: Duration) -> Upstream {
             let _ = connection.request().await;
             sleep(after).await;
             let _ = connection.wire.try_send(says).await;
-            // What came is read, so that no reset overtakes the answer.
+            // The bytes that came are read, so that no reset overtakes the answer.
             let _ = connection.wire.ended(Duration::from_millis(20)).await;
         }
     })
     .await
 }
 
-/// A server of HTTP/2 that sends these frames, which are of each stream, so long behind its head.
+/// A server of HTTP/2 that sends these frames on each stream, a time `after` its head.
 async fn http2(frames: Vec<(u8, u8, Vec<u8>)>, after: Duration) -> Upstream {
     Upstream::playing(move |mut connection: Connection| {
         let frames = frames.clone();
@@ -76,12 +76,12 @@ fn whole(fields: &[u8]) -> (u8, u8, Vec<u8>) {
     (HEADERS, 5, fields.to_vec())
 }
 
-/// RST_STREAM with CANCEL, as servers of gRPC send it when the time of a call is over.
+/// RST_STREAM with CANCEL, which gRPC servers send when the time of a call is over.
 fn cancel() -> (u8, u8, Vec<u8>) {
     (RST_STREAM, 0, vec![0, 0, 0, 8])
 }
 
-/// Trailers with a status of gRPC, or a head that is all of an answer.
+/// Trailers with a gRPC status, or a head that is a whole answer.
 fn grpc_status(status: &str, is_head: bool) -> (u8, u8, Vec<u8>) {
     let front = if is_head { &b"\x88"[..] } else { b"" };
     let length = [u8::try_from(status.len()).unwrap()];
@@ -130,7 +130,7 @@ async fn grpc(gateway: &Gateway, method: &str, hold: Duration) -> String {
         .to_owned()
 }
 
-/// Nobody was ejected, though one failure ejects.
+/// Checks that no server was ejected, although a single failure ejects.
 async fn both_are_there(gateway: &Gateway, what: &str) {
     let shown = gateway.admin_get("/v1/upstreams").await.json();
     assert_eq!(shown["upstreams"][0]["available"], 2, "{what}: {shown}");
@@ -162,7 +162,7 @@ async fn nothing_goes_back_however_a_server_shows_its_impatience() {
     }
 }
 
-/// A gateway before two servers of HTTP/2 that answer with these frames when their patience is at its end.
+/// A gateway in front of two HTTP/2 servers that send these frames when they give up on a client.
 async fn before_two(frames: Vec<(u8, u8, Vec<u8>)>) -> (Gateway, [Upstream; 2]) {
     let servers = [http2(frames.clone(), LATE).await, http2(frames, LATE).await];
     let urls = servers
@@ -190,7 +190,7 @@ async fn nor_does_it_over_http2() {
     }
 }
 
-/// A call that its client keeps open, and that its server ends: before the head of its answer or behind it.
+/// A call that its client keeps open and its server ends, before the head of its answer or after it.
 #[tokio::test]
 async fn nor_does_a_call() {
     let head = || (HEADERS, 4, b"\x88".to_vec());
@@ -213,7 +213,7 @@ async fn nor_does_a_call() {
     }
 }
 
-/// The end of the body comes in time for the server to act on it, and not to answer.
+/// The body ends early enough for the server to process it, but too late for its answer.
 #[tokio::test]
 async fn an_end_that_was_held_back_leaves_the_server_no_time() {
     let after = Duration::from_millis(900);
@@ -231,7 +231,7 @@ async fn an_end_that_was_held_back_leaves_the_server_no_time() {
     }
 }
 
-/// A byte now and then does not hide that a body is held back.
+/// A byte now and then does not hide that the client holds its body back.
 #[tokio::test]
 async fn a_trickle_holds_a_body_back() {
     let says = status("503");
@@ -257,7 +257,8 @@ async fn a_trickle_holds_a_body_back() {
     both_are_there(&gateway, "a trickle").await;
 }
 
-/// A server is told the route's time, and may end a call by it whose client held its end back, with whatever status.
+/// A server gets the route's time. It may end a call by this time, with any status, if the client held back the end of
+/// the call.
 #[tokio::test]
 async fn a_call_whose_time_its_client_has_used_up_gives_nothing_back() {
     for status in ["2", "4", "13", "14"] {
@@ -304,7 +305,7 @@ async fn nor_does_one_that_its_server_resets_then() {
     }
 }
 
-/// An ordinary client writes the head and then the body. What a server does meanwhile is its own failure.
+/// An ordinary client writes the head and then the body. A fault of the server meanwhile is its own failure.
 #[tokio::test]
 async fn a_server_that_fails_each_upload_at_its_head_is_ejected() {
     let busy = "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n";
@@ -335,7 +336,7 @@ async fn a_server_that_fails_each_upload_at_its_head_is_ejected() {
     }
 }
 
-/// A server that ends a connection when it has the whole body has failed, whoever its client is.
+/// A server that closes a connection although it has the whole body has failed, whoever its client is.
 #[tokio::test]
 async fn a_server_that_breaks_off_behind_the_body_gives_the_charge_back() {
     let server = Upstream::playing(async |mut connection: Connection| {

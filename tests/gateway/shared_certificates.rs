@@ -1,4 +1,5 @@
-//! Certificates of several running gateways behind one name, kept in Redis: ordered once, served by all, renewed once.
+//! The certificates of several running gateways behind one name, kept in Redis: one gateway orders and renews them, and
+//! all serve them.
 
 mod clear_text;
 mod hand_overs;
@@ -22,7 +23,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 const SECRET: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 const HOST: &str = "shop.example.com";
 
-/// What several gateways have in common.
+/// The common parts of several gateways.
 struct Scene {
     pebble: Pebble,
     /// The lines of `[store]`.
@@ -32,7 +33,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// A scene with certificates that are good for so many seconds, and a Redis.
+    /// A scene with certificates that are valid for this number of seconds, and a Redis.
     async fn new(life: Option<u32>) -> (Self, Redis) {
         let redis = Redis::start().await;
         let store = format!("url = \"{}\"", redis.url());
@@ -74,7 +75,7 @@ impl Scene {
     }
 }
 
-/// What stands before the gateways: connections go to each in turn.
+/// The balancer in front of the gateways: connections go to each gateway in turn.
 #[derive(Clone, Default)]
 struct Balancer {
     plain: Arc<Mutex<Vec<SocketAddr>>>,
@@ -83,8 +84,8 @@ struct Balancer {
 }
 
 impl Balancer {
-    /// Begins before there are gateways: an authority may look for the first one's certificate before the second has
-    /// started. Connections wait until they are led somewhere.
+    /// Starts before the gateways: an authority may look for the first gateway's certificate before the second gateway
+    /// has started. Connections wait until they can be forwarded.
     async fn before(pebble: &Pebble) -> Self {
         let balancer = Self::default();
         for (port, targets) in [
@@ -125,7 +126,7 @@ impl Balancer {
     }
 }
 
-/// The certificate that a gateway shows.
+/// The certificate that a gateway serves.
 async fn shown(gateway: &Gateway) -> Option<CertificateDer<'static>> {
     let address = gateway.tls().await;
     let stream = TlsClient::looking().connect(address, HOST).await.ok()?;
@@ -133,7 +134,7 @@ async fn shown(gateway: &Gateway) -> Option<CertificateDer<'static>> {
     Some(connection.peer_certificates()?[0].clone().into_owned())
 }
 
-/// Waits until all gateways show the same certificate, and one other than before.
+/// Waits until all gateways serve the same certificate, and not the previous one.
 async fn all_show(
     gateways: &[&Gateway],
     before: Option<&CertificateDer<'static>>,
@@ -141,7 +142,7 @@ async fn all_show(
     let found = Mutex::new(None);
     let said = gateways.iter().map(|one| one.said.text());
     let said = said.collect::<Vec<_>>().concat();
-    // An order that fails, on a busy machine or with its store, is made again after a minute.
+    // An order that fails, because of a busy machine or its store, is made again after a minute.
     eventually(PATIENCE * 8, &format!("all show one: {said}"), async || {
         let mut all = Vec::new();
         for gateway in gateways {
@@ -199,7 +200,7 @@ async fn a_certificate_is_ordered_once_served_by_both_and_renewed_once() {
             "a certificate for shop.example.com is ordered from acme.test",
             2,
         ),
-        ("; the one before is good for", 1),
+        ("; the previous one is good for", 1),
         ("a certificate for shop.example.com has come, good for", 2),
         (
             "a certificate for shop.example.com was taken from the store, good for",
@@ -218,7 +219,7 @@ async fn a_certificate_is_ordered_once_served_by_both_and_renewed_once() {
     );
 }
 
-/// Both gateways tell when the certificate of now ends, and how authorities' looks at them have ended.
+/// Both gateways report the end of the present certificate, and the results of the authority's looks.
 async fn each_step_is_counted(
     both: &[&Gateway],
     ordered: &CertificateDer<'static>,
@@ -238,7 +239,7 @@ async fn each_step_is_counted(
         assert!(metrics.contains(&line), "{line}: {metrics}");
         assert!(metrics.contains("tollgate_tls_files_ok{identity=\"shop\"} 1\n"));
     }
-    // Of several looks at one order, some come to the gateway that did not make it.
+    // One order causes several looks, and some of them reach the gateway that did not make the order.
     assert!(sum(both, "tollgate_acme_lookups_total{result=\"found\"} ").await > 0);
     let all = OBTAINED.replace("obtained", "failed");
     assert_eq!(sum(both, &all).await, 0);
@@ -276,7 +277,7 @@ async fn a_gateway_starts_without_its_store_and_says_so() {
     all_show(&[&gateway], None).await;
 }
 
-/// The long form: a lock lasts a minute.
+/// A test of the long form: a lock lasts a minute.
 #[tokio::test]
 async fn an_order_whose_gateway_was_killed_is_taken_over() {
     if !long() {

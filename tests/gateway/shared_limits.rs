@@ -5,7 +5,7 @@ use crate::support::load::{Load, statuses};
 use crate::support::{File, Gateway, Redis, Upstream, long};
 use std::time::Duration;
 
-/// Hammers two gateways that share one Redis; asserts the count they admit together.
+/// Sends requests to two gateways that share one Redis as fast as possible, and checks how many they admit together.
 async fn assert_one_count(clients: usize, time: Duration, rate: u32, burst: u32) {
     let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
     let limit = format!("by = \"everyone\"\nrate = \"{rate}/s\"\nburst = {burst}");
@@ -22,7 +22,7 @@ async fn assert_one_count(clients: usize, time: Duration, rate: u32, burst: u32)
     let outside = (end - shots[0].at).as_secs_f64();
     let admitted = counts[&200] as f64;
     let bound = f64::from(burst) + f64::from(rate) * outside;
-    // Whoever was refused last found nothing left of what had come since the first was let through.
+    // The last refused request found nothing left of the units that had come since the first admission.
     let first = shots.iter().map(|shot| shot.at + shot.took).min().unwrap();
     let refused = shots.iter().rfind(|shot| shot.status == 429).unwrap();
     let used = refused.at.saturating_duration_since(first).as_secs_f64();
@@ -39,7 +39,7 @@ async fn assert_one_count(clients: usize, time: Duration, rate: u32, burst: u32)
 
 #[tokio::test]
 async fn two_gateways_on_one_redis_share_one_count() {
-    // So few that a busy machine asks for more.
+    // The rate is so low that even a busy machine sends more requests.
     assert_one_count(16, Duration::from_secs(3), 80, 100).await;
     if long() {
         assert_one_count(64, Duration::from_secs(10), 500, 200).await;

@@ -1,4 +1,4 @@
-//! Every file that the repository ships, and every file that its pages print, is good.
+//! Every file that the repository ships, and every file that its pages print, is valid.
 
 use super::cli::{check, repository};
 use crate::support::tollgate;
@@ -44,7 +44,7 @@ async fn every_file_that_we_ship_is_good() {
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
         if text.contains(CERTIFICATES) {
-            // Its certificates are on no machine but the one that it is for.
+            // The certificates of this file exist only on the machine that it is for.
             let done = check(&with_its_files(text)).await;
             assert_eq!(done.code, Some(0), "{}: {done:?}", file.display());
             continue;
@@ -77,10 +77,10 @@ fn blocks(page: &str) -> Vec<String> {
     blocks
 }
 
-/// How the value of a key begins that names a certificate or its key.
+/// The beginning of a value that names a certificate or its key.
 const CERTIFICATES: &str = "\"tls/";
 
-/// The example with the tests' own secrets and certificates in the place of those that it names.
+/// The example, with the tests' own secrets and certificates in place of those that it names.
 fn with_its_files(block: String) -> String {
     let folder = repository().join("tests/config/valid");
     let folder = folder.to_str().unwrap();
@@ -106,7 +106,7 @@ fn with_its_files(block: String) -> String {
 #[tokio::test]
 async fn every_file_that_we_print_is_good() {
     let mut seen = 0;
-    // The pages of the diagnostics show wrong files too, and are held against the parser where they are made.
+    // The pages of the diagnostics show invalid files too. They are compared with the parser where they are generated.
     let shows_wrong_files = |page: &PathBuf| {
         page.ends_with("docs/diagnostics.md")
             || page.starts_with(repository().join("src/config/report/pages"))

@@ -1,4 +1,4 @@
-//! What output tells of secrets in URLs and of their length, and what a foreign server's words do to it.
+//! Secrets in URLs, their length, and the words of foreign servers: what the output may show of them.
 
 use crate::support::tls::Authority;
 use crate::support::{Connection, PATIENCE, Site, Upstream, eventually, free_port, tollgate};
@@ -15,7 +15,7 @@ const REST: &str = "[limits.l]\nby = \"jwt:sub\"\nmissing = \"refuse\"\nrate = \
     [upstreams.u]\nservers = \"http://127.0.0.1:9\"\n\
     [routes.r]\nupstream = \"u\"\nlimits = \"l\"\n";
 
-/// A file whose URLs hold secrets, with more lines in front.
+/// A file whose URLs contain secrets, with more lines in front.
 fn file(jwks: &str, more: &str) -> String {
     format!(
         "{more}[server]\nlisten = [\":80\", {{ address = \":443\", tls = true }}]\n\
@@ -31,7 +31,7 @@ async fn no_output_shows_the_query_of_a_url() {
     let before = folder(&file(jwks, "").replace("QUERY", "BEFORE"));
     let old = before.path().join("gateway.toml").display().to_string();
     let good = file(jwks, "");
-    // Mistakes, whose lines are shown.
+    // Mistakes whose lines are shown.
     let fragment = file(&format!("{jwks}#a"), "");
     let unknown = good.replace("DIRQUERY\"", "DIRQUERY\"\nprofil = \"x\"");
     let refused = good.replace("https://acme", "ftp://acme");
@@ -55,7 +55,7 @@ async fn no_output_shows_the_query_of_a_url() {
     }
 }
 
-/// The attack: who reads the log, the folder of certificates or `check` after a failed order.
+/// The attack: somebody reads the log, the folder of certificates or the output of `check` after a failed order.
 #[tokio::test]
 async fn a_failed_order_shows_no_query_of_its_directory() {
     let own = Authority::new();
@@ -84,7 +84,7 @@ async fn a_failed_order_shows_no_query_of_its_directory() {
     }
 }
 
-/// A server has no query, and one that is written may be meant to be a secret.
+/// A server has no query. A query that is written all the same may be a secret.
 #[tokio::test]
 async fn a_mistaken_server_shows_no_query() {
     let server = REST.replace("127.0.0.1:9", "127.0.0.1:9/?key=SERVERQUERY");
@@ -128,7 +128,7 @@ async fn stars_never_tell_a_length() {
     assert_eq!(told[0], told[1]);
 }
 
-/// The attack: an issuer whose keys have ids that make lines of their own.
+/// The attack: the keys of an issuer have ids that would begin lines of their own in the log.
 #[tokio::test]
 async fn what_a_server_says_stays_on_its_line() {
     let server = Upstream::playing(async |mut connection: Connection| {

@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 
 /// Deadlines that are short enough for a test.
 const HURRY: &str = "first_byte = \"500ms\"\nidle = \"1s\"";
-/// For a peer that is slow and must be served: a machine that stands still for a moment makes it no slower than this.
+/// For a slow peer that must be served. Even a machine that stands still for a moment does not make the peer slower
+/// than this.
 const UNHURRIED: &str = "first_byte = \"500ms\"\nidle = \"2s\"";
 /// A time below any other deadline that could end the connection, and above the delays of a busy machine.
 const NOT_BY_ANOTHER: Duration = Duration::from_secs(9);
@@ -114,7 +115,7 @@ async fn a_silent_http2_connection_lives_one_idle_time() {
     let file = File::to(&upstream, &[]).server("idle = \"3s\"");
     let gateway = Gateway::start(&file).await;
     let life = life_after(&gateway, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
-    // Not two of them.
+    // It must not be two idle times.
     assert!(
         life >= Duration::from_millis(2900) && life < Duration::from_millis(5900),
         "{life:?}"
@@ -147,7 +148,7 @@ async fn an_upload_may_go_on_behind_its_answer_as_long_as_it_does() {
     client.send(request("POST", "/", &length)).await;
     client.send("x").await;
     client.answer().await.expect(200);
-    // Longer than the idle time in all.
+    // In all, this takes longer than the idle time.
     let mut beat = tokio::time::interval(Duration::from_millis(300));
     for _ in 1..10 {
         beat.tick().await;
@@ -173,7 +174,7 @@ async fn a_client_that_reads_slowly_gets_all_of_it() {
     client.shrink_receive_buffer(32 * 1024);
     client.send(get("/")).await;
     client.head().await;
-    // What the system does not take for the client is in the gateway's hands, longer than the idle time.
+    // The bytes that the system does not take for the client stay in the gateway, longer than the idle time.
     let mut beat = tokio::time::interval(Duration::from_millis(50));
     for _ in 0..60 {
         beat.tick().await;
@@ -196,23 +197,23 @@ async fn a_client_that_reads_slowly_is_served_also_through_a_large_send_buffer()
     .await;
     let gateway = Gateway::start(&File::to(&upstream, &[]).server(HURRY)).await;
     let mut client = gateway.connect().await;
-    // A receive buffer that the system grows opens its window in steps of a sixteenth, which may be megabytes: at this
-    // rate they are further apart than the idle time.
+    // If the system enlarges a receive buffer, the buffer's window opens in steps of a sixteenth. At this rate the
+    // steps, which may be megabytes, are further apart than the idle time.
     client.shrink_receive_buffer(64 * 1024);
     client.send(get("/")).await;
     client.head().await;
-    // Grows the send buffer.
+    // This makes the send buffer grow.
     client.exactly_ignored(20_000_000).await;
     let mut beat = tokio::time::interval(Duration::from_millis(100));
     for _ in 0..60 {
         beat.tick().await;
         client.exactly_ignored(SLOWLY).await;
     }
-    // The connection is still whole: what it was cut with would end long before.
+    // The connection is still whole: if it had been cut, the bytes that were left would end long before.
     client.exactly_ignored(50_000_000).await;
 }
 
-/// An upstream with one endless answer, and a receiver that learns when the gateway has left it.
+/// An upstream with one endless answer, and a receiver that learns when the gateway has closed the connection to it.
 async fn endless() -> (Upstream, oneshot::Receiver<()>) {
     let (telling, told) = oneshot::channel();
     let telling = std::sync::Mutex::new(Some(telling));
@@ -250,7 +251,7 @@ async fn a_client_that_never_reads_is_not_served_for_ever() {
     assert_eq!(line["ended_by"], "idle");
     let took = line["duration_ms"].as_f64().unwrap();
     assert!((900.0..9000.0).contains(&took), "{took} ms");
-    // An orderly end would stand behind megabytes that the client does not take.
+    // An orderly end would be behind megabytes that the client does not take.
     assert_eq!(client.ended(PATIENCE).await, End::Reset);
 }
 
@@ -293,7 +294,7 @@ async fn connections(gateway: &Gateway) -> String {
     line.expect("a sample").to_owned()
 }
 
-/// Small answers, the gateway's own among them, are handed to h2 whole at once, and are not polled again.
+/// Small answers, also the gateway's own, are given to h2 whole and at once, and are not polled again.
 #[tokio::test]
 async fn an_http2_client_that_takes_no_answer_holds_no_connection() {
     let upstream = sized(100).await;
@@ -310,7 +311,7 @@ async fn an_http2_client_that_takes_no_answer_holds_no_connection() {
         assert_eq!(line["reason"], "client_stalled");
         let took = line["duration_ms"].as_f64().unwrap();
         assert!((950.0..9000.0).contains(&took), "{took} ms");
-        // It answers PINGs and waits; only then is it told that its request has failed.
+        // The client still answers PINGs and waits. Only after that does it learn that its request has failed.
         let mut body = unread.into_body();
         let frame = tokio::time::timeout(PATIENCE, body.frame()).await.unwrap();
         frame.expect("an error").unwrap_err();
@@ -343,7 +344,7 @@ async fn an_http2_stream_that_is_not_read_fails_beside_one_that_is() {
     assert_eq!(line["reason"], "client_stalled");
     let took = line["duration_ms"].as_f64().unwrap();
     assert!((950.0..9000.0).contains(&took), "{took} ms");
-    // What the window had room for, and then the reset.
+    // The client gets as many bytes as the window had room for, and then the reset.
     let mut read = 0;
     let error = loop {
         let frame = tokio::time::timeout(PATIENCE, unread.frame()).await;
@@ -359,7 +360,8 @@ async fn an_http2_stream_that_is_not_read_fails_beside_one_that_is() {
     assert!(!client.closed(), "the connection lives on");
 }
 
-/// An answer that h2 has received to its last byte is not over while the client still takes it, a little at a time.
+/// An answer that h2 has received to its last byte is not over as long as the client still takes it, a little at a
+/// time.
 #[tokio::test]
 async fn an_http2_client_may_read_the_end_slowly() {
     const LENGTH: usize = 16_000;
@@ -370,7 +372,7 @@ async fn an_http2_client_may_read_the_end_slowly() {
     let (mut read, start) = (0, Instant::now());
     while let Some(frame) = tokio::time::timeout(PATIENCE, body.frame()).await.unwrap() {
         read += frame.unwrap().into_data().unwrap().len();
-        // Longer than the idle time in all.
+        // In all, this takes longer than the idle time.
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     assert_eq!(read, LENGTH);
@@ -399,7 +401,7 @@ async fn an_http2_client_may_read_slowly() {
     let client = H2::with_window(gateway.address(), 20_000).await;
     let mut body = client.send(h2::get("/")).await.unwrap().into_body();
     let mut read = 0;
-    // Longer than the idle time in all, and never as long for what is handed out at once.
+    // In all, this takes longer than the idle time, but the bytes that are handed out at once never do.
     while let Some(frame) = body.frame().await {
         read += frame.unwrap().into_data().unwrap().len();
         tokio::time::sleep(A_WHILE * 5).await;

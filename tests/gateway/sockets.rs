@@ -1,5 +1,5 @@
-//! Listeners on Unix sockets and on sockets that systemd opens: rights, files that are left and files in use, the client
-//! behind such a socket, and names that were not handed over.
+//! Listeners on Unix sockets and on sockets that systemd opens: rights, old files and files in use, the client behind
+//! such a socket, and names that were not handed over.
 
 use crate::support::{
     Answer, End, File, Gateway, PATIENCE, Upstream, Wire, eventually, free_port, get, request,
@@ -34,7 +34,7 @@ async fn a_unix_socket_serves_with_its_rights_and_its_file_goes_with_the_gateway
     let upstream = Upstream::echo().await;
     let lines = listening("\"unix:http.sock\", { address = \"unix:own.sock\", mode = \"0600\" }");
     let mut gateway = Gateway::start(&File::to(&upstream, &[]).server(&lines)).await;
-    // Relative paths begin in the file's folder.
+    // Relative paths start at the file's folder.
     let (http, own) = (
         gateway.folder().join("http.sock"),
         gateway.folder().join("own.sock"),
@@ -50,7 +50,7 @@ async fn a_unix_socket_serves_with_its_rights_and_its_file_goes_with_the_gateway
     assert!(!http.exists() && !own.exists());
 }
 
-/// All addresses of IPv4 and all of IPv6 are two listeners, in whatever order they stand.
+/// All IPv4 addresses and all IPv6 addresses are two listeners, in whatever order they are written.
 #[tokio::test]
 async fn both_families_listen_on_one_port() {
     if std::net::TcpListener::bind("[::1]:0").is_err() {
@@ -97,7 +97,7 @@ async fn the_peer_of_a_unix_socket_is_believed_and_is_a_client_of_its_own() {
         open.push(wire);
     }
     ask(&path, get("/")).await.expect(429);
-    // No bound of one client holds, and a proxy on this machine names its clients.
+    // No bound for one client applies, and a proxy on this machine names its clients.
     let named = request("GET", "/", &[("X-Forwarded-For", "6.6.6.6, 203.0.113.9")]);
     let answer = ask(&path, named).await.expect(200);
     let fields = answer.echoed().fields;
@@ -141,7 +141,7 @@ async fn a_file_that_is_left_is_replaced_and_one_in_use_or_of_another_kind_is_no
     let kept = folder.path().join("gateway.toml");
     let gateway = Gateway::run(folder, &kept).await;
     ask(&path, get("/")).await.expect(200);
-    // Another gateway with the file ends, and leaves the socket alone.
+    // Another gateway with the same file ends, and leaves the socket alone.
     let kept = kept.to_str().unwrap();
     let second = tollgate(gateway.folder(), &["run", "--config", kept]).await;
     assert_eq!(second.code, Some(1));
@@ -151,7 +151,7 @@ async fn a_file_that_is_left_is_replaced_and_one_in_use_or_of_another_kind_is_no
         second.stderr
     );
     ask(&path, get("/")).await.expect(200);
-    // A gateway whose file was taken away leaves the file that took its place.
+    // A gateway whose socket file was removed does not touch the new file in its place.
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "text").unwrap();
     let second = tollgate(gateway.folder(), &["run", "--config", kept]).await;
@@ -191,7 +191,7 @@ async fn sockets_of_systemd_are_taken_by_their_names() {
     let addresses = [&web, &other].map(|socket| socket.local_addr().unwrap());
     let admin_address = admin.local_addr().unwrap();
     let local = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    // Two sockets have one name, as two lines of ListenStream= in one unit.
+    // Two sockets have one name, like two `ListenStream=` lines of one unit.
     let sockets = vec![
         ("web", web.into()),
         ("web", other.into()),

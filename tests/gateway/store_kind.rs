@@ -1,4 +1,4 @@
-//! The place of counters, so that one test covers both stores.
+//! The place of counters, as a parameter, so that one test covers both stores.
 
 use crate::support::{File, Gateway, Redis};
 
@@ -18,7 +18,7 @@ impl Place {
         }
     }
 
-    /// Are refusals remembered here, so that answers lack the numbers of limits that were not asked again?
+    /// Are refusals remembered here? If so, answers lack the numbers of limits that were not asked again.
     pub(super) fn remembers(&self) -> bool {
         self.redis.is_some()
     }
@@ -34,7 +34,7 @@ impl Place {
     }
 }
 
-/// Runs each story once with the memory store and once with Redis.
+/// Runs each story with the memory store, and then with Redis.
 macro_rules! on_both_stores {
     ($($story:ident)*) => {
         mod memory {

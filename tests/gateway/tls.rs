@@ -1,4 +1,4 @@
-//! TLS towards clients: which certificate they get, in which versions and protocols, and how connections end.
+//! TLS for clients: the certificates that they get, versions and protocols, and the ends of connections.
 
 mod certificates_change;
 mod certificates_count;
@@ -17,7 +17,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{AlertDescription, Error, ProtocolVersion};
 use serde_json::Value;
 
-/// Listens in clear text, and with TLS by every identity.
+/// Listeners in clear text, and with TLS for all identities.
 pub(super) const LISTEN: &str =
     "listen = [\"127.0.0.1:0\", { address = \"127.0.0.2:0\", tls = true }]";
 
@@ -35,7 +35,7 @@ pub(super) fn asked(host: &str) -> String {
     format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")
 }
 
-/// What the upstream saw of a request.
+/// The value of this field in the request that the upstream got.
 pub(super) fn seen_field(echo: &Value, name: &str) -> Option<String> {
     let fields = echo["fields"].as_array().expect("the echo lists fields");
     let field = fields.iter().find(|field| field[0] == name)?;
@@ -66,7 +66,8 @@ async fn the_named_host_chooses_the_certificate() {
     }
     let refused = Error::AlertReceived(AlertDescription::UnrecognisedName);
     assert_eq!(ca.trusting().refused(tls, "b.test").await, refused);
-    // The log has one line for all of them: of the first, which the gateway may tell later than the client's alert.
+    // The log has one line for all of them. The line is about the first, and the gateway may write it after the client
+    // has the alert.
     let line = gateway.said.line(0, "the refusal", |line| {
         line.contains("no TLS with 127.0.0.1") && line.contains("`b.test`")
     });
@@ -92,7 +93,7 @@ async fn the_named_host_chooses_the_certificate() {
             .await
             .contains("tollgate_tls_certificate_not_after_timestamp_seconds{identity=\"wild\"}")
     );
-    // The other listener is as it was.
+    // The other listener is unchanged.
     gateway.get("/").await.expect(200);
 }
 
@@ -230,7 +231,7 @@ async fn a_websocket_passes_over_tls() {
     assert_eq!(wire.ended(PATIENCE).await, crate::support::End::Closed);
 }
 
-/// Programs that stand on machines of users, where this one has them.
+/// Programs that users have on their machines. Each is tested only if this machine has it.
 #[tokio::test]
 async fn curl_and_openssl_are_served() {
     let upstream = Upstream::echo().await;
@@ -270,7 +271,7 @@ async fn curl_and_openssl_are_served() {
     ];
     if let Some(output) = run("openssl", &arguments).await {
         assert!(output.contains("Verify return code: 0 (ok)"), "{output}");
-        // Renegotiation does not exist, and no old version either.
+        // Renegotiation is impossible, and so are old versions.
         assert!(
             output.contains("Secure Renegotiation IS supported"),
             "{output}"
@@ -278,7 +279,7 @@ async fn curl_and_openssl_are_served() {
     }
 }
 
-/// The output of a program; nothing where this machine does not have it.
+/// The output of a program, or nothing if this machine does not have the program.
 async fn run(program: &str, arguments: &[&str]) -> Option<String> {
     let mut command = tokio::process::Command::new(program);
     command.args(arguments).stdin(std::process::Stdio::null());

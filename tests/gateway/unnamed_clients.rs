@@ -1,9 +1,9 @@
-//! Who the client is behind a trusted peer: legal oddities of its fields, fields that name nobody, translators of
+//! The client behind a trusted peer: unusual but legal forms of fields, fields that name no client, and translators of
 //! addresses.
 
 use crate::support::{File, Gateway, Upstream};
 
-/// A gateway that trusts this machine and these networks, and refuses a client's second request.
+/// A gateway that trusts this machine and these networks, and refuses the second request of a client.
 async fn gateway(upstream: &Upstream, server: &str) -> Gateway {
     let file = File::to(upstream, &["ip"])
         .limit("ip", "by = \"ip\"\nrate = \"1/h\"")
@@ -13,7 +13,7 @@ async fn gateway(upstream: &Upstream, server: &str) -> Gateway {
     Gateway::start(&file).await
 }
 
-/// The client in the log of a request with these fields.
+/// The client of a request with these fields, from the log.
 async fn client(gateway: &Gateway, fields: &[(&str, &str)]) -> String {
     let answer = gateway.get_with("/", fields).await;
     let line = gateway.line_of(&answer).await;
@@ -73,7 +73,7 @@ async fn a_field_that_names_nobody_is_told_once_a_minute_and_counted() {
         ("forwarded", "for=unknown", "127.0.0.1"),
         ("forwarded", "for=_hidden;proto=http", "127.0.0.1"),
         ("x-forwarded-for", "unknown", "127.0.0.1"),
-        // What the hop before wrote is not looked at.
+        // Entries that earlier hops wrote are not read.
         ("forwarded", "for=6.6.6.6, for=_x, for=10.0.0.9", "10.0.0.9"),
     ] {
         assert_eq!(client(&gateway, &[(name, value)]).await, counts, "{value}");
@@ -133,7 +133,8 @@ async fn an_empty_field_sends_no_leading_comma_on() {
     }
 }
 
-/// What the file says of addresses is about clients as they count: behind a translator by their IPv4 addresses.
+/// Addresses in the file are compared with the addresses that clients are counted by. A client behind a translator is
+/// counted by its IPv4 address.
 #[tokio::test]
 async fn addresses_of_the_file_may_be_those_of_a_translator() {
     let upstream = Upstream::echo().await;
@@ -156,7 +157,7 @@ async fn addresses_of_the_file_may_be_those_of_a_translator() {
         ("2001:db8:64::10.9.9.9", true),
         ("0.0.9.9", true),
         ("0.1.9.9", false),
-        // The trusted hop behind the client, by either address.
+        // The trusted hop in front of the gateway, in either form of its address.
         ("8.8.5.5, 64:ff9b::5.5.5.5", true),
         ("8.8.5.5, 5.5.5.5", true),
     ] {
@@ -182,7 +183,7 @@ async fn behind_a_translator_each_ipv4_address_is_a_client() {
     ] {
         assert_eq!(client(&gateway, &listed(address)).await, named);
     }
-    // The same client by either address.
+    // The same client, in either form of its address.
     gateway.get_with("/", &listed("8.8.8.8")).await.expect(429);
     let element = [("forwarded", "for=\"[64:ff9b::9.9.9.9]\"")];
     gateway.get_with("/", &element).await.expect(429);

@@ -1,5 +1,5 @@
 //! Attacks that any client can make: addresses and methods in fields, many addresses of one network, long lists, floods
-//! of control frames, names that lead to the admin listener.
+//! of control frames, and names that lead to the admin listener.
 
 use crate::support::{File, Gateway, Upstream, Wire, request};
 use tokio::task::JoinSet;
@@ -40,14 +40,14 @@ async fn a_stranger_tells_no_address_and_a_trusted_peer_does() {
         let gateway = Gateway::start(&file).await;
         let seen = gateway.get_with("/", &fields).await.expect(200).echoed();
         for name in ADDRESSES {
-            // What proxies say of the client is ours to say.
+            // Only the gateway may write the fields in which proxies name the client.
             let expected = match name {
                 "X-Real-IP" => Some("127.0.0.1"),
                 _ => passes.then_some("192.0.2.66"),
             };
             assert_eq!(seen.fields.get(name), expected, "{name} {trust}");
         }
-        // Nobody is somebody else each time.
+        // A client cannot count as a new client by changing its fields.
         for n in 0..3 {
             let address = format!("192.0.2.{n}");
             let fields = [("CF-Connecting-IP", address.as_str())];
@@ -60,7 +60,7 @@ async fn a_stranger_tells_no_address_and_a_trusted_peer_does() {
     }
 }
 
-/// The list of all of them, in several requests: a head has 100 fields at most.
+/// All of the fields, spread over several requests, since a head has 100 fields at most.
 #[tokio::test]
 async fn a_stranger_writes_no_field_of_another_gateway() {
     let upstream = Upstream::echo().await;
@@ -82,7 +82,7 @@ async fn a_stranger_writes_no_field_of_another_gateway() {
                 assert_eq!(seen.fields.get(&name), expected, "{name} {trust}");
             }
         }
-        // Fields that name users are the application's.
+        // Fields that name users belong to the application.
         let fields: Vec<_> = USERS.iter().map(|one| (one.name, "anna")).collect();
         let seen = gateway.get_with("/", &fields).await.expect(200).echoed();
         for one in USERS {
@@ -149,7 +149,7 @@ async fn one_network_of_ipv6_holds_no_more_than_one_client() {
         let answer = answer.expect(503);
         assert_eq!(gateway.line_of(&answer).await["reason"], "too_many_held");
     }
-    // There is room for others.
+    // Other clients still find room.
     let mut neighbour = gateway.connect().await;
     neighbour.send(from("2001:db8:0:1::1".into())).await;
     gateway.holds(4).await;

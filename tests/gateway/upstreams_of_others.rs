@@ -1,5 +1,5 @@
-//! A team's file and the operator's upstreams: they are reached only by grant, and then without the words by which the
-//! operator's routes tell who a client is.
+//! A team's file and the operator's upstreams: the file reaches them only by a grant. Even then it may not write the
+//! fields in which the operator's routes name clients.
 
 use crate::support::{Gateway, PATIENCE, Upstream, eventually, tollgate};
 use std::path::Path;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixListener;
 use tollgate::intake::claimed_fields::{CLAIMED, USERS};
 
-/// An operator's folder with a route that tells its servers of clients, and a team's folder below.
+/// A folder of the operator with a route that names clients to its servers, and in it a folder of a team.
 fn house(upstream: &Upstream, include: &str, team: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -43,7 +43,7 @@ async fn checked(folder: &TempDir) -> (Option<i32>, String) {
     (done.code, done.stderr)
 }
 
-/// A server on a Unix socket, one answer for each connection.
+/// A server on a Unix socket that gives one answer on each connection.
 fn answer_on(path: &Path) {
     let listener = UnixListener::bind(path).unwrap();
     tokio::spawn(async move {
@@ -66,7 +66,7 @@ async fn a_team_reaches_the_operators_servers_by_grant_and_as_nobody_else() {
     let entry = format!("`{{ {BOUNDS}, upstreams = [\"orders\"] }}`");
     assert!(told.contains(&entry), "{told}");
 
-    // Granted, it still speaks for nobody else.
+    // Even with a grant, the team's route may not name clients.
     let granted = format!("{{ {BOUNDS}, upstreams = [\"orders\"] }}");
     let folder = house(&upstream, &granted, &team(FORGED));
     let (code, told) = checked(&folder).await;
@@ -74,7 +74,7 @@ async fn a_team_reaches_the_operators_servers_by_grant_and_as_nobody_else() {
     assert_eq!(told.matches("[not-granted]").count(), 2, "{told}");
     assert!(told.contains("writes `x-consumer`") && told.contains("for the host `api.example`"));
 
-    // It tells nothing of clients that only a gateway in front may tell, by whatever spelling.
+    // It may not write fields about clients that only a gateway may write, in any spelling.
     let listed = CLAIMED.iter().map(|field| field.name);
     let listed = listed.chain(USERS.iter().map(|field| field.name));
     let others = [
@@ -86,7 +86,7 @@ async fn a_team_reaches_the_operators_servers_by_grant_and_as_nobody_else() {
         "remote_user",
         "-wsra",
     ];
-    // These two no route writes at all.
+    // No route at all may write these two fields.
     let listed = listed.filter(|name| !["x-real-ip", "x-forwarded-client-cert"].contains(name));
     let claimed = listed.chain(others).map(|name| name.replace('*', "any"));
     let claimed: Vec<String> = claimed.collect();
@@ -125,7 +125,7 @@ async fn a_team_reaches_the_operators_servers_by_grant_and_as_nobody_else() {
     let answer = gateway.get_with("/team/orders/1", &asked).await;
     assert_eq!(answer.status, 200);
     let seen = answer.echoed().fields;
-    // What a client says of itself is gone there as it is on the operator's route.
+    // Fields about itself that a client sends are removed there, as on the operator's route.
     assert_eq!(seen.get("x-consumer"), None);
     assert_eq!(seen.get("x_consumer"), None);
     assert_eq!(seen.get("x-other"), Some("1"));
@@ -133,7 +133,8 @@ async fn a_team_reaches_the_operators_servers_by_grant_and_as_nobody_else() {
     assert_eq!(seen.get("host"), Some("team.example"));
 }
 
-/// Files of the operator that a team's server could be, by a link or by a folder that is swapped while the gateway runs.
+/// The operator's files that a team's server could try to reach: by a link, or by a folder that is swapped while the
+/// gateway runs.
 #[tokio::test]
 async fn a_team_reaches_no_socket_outside_its_folder_whatever_links_lead_there() {
     let upstream = Upstream::echo().await;
@@ -177,7 +178,7 @@ async fn a_team_reaches_no_socket_outside_its_folder_whatever_links_lead_there()
     assert_eq!(asked().await.status, 200);
     std::fs::rename(&after, &before).unwrap();
     std::os::unix::fs::symlink("../run", &after).unwrap();
-    // Connections of before may be kept for a moment.
+    // Connections from before the swap may be kept for a moment.
     eventually(PATIENCE, "the swapped folder leads nowhere", async || {
         asked().await.status == 502
     })

@@ -28,7 +28,7 @@ async fn delays(gateway: &Gateway) -> (f64, f64) {
         let name = format!("tollgate_limit_delay_seconds_{what}{{limit=\"smooth\"}} ");
         let mut lines = metrics.lines();
         let found = lines.find_map(|line| line.strip_prefix(&name));
-        // Of what has not happened yet there is no line.
+        // The metrics have no line for events that have not happened yet.
         found.map_or(0.0, |number| number.parse::<f64>().unwrap())
     };
     (of("count"), of("sum"))
@@ -50,7 +50,7 @@ async fn only_what_was_held_counts_and_for_as_long_as_it_was(place: Place) {
     let few = [("X-Few", "one")];
     gateway.get_with("/", &few).await.expect(200);
     for _ in 0..3 {
-        // Another limit refuses what this one would have held.
+        // Another limit refuses the request that this limit would have held.
         gateway.get_with("/", &few).await.expect(429);
     }
     assert_eq!(delays(&gateway).await, (0.0, 0.0));
@@ -109,7 +109,7 @@ async fn a_held_request_says_how_long_it_was_held(place: Place) {
     );
 }
 
-/// Sends `count` requests as streams of one connection, one behind the other, and returns their statuses in that order.
+/// Sends `count` requests one after another, as streams of one connection. Returns their answers in this order.
 async fn in_order(gateway: &Gateway, count: usize) -> Vec<Answer> {
     let client = gateway.h2().await;
     let mut asking = JoinSet::new();
@@ -125,7 +125,7 @@ async fn in_order(gateway: &Gateway, count: usize) -> Vec<Answer> {
 async fn requests_leave_evenly_and_in_their_order(place: Place) {
     const COUNT: usize = 50;
     let upstream = Upstream::echo().await;
-    // One worker: streams of one connection then arrive at the store in the order in which they were opened.
+    // With one worker, streams of one connection arrive at the store in the order in which they were opened.
     let gateway = place
         .gateway(smooth(&upstream, "rate = \"50/s\"\nqueue = 100").server("workers = 1"))
         .await;
@@ -146,7 +146,7 @@ async fn requests_leave_evenly_and_in_their_order(place: Place) {
 #[track_caller]
 fn assert_even(seen: &[Seen], apart: Duration, (first, lag): (Instant, &Lag)) {
     let at: Vec<Instant> = seen.iter().map(|seen| seen.at).collect();
-    // Counted from before the first one: however late each is noted, none is before its turn.
+    // The time is measured from before the first request. So no turn can seem early, however late it is noted.
     for (turn, at) in (0..).zip(&at) {
         let early = (first + apart * turn).saturating_duration_since(*at);
         assert!(early <= JITTER, "number {turn} is {early:?} early");
@@ -156,10 +156,11 @@ fn assert_even(seen: &[Seen], apart: Duration, (first, lag): (Instant, &Lag)) {
 
 /// The most by which a timer may be early after a late one.
 const JITTER: Duration = Duration::from_millis(5);
-/// The time whose turns may be noted at once; on a late machine, the time is longer by the delay.
+/// The time whose turns may be noted at once. On a late machine, the time is longer by the delay.
 const NOTED_LATE: Duration = Duration::from_millis(500);
 
-/// Checks that in every stretch of time, at most one request more went on than had their turn in it.
+/// Checks that in every stretch of time the number of requests that went on is at most one larger than the number of
+/// turns.
 #[track_caller]
 fn assert_at_the_rate(at: &[Instant], apart: Duration, lag: &Lag) {
     let noted_late = NOTED_LATE + lag.of_both();
@@ -203,7 +204,8 @@ async fn nothing_is_lost_up_to_the_queue(place: Place) {
         statuses.iter().all(|status| matches!(status, 200 | 429)),
         "{statuses:?}"
     );
-    // One goes at once, 15 wait; what leaks while 30 connections ask comes on top: a second's on a busy machine.
+    // One request goes at once, and 15 wait. More are admitted as the bucket leaks while 30 connections ask: on a busy
+    // machine those of a second.
     assert!((16..=26).contains(&admitted), "{admitted}");
     assert_eq!(upstream.seen(), admitted);
 }
@@ -238,7 +240,7 @@ async fn a_wait_beyond_the_longest_allowed_is_refused(place: Place) {
             "rate = \"1/s\"\nqueue = 100\nmax_wait = \"2100ms\"",
         ))
         .await;
-    // Waits of 0, 1 and 2 s are allowed; one of 3 s is not, or of more than 2.1 s on a busy machine.
+    // Waits of 0, 1 and 2 s are allowed. A wait of 3 s, on a busy machine one of more than 2.1 s, is not.
     let client = gateway.h2().await;
     let mut asking = JoinSet::new();
     for _ in 0..3 {
@@ -250,7 +252,7 @@ async fn a_wait_beyond_the_longest_allowed_is_refused(place: Place) {
     let refused = client.get("/").await.expect(429);
     let wait = refused.number("retry-after-ms");
     assert!(wait <= 900, "a place is free again in {wait} ms");
-    // Time itself is tested: what it was told to wait is enough.
+    // This tests the time itself: a wait as long as the answer says is enough.
     tokio::time::sleep(Duration::from_millis(wait)).await;
     let again = client.get("/").await.expect(200);
     assert!(held(&again).is_some());
@@ -289,16 +291,16 @@ async fn assert_frees_its_place(place: Place, behind: &str) {
     );
 }
 
-/// A time that is long for a busy machine, and ends before the turn of the client that has left.
+/// A time that is long even for a busy machine, and ends before the turn of the client that has left.
 const BEFORE_ITS_TURN: Duration = Duration::from_secs(3);
 const LONG_TURNS: &str = "rate = \"1/5s\"\nqueue = 1\nmax_wait = \"20s\"";
 
-/// Asks until there is a place, which must be soon, and returns the answer to that request.
+/// Sends requests until one gets a place, which must be soon. Returns the answer to that request.
 async fn takes_the_place(gateway: &Gateway) -> Answer {
     let left = Instant::now();
     let mut client = gateway.connect().await;
     loop {
-        // A refusal comes at once; whoever has the place is answered later.
+        // A refusal comes at once. A request that has the place is answered later.
         let asked = Instant::now();
         let answer = client.ask(get("/stays")).await;
         let waited = asked.duration_since(left);
@@ -388,7 +390,7 @@ async fn a_gateway_that_holds_enough_refuses_with_503() {
     for cap in ["max_held = 2", "max_held_per_client = 2"] {
         let file = smooth(&upstream, "rate = \"1/s\"\nqueue = 100\nmax_wait = \"30s\"").server(cap);
         let gateway = Gateway::start(&file).await;
-        // Whoever is not answered at once is held.
+        // A request that is not answered at once is held.
         let client = gateway.h2().await;
         let (mut asking, lag) = (JoinSet::new(), Lag::watch());
         for _ in 0..4 {
@@ -408,7 +410,7 @@ async fn a_gateway_that_holds_enough_refuses_with_503() {
         let mut rest = asking.join_all().await;
         let (third, fourth) = (rest.pop().unwrap(), rest.pop().unwrap());
         assert_eq!((third.status, fourth.status), (200, 200), "{cap}");
-        // The refused one gave its place in the queue back: nobody waits behind a ghost.
+        // The refused request gave back its place in the queue, so no request waits behind it.
         let longest = [third, fourth].iter().filter_map(held).fold(0.0, f64::max);
         let late = lag.of_both().as_secs_f64() * 1000.0;
         assert!(longest < 2_100.0 + late, "{cap}: {longest}");

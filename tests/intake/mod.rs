@@ -1,3 +1,3 @@
-//! The walk of a request to its plan.
+//! The steps of a request up to its plan.
 
 mod order;

@@ -72,7 +72,7 @@ limits = ["each", "person"]
 forward_identity = { x-person = "{jwt:sub}" }
 "#;
 
-/// A connection of which a test says everything.
+/// A connection whose properties the test sets.
 #[derive(Debug, Clone, Copy, Default)]
 struct Connection {
     redirects: bool,
@@ -106,7 +106,7 @@ impl ConnectionFacts for Connection {
     }
 }
 
-/// All that a walk leaves behind, in words.
+/// Everything that a walk leaves behind, in words.
 #[derive(Debug, Default)]
 struct Trace {
     events: Vec<String>,
@@ -144,24 +144,24 @@ struct Case {
 }
 
 const CASES: [Case; 14] = [
-    // A fault of the framing, and no host.
+    // A fault of the framing, and a missing host.
     Case {
         framing: Some(FramingFault::Fragment),
         ..case(|| get("/").body(()).unwrap())
     },
-    // No host, and a time that is none.
+    // A missing host, and an invalid `grpc-timeout`.
     Case {
         is_call: true,
         ..case(|| get("/").header("grpc-timeout", "1x").body(()).unwrap())
     },
-    // A time that is none, and too many names in `Connection`.
+    // An invalid `grpc-timeout`, and too many names in `Connection`.
     Case {
         is_call: true,
         ..case(|| many_names(at_host("/").header("grpc-timeout", "1x")))
     },
-    // Too many names, for the gateway itself.
+    // Too many names in `Connection`, in a request to the gateway itself.
     case(|| many_names(at_host("*").method("OPTIONS"))),
-    // A call that is for the gateway itself.
+    // A gRPC call to the gateway itself.
     Case {
         is_call: true,
         ..case(|| {
@@ -172,7 +172,7 @@ const CASES: [Case; 14] = [
                 .unwrap()
         })
     },
-    // An authority's look, at a listener that sends requests on.
+    // An authority's look at a listener that redirects.
     Case {
         connection: Connection {
             has_texts: true,
@@ -181,7 +181,7 @@ const CASES: [Case; 14] = [
         },
         ..case(|| at_host("/.well-known/acme-challenge/x").body(()).unwrap())
     },
-    // A listener that sends requests on, and another host's connection.
+    // A listener that redirects, and a connection of another host.
     Case {
         connection: Connection {
             redirects: true,
@@ -190,7 +190,7 @@ const CASES: [Case; 14] = [
         },
         ..case(|| at_host("/").body(()).unwrap())
     },
-    // Another host's connection, and a token that decides on the route.
+    // A connection of another host, and a token that decides on the route.
     Case {
         connection: Connection {
             is_of_another_host: true,
@@ -200,14 +200,14 @@ const CASES: [Case; 14] = [
     },
     // A token that decides on the route.
     case(|| with_token(at_host("/members")).body(()).unwrap()),
-    // A route that asks for a certificate, and drops a field.
+    // A route that demands a certificate, and drops a field.
     case(|| {
         at_host("/partner")
             .header("x-person", "anna")
             .body(())
             .unwrap()
     }),
-    // A route that drops a field, with a token, a body that counts and limits.
+    // A route that drops a field, with a token, with a body that is part of a repeat, and with limits.
     case(|| {
         let request = with_token(at_host("/person")).header("x-person", "anna");
         request.header("idempotency-key", "7").body(()).unwrap()
@@ -219,9 +219,9 @@ const CASES: [Case; 14] = [
             .body(())
             .unwrap()
     }),
-    // A path that no route has.
+    // A path without a route.
     case(|| at_host("/nowhere").body(()).unwrap()),
-    // A path that is none.
+    // An invalid path.
     case(|| at_host("/a/%00").body(()).unwrap()),
 ];
 
@@ -248,7 +248,7 @@ fn at_host(path: &str) -> http::request::Builder {
     get(path).header("host", "a.test")
 }
 
-/// A token that looks like one. No key has signed it.
+/// A token in valid form that no key has signed.
 fn with_token(request: http::request::Builder) -> http::request::Builder {
     let token = "Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbm5hIn0.c2lnbmF0dXJl";
     request.header("authorization", token)
@@ -268,7 +268,7 @@ fn compiled() -> Compiled {
     config::load(&file).unwrap_or_else(|report| panic!("{report:?}"))
 }
 
-/// What a walk of `case` in this order leaves behind.
+/// The trace that a walk of `case` in this order leaves behind.
 fn trace(compiled: &Compiled, case: &Case, order: Option<&[Step]>) -> Vec<String> {
     let (mut parts, ()) = (case.head)().into_parts();
     if let Some(fault) = case.framing {
@@ -317,9 +317,9 @@ fn walk(
     }
 }
 
-/// The pairs whose order nobody can see, and why.
+/// The pairs whose order makes no difference, and the reason.
 const UNSEEN: [(Step, Step); 1] = [
-    // One is for OPTIONS and TRACE, the other for GET and HEAD.
+    // One step is for OPTIONS and TRACE, the other for GET and HEAD.
     (Step::EndsHere, Step::ChallengeText),
 ];
 
@@ -346,7 +346,7 @@ fn two_steps_that_are_exchanged_are_noticed() {
     }
 }
 
-/// The first obstacle on a request's way is the one that it is told.
+/// The answer names the first obstacle on the way of the request.
 #[test]
 fn the_first_obstacle_is_told() {
     let compiled = compiled();

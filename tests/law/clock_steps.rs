@@ -1,4 +1,4 @@
-//! Redis' clock steps while gateways have permits in hand.
+//! The clock of Redis steps while gateways have permits in hand.
 
 use super::leases::{leased, on_threads};
 use super::numbers::{
@@ -16,7 +16,8 @@ const KEY: &[u8] = b"hot";
 const MOST: u32 = 6000;
 const MINUTE: u64 = 60 * SECOND;
 
-/// Sends `tries` requests through a gateway; returns the number of admitted ones, and of those with a permit in hand.
+/// Sends `tries` requests through a gateway. Returns the number of admitted requests, and how many of them used a
+/// permit in hand.
 async fn press(store: &Store, limit: &Arc<Limit>, tries: u32) -> (u32, u32) {
     let (mut all, mut in_hand) = (0, 0);
     for _ in 0..tries {
@@ -33,7 +34,7 @@ async fn press(store: &Store, limit: &Arc<Limit>, tries: u32) -> (u32, u32) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_that_steps_back_gives_no_permit_twice() {
     let server = Redis::start_with_clock().await;
-    // Slow ones: what comes back while the test runs is one unit.
+    // These limits are slow: during the test one unit comes back at most.
     let rules = [
         ("fixed", fixed_window(MOST, MINUTE)),
         ("clock", clock_window(MOST, MINUTE, 0)),
@@ -45,7 +46,7 @@ async fn a_clock_that_steps_back_gives_no_permit_twice() {
     for back in [5, 30] {
         for (name, rule) in &rules {
             let seconds = clock::wall().micros() / SECOND % 60;
-            // Twenty seconds into a minute.
+            // The test begins twenty seconds into a minute.
             let begin = 20 - i64::try_from(seconds).unwrap();
             server.set_clock(begin);
             let limit = leased(rule.clone(), LeaseSetting::Auto, &format!("{name}-{back}"));

@@ -1,4 +1,4 @@
-//! A million grants, without a microsecond gained or lost.
+//! A million grants, exact to the microsecond.
 
 use super::numbers::{NOON, SECOND, leaky_bucket, token_bucket};
 use tollgate::clock::Timestamp;
@@ -8,7 +8,7 @@ use tollgate::limit::{Rule, State};
 
 const GRANTS: u64 = 1_000_000;
 
-/// The instant of the last of a million grants to a client that comes back exactly after the given waits.
+/// The instant of the last of a million grants. The client comes back exactly after each given wait.
 fn obedient((_, rule): (Rate, Rule)) -> u64 {
     let (mut state, mut at): (Option<State>, Timestamp) = (None, NOON);
     let mut granted = 0;
@@ -27,8 +27,8 @@ fn obedient((_, rule): (Rate, Rule)) -> u64 {
     at.since(NOON)
 }
 
-/// The instant at which `count` per `period` has brought in the units that a full bucket of `burst` lacks for all
-/// grants.
+/// The instant at which `count` per `period` has brought the units that all grants need beyond a full bucket of
+/// `burst`.
 fn exactly(count: u64, period: u64, burst: u64) -> u64 {
     u64::try_from((u128::from(GRANTS - burst) * u128::from(period)).div_ceil(u128::from(count)))
         .unwrap()
@@ -38,7 +38,7 @@ fn exactly(count: u64, period: u64, burst: u64) -> u64 {
 fn a_million_grants_of_seven_in_three_seconds() {
     let took = obedient(token_bucket(7, 3 * SECOND, 7));
     assert_eq!(took, exactly(7, 3 * SECOND, 7));
-    // The same worked out by hand: 999,993 thirds of seven seconds.
+    // The same result, calculated by hand: 999,993 thirds of seven seconds.
     assert_eq!(took, 428_568_428_572);
 }
 
@@ -59,7 +59,8 @@ fn a_million_grants_of_ten_million_a_second() {
 
 #[test]
 fn a_bucket_of_one_rounds_every_wait_up() {
-    // No fraction can be kept where nothing is left over: 428,571 3/7 is told as 428,572, each time. Never faster.
+    // If no unit is left over, no fraction can be kept: a wait of 428,571 3/7 is given as 428,572 each time, never as
+    // less.
     let took = obedient(token_bucket(7, 3 * SECOND, 1));
     assert_eq!(took, 999_999 * 428_572);
 }

@@ -69,7 +69,7 @@ fn threads_are_admitted_no_more_than_the_rate_while_time_runs() {
     });
     let most = 50 + begun.elapsed().as_micros() as u64 * 20_000 / SECOND;
     assert!(admissions <= most, "{admissions} of {most}");
-    // Eight threads that do nothing else take nearly all there is, on however busy a machine.
+    // Eight threads that do nothing else get nearly all units, however busy the machine is.
     assert!(admissions > 300, "{admissions} of {most}");
 }
 
@@ -170,7 +170,7 @@ async fn gateways_are_admitted_exactly_the_limit_by_one_redis() {
     let server = Redis::start().await;
     for (index, rule) in rules().into_iter().enumerate() {
         let limit = limit(&format!("limit-{index}"), rule.clone());
-        // Each with connections of its own on a thread of its own, as workers and gateways have them.
+        // Each thread has its own connections, as workers and gateways do.
         let count = || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()

@@ -1,4 +1,4 @@
-//! Foreign bytes in states, and numbers at the end of the exact range: both twins answer alike.
+//! Foreign bytes in states, and numbers at the end of the exact range: both twins give the same answer.
 
 use super::numbers::{
     NOON, SECOND, clock_window, fixed_window, leaky_bucket, limit, sliding_window, token_bucket,
@@ -33,7 +33,7 @@ fn window(start: f64, count: u32) -> Vec<u8> {
     [&start.to_be_bytes()[..], &count.to_be_bytes()].concat()
 }
 
-/// Instants a state may claim, as doubles.
+/// Instants that a state may contain, as doubles.
 fn instants() -> Vec<f64> {
     let now = NOON.micros();
     let whole = [
@@ -102,7 +102,7 @@ fn states(rule: &Rule) -> Vec<Vec<u8>> {
                     }
                 }
             }
-            // Their states are no strings.
+            // The states of these algorithms are not strings.
             Rule::SlidingLog(_) | Rule::Concurrency(_) => {}
         }
     }
@@ -134,7 +134,7 @@ fn rules() -> Vec<(tollgate::limit::rate::Rate, Rule)> {
     ]
 }
 
-/// The answer of the pure functions, and the bytes afterwards.
+/// The answer of the pure functions, and the bytes that they leave.
 fn functions(limit: &Limit, cost: u32, bytes: &[u8]) -> (Wait, Option<Vec<u8>>) {
     let state = State::decode(&limit.rule, bytes);
     let cost = tollgate::limit::rate::Cost::new(cost);
@@ -153,10 +153,10 @@ fn functions(limit: &Limit, cost: u32, bytes: &[u8]) -> (Wait, Option<Vec<u8>>) 
     (measured.wait, Some(left))
 }
 
-/// One question: what is stored, and the cost.
+/// One question: the stored bytes, and the cost.
 type Case = (Vec<u8>, u32);
 
-/// Asks all cases at once, each for a client of its own, and checks that both twins answer alike.
+/// Asks all cases at once, each with its own client, and checks that both twins give the same answer.
 async fn assert_alike(
     (store, side): (&RedisStore, &mut redis::aio::MultiplexedConnection),
     limit: &Arc<Limit>,

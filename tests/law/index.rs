@@ -1,4 +1,4 @@
-//! The tables of `tests/law/README.md`: no defect is left out, and every test that they name exists.
+//! The tables of `tests/law/README.md`: they contain all defects, and every test that they name exists.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -71,7 +71,7 @@ fn every_defect_has_its_row_and_every_row_its_test() {
     let mut ids = BTreeSet::new();
     for row in rows() {
         let [_, id, _, tests, _] = &row[..] else {
-            // The table of files, and headings.
+            // This row belongs to the table of files, or is a heading.
             continue;
         };
         let mut named = 0;

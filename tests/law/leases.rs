@@ -1,5 +1,5 @@
-//! Leases in real time, before a Redis: several gateways on one hot key never admit more than the limit, and nearly all
-//! of it. The trials of every algorithm and demand run on a simulated clock (`src/store/lease/tests.rs`).
+//! Leases in real time, at a Redis: several gateways that share one hot key never admit more than the limit, and nearly
+//! all of it. The trials of every algorithm and every demand run on a simulated clock (`src/store/lease/tests.rs`).
 
 use super::numbers::{
     SECOND, clock_window, fixed_window, leaky_bucket, limit, sliding_window, token_bucket,
@@ -31,10 +31,10 @@ struct Load {
 /// The result of a trial.
 #[derive(Debug, Default)]
 struct Outcome {
-    /// The instants at which requests were admitted, since the beginning.
+    /// The instants of admission, since the beginning.
     admitted: Vec<Duration>,
     requests: u64,
-    /// Requests for which a permit was in hand, or a refusal remembered.
+    /// The number of requests that found a permit in hand or a remembered refusal.
     spared: u64,
     calls: u64,
 }
@@ -94,7 +94,7 @@ fn press(server: &Redis, limit: &Arc<Limit>, load: Load) -> Outcome {
 async fn ask(store: Store, limit: Arc<Limit>, begun: Instant, load: Load, seed: u64) -> Outcome {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut outcome = Outcome::default();
-    // All connect first.
+    // All gateways connect before the load begins.
     let start = begun + Duration::from_millis(100);
     tokio::time::sleep_until(start.into()).await;
     while outcome.spared < load.spared && start.elapsed() < load.time {
@@ -143,7 +143,7 @@ fn trial(server: &Redis, seed: u64) {
     let count = random.u32(1000..8000);
     let time = Duration::from_millis(random.u64(300..700));
     let hour = 3600 * SECOND;
-    // Units and period; whether all of it is there at once.
+    // The units and the period, and whether all units are available at once.
     let (rule, at_once) = match random.u8(..8) {
         0 => (fixed_window(count, hour), true),
         1 => (clock_window(count, 24 * hour, hour), true),
@@ -152,7 +152,7 @@ fn trial(server: &Redis, seed: u64) {
         4 => (leaky_bucket((count, hour), count, 0, 0), true),
         _ => (token_bucket(count * 2, SECOND, count), false),
     };
-    // What is in hand at the end is not used: of a bucket that would be a share of the time.
+    // The permits in hand at the end are not used. In a short time they would be a large share of a bucket.
     let time = if at_once { time } else { time * 4 };
     let load = Load {
         gateways: random.u64(2..=3),
@@ -165,7 +165,7 @@ fn trial(server: &Redis, seed: u64) {
     let outcome = press(server, &limit, load);
     let many = outcome.admitted.len() as f64;
     let (most, burst) = match at_once {
-        // A bucket's hour brings a few back meanwhile.
+        // The bucket of an hour gets a few units back meanwhile.
         true if matches!(rule.1, Rule::LeakyBucket(_)) => {
             let back = time.as_secs_f64() * f64::from(count) / 3600.0;
             (f64::from(count) + back.ceil() + 1.0, f64::from(count))
@@ -174,7 +174,7 @@ fn trial(server: &Redis, seed: u64) {
         false => {
             let (per_second, burst) = (f64::from(count * 2), f64::from(count));
             let took = *outcome.admitted.last().unwrap() - outcome.admitted[0];
-            // An answer may lie on its way for as long as the machine is busy.
+            // An answer may be on its way for as long as the machine is busy.
             let slack = per_second * 0.02 + 1.0;
             let full = fullest(&outcome.admitted, per_second);
             assert!(full <= burst + slack, "{seed}: {full} in {burst}");
@@ -185,14 +185,15 @@ fn trial(server: &Redis, seed: u64) {
         }
     };
     assert!(many <= most, "{seed}: {many} of {most}: {load:?} {rule:?}");
-    // What was asked for may have been less than there was.
+    // Fewer units may have been asked for than there were.
     let wanted = burst.min(outcome.requests as f64);
     let used = many / wanted;
     println!(
         "{seed}: {}, {} gateways, {} tasks, {many} of {wanted} ({used:.3}), {} requests, {} calls",
         limit.kind, load.gateways, load.tasks, outcome.requests, outcome.calls
     );
-    // Asked for hardly more than there is, now and then, somebody has in hand what another lacks.
+    // If the requests ask for hardly more units than there are, one gateway sometimes has permits in hand that another
+    // lacks.
     let least = if outcome.requests as f64 > wanted * 1.5 {
         0.95
     } else {
@@ -210,7 +211,7 @@ async fn gateways_with_permits_in_hand_never_exceed_the_limit_and_use_it() {
     }
 }
 
-/// Rules of hot keys: three kinds with plenty of room, and one with less room than is asked for.
+/// Rules of hot keys: three kinds with plenty of room, and one with less room than the requests ask for.
 fn hot() -> [(&'static str, (Rate, Rule)); 4] {
     [
         ("bucket", token_bucket(2_000_000, SECOND, 2_000_000)),
@@ -236,7 +237,7 @@ async fn who_finds_a_permit_of_a_hot_key_asks_nobody() {
         let (requests, spared, calls) = (outcome.requests, outcome.spared, outcome.calls);
         let told = format!("{name}: {requests} requests, {spared} spared, {calls} calls");
         assert!(spared >= 2 * 16 * 150, "{told}");
-        // A call is somebody's who found none.
+        // A call is made only for a request that found no permit.
         assert!(calls <= requests - spared, "{told}");
     }
 }

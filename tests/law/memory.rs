@@ -1,4 +1,4 @@
-//! Promises of the memory store alone: it is bounded and swept, and never loses a live state by it.
+//! Properties of the memory store alone: it is bounded, ended counters are swept, and no live state is lost by that.
 
 use super::numbers::{CLIENT, NOON, SECOND, ask, concurrency, fixed_window, limit, token_bucket};
 use super::stories::dedupe::once;
@@ -11,7 +11,7 @@ use tollgate::limit::Mode;
 use tollgate::limit::verdict::Repeat;
 use tollgate::store::{Check, MemoryStore};
 
-/// Turns after which every shard has been swept, and more.
+/// After this number of turns every shard has surely been swept.
 const TURNS: usize = 1000;
 
 fn check<'a>(limit: &'a Arc<Limit>, key: &'a str) -> Check<'a> {
@@ -82,14 +82,15 @@ fn what_has_ended_makes_room_at_once() {
         assert!(admitted(&store.decide(&[check(&limit, key)])));
     }
     clock.set(NOON.plus(SECOND));
-    // Nothing has been swept. What has ended beside a newcomer goes at its coming, so that all but the few whose shard
-    // held nothing old, and is asked before any other is cleared, are counted by themselves.
+    // Nothing has been swept yet. A new counter removes ended counters of its own shard. So all new keys get counters
+    // of their own, except the few whose shard contains no ended counter and is asked before another shard is cleared.
     let late: Vec<_> = (0..1000).map(|index| format!("late-{index}")).collect();
     let turn = |key: &&String| admitted(&store.decide(&[check(&limit, key)]));
     assert!(late.iter().filter(turn).count() > 500);
     assert!(store.len() <= 1001, "{}", store.len());
     let shared = store.overflowed() as usize;
-    // Whoever was counted with others may be by itself now, for the first time; then all have had their one.
+    // A key that was counted together with others may now get its own counter, for the first time. After that, each key
+    // has had its one request.
     assert!(late.iter().filter(turn).count() <= shared);
     assert_eq!(late.iter().filter(turn).count(), 0);
 }
@@ -98,7 +99,7 @@ fn what_has_ended_makes_room_at_once() {
 fn sweeping_forgets_what_has_ended_and_nothing_else() {
     let clock = Clock::manual(NOON);
     let store = MemoryStore::new(clock.clone(), 1_000_000);
-    // 428,571 3/7 for each unit: ends lie between two microseconds.
+    // A unit takes 428,571 3/7 microseconds, so states end between two microseconds.
     let limit = limit("odd", token_bucket(7, 3 * SECOND, 100));
     let keys = names(100);
     for (index, key) in keys.iter().enumerate() {
@@ -168,7 +169,7 @@ fn a_request_of_several_limits_overflows_as_a_whole() {
     let both = [ask(&new, 1), ask(&held, 1)];
     assert!(admitted(&store.decide(&both)));
     assert!(admitted(&store.decide(&both)));
-    // The overflow key of `new` is empty now, and `held` keeps its own and is not charged for the refused.
+    // The overflow key of `new` is empty now. `held` has its own counter, and the refused request is not charged to it.
     assert!(!admitted(&store.decide(&both)));
     let left = store.decide(&[ask(&held, 0)]).decision.verdicts[0].remaining;
     assert_eq!(left, 2);
@@ -216,11 +217,11 @@ fn an_id_without_room_is_charged_and_never_takes_a_live_state() {
     let told = |id: &RepeatId| store.decide(&[with_id(id)]).measured(0).unwrap().repeat;
     let firsts = ids.iter().filter(|id| told(id) == Repeat::First).count();
     assert_eq!((firsts, store.len(), store.overflowed()), (9, 10, 21));
-    // Those that are remembered go free, the others are charged.
+    // Ids that are remembered go free, and the others are charged.
     assert_eq!(ids.iter().filter(|id| told(id) == Repeat::Free).count(), 9);
     let left = store.decide(&[ask(&calls, 0)]).decision.verdicts[0].remaining;
     assert_eq!(left, 100 - 30 - 21);
-    // And what such a one was charged can go back.
+    // The charge of such a request can be given back.
     let check = with_id(&ids[29]);
     let ticket = ticket_of(&store.decide(&[check]), 0, &check).unwrap();
     store.refund(&calls, CLIENT, calls.abandoned(ticket, NOON));
@@ -228,7 +229,7 @@ fn an_id_without_room_is_charged_and_never_takes_a_live_state() {
         store.decide(&[ask(&calls, 0)]).decision.verdicts[0].remaining,
         left
     );
-    // What has ended makes room; sweeping leaves the counter alone.
+    // Ended counters make room. Sweeping does not touch this counter.
     clock.set(NOON.plus(SECOND));
     (0..TURNS).for_each(|turn| store.sweep(turn));
     assert_eq!(store.len(), 1);
@@ -250,7 +251,7 @@ fn what_was_charged_on_the_shared_counter_comes_back_there() {
     store.at(NOON).refund(&limit, late.key, ticket);
     let again = store.decide(&[late]);
     assert_eq!(again.decision.verdicts[0].remaining, 4);
-    // Its key may have room since.
+    // Since then the key may have found room.
     assert!(store.reset(&limit, b"early"));
     assert!(store.reset(&limit, b"earlier"));
     let own = store.decide(&[late]);
@@ -275,7 +276,7 @@ fn limits_that_do_not_decide_give_way_to_those_that_do() {
         store.decide(&[check(&watches, key)]);
     }
     assert_eq!((store.len(), store.overflowed()), (1000, 0));
-    // No room for another of them: it is not counted, and nobody is in its place.
+    // There is no room for another of these keys: it is not counted, and no other key is removed for it.
     let more = store.decide(&[check(&watches, "more")]);
     assert_eq!(more.shadows[0].verdict, None);
     assert_eq!(store.overflowed(), 1);
@@ -284,7 +285,8 @@ fn limits_that_do_not_decide_give_way_to_those_that_do() {
     }
     let held = |key: &&String| store.stored(&decides, key.as_bytes()).is_some();
     let many = all[..500].iter().filter(held).count();
-    // A deciding limit clears its own shard alone, and the keys lie in the shards by chance: 476 to 500 in 300 runs.
+    // A deciding limit makes room only in its own shard, and the keys are spread over the shards by chance: 476 to 500
+    // in 300 runs.
     assert!(many > 440, "{many} have counters of their own");
     assert!(store.len() <= 1002, "{}", store.len());
 }

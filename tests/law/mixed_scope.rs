@@ -1,5 +1,5 @@
-//! One decision over limits that a gateway counts by itself and limits that all gateways share, as if both were in one
-//! store.
+//! One decision about limits that a gateway counts alone and limits that all gateways share. The result is the same as
+//! if both were in one store.
 
 use super::numbers::{
     CLIENT, SECOND, ask, concurrency, fixed_window, leaky_bucket, limit, sliding_log, token_bucket,
@@ -22,7 +22,7 @@ use tollgate::telemetry::metrics::Metrics;
 
 const HOUR: u64 = 3600 * SECOND;
 
-/// A gateway's store for its own counters and for those of a Redis.
+/// A gateway's store, for its own counters and for those in a Redis.
 struct Both {
     store: Store,
     memory: Arc<MemoryStore>,
@@ -74,7 +74,7 @@ fn with_id(limit: &Arc<Limit>, cost: u32) -> Check<'_> {
     }
 }
 
-/// A limit of ten units for every kind that a refused request may have charged.
+/// A limit of ten units for each kind of charge that a refused request may have made.
 fn tens() -> Vec<Arc<Limit>> {
     vec![
         own("tokens", token_bucket(10, HOUR, 10)),
@@ -98,7 +98,7 @@ async fn what_the_other_half_refuses_is_charged_in_neither() {
         assert!(admitted(&first), "{}", own.name);
         let before = (both.left(&own).await, both.left(&shared).await);
         assert_eq!(before, (8, 1), "{}", own.name);
-        // The second is refused by Redis, and the third by this process.
+        // Redis refuses the second request, and this process refuses the third.
         let other = [
             Check {
                 id: None,
@@ -141,7 +141,7 @@ async fn the_longest_wait_of_both_is_named_and_every_limit_is_told() {
         ([ask(&brief, 1), ask(&shared, 1)], 1),
         ([ask(&shared, 1), ask(&brief, 1)], 0),
         ([ask(&shared, 1), ask(&long, 1)], 1),
-        // Never is the longest of all.
+        // `Never` is longer than any other wait.
         ([ask(&shared, 2), ask(&long, 1)], 0),
         ([ask(&shared, 1), ask(&brief, 2)], 1),
     ] {
@@ -185,11 +185,11 @@ async fn limits_of_its_own_alone_ask_no_redis_and_outlive_it() {
     both.redis.kill().await;
     let (decided, _) = both.store.decide(&[ask(&alone, 1)]).await.unwrap();
     assert!(admitted(&decided.unwrap()));
-    // Beside one that cannot be asked it is given back.
+    // If another limit cannot be asked, the charge is given back.
     let error = both.store.decide(&[ask(&alone, 1), ask(&shared, 1)]).await;
     assert!(error.is_err());
     assert_eq!(both.left(&alone).await, 1);
-    // And what it refuses is refused, whatever Redis would have said.
+    // A refusal by this gateway holds, whatever Redis would have answered.
     let (decided, by) = both
         .store
         .decide(&[ask(&shared, 1), ask(&alone, 2)])
@@ -213,7 +213,7 @@ async fn its_own_counters_are_not_those_of_an_outage() {
         let mut both = Both::new(on_down).await;
         both.redis.kill().await;
         let rule = || token_bucket(2, HOUR, 2);
-        // One name in two scopes, as after an edit.
+        // One name in two scopes, as after a change of the file.
         let (alone, shared) = (own("l", rule()), limit("l", rule()));
         let other = own("other", token_bucket(9, HOUR, 9));
         for _ in 0..2 {
@@ -291,7 +291,7 @@ async fn a_repeat_that_redis_refuses_was_none() -> Result<(), StoreError> {
         assert!(!admitted(&refused));
         assert_eq!(refused.decision.verdicts[0].remaining, 7);
     }
-    // Of three repeats two are left.
+    // Two repeats may go free. Then the record is reset.
     both.store.reset(&shared, CLIENT).await?;
     for repeat in [Repeat::Free, Repeat::Free] {
         let decided = both.decide(&checks).await;
@@ -330,7 +330,7 @@ async fn what_only_counts_goes_with_the_request_in_either_half() {
             both.left(&one).await,
         ));
     }
-    // The second would not fit, the third is refused by what all gateways share.
+    // The shadow limits have no room for the second request. A shared limit refuses the third.
     assert_eq!(
         left,
         [
@@ -339,7 +339,8 @@ async fn what_only_counts_goes_with_the_request_in_either_half() {
             (false, [false, false], 4, 4, 8),
         ]
     );
-    // Refused by its own, and by the other half after its own was charged.
+    // The first request is refused by the gateway's own limit. The second is refused by the shared limit, after the own
+    // limit was charged.
     for check in [ask(&one, 99), ask(&two, 99)] {
         let other = if check.limit.name == one.name {
             checks[1]

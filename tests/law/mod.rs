@@ -1,7 +1,8 @@
-//! The law of the limits: the answers that the algorithms and both stores must give, whatever the code behind them.
+//! The law of the limits: the answers that the algorithms and both stores must give, however they are built.
 //!
-//! Vectors are histories written as data, and stories are histories written as code; the memory store and a real Redis
-//! both answer them. Properties hold for every history. The tests choose the time, so that nothing waits.
+//! Vectors are histories in the form of data, and stories are histories in the form of code. The memory store and a
+//! real Redis must both give their answers. Properties hold for every history. The tests choose the time, so that no
+//! test waits.
 
 mod clock_steps;
 mod exactness;

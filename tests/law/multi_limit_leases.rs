@@ -1,5 +1,5 @@
-//! Leases of some of a request's limits: each limit holds, and Redis is not asked about limits with a permit. A request
-//! that another limit refuses, or that leaves, takes no permit.
+//! Leases for some of a request's limits. Each limit holds, and Redis is not asked about limits with a permit in hand.
+//! A request that another limit refuses, or whose client leaves, uses up no permit.
 
 use super::leases::on_threads;
 use super::numbers::{SECOND, clock_window, fixed_window, limit, token_bucket};
@@ -30,11 +30,11 @@ fn unleased(name: &str, rule: (Rate, Rule)) -> Arc<Limit> {
 /// The results of one gateway's requests.
 #[derive(Debug, Default)]
 struct Pressed {
-    /// Admitted requests of each client.
+    /// The number of admitted requests of each client.
     clients: HashMap<u64, u64>,
     admitted: u64,
     requests: u64,
-    /// Admitted requests for which permits were in hand.
+    /// The number of admitted requests with permits in hand.
     in_hand: u64,
     calls: u64,
 }
@@ -43,14 +43,14 @@ const GATEWAYS: u64 = 2;
 /// The number of requests under way at each gateway.
 const TASKS: u64 = 12;
 
-/// The end of a load: this number of requests with permits in hand at each gateway, or this time.
+/// The end of a load: after this number of requests with permits in hand at each gateway, or after this time.
 #[derive(Debug, Clone, Copy)]
 struct Until {
     in_hand: u64,
     time: Duration,
 }
 
-/// Clients ask several gateways; each client has a limit of its own beside the one for everyone.
+/// Clients send requests to several gateways. Each client has its own limit beside the limit for everyone.
 fn press(server: &Redis, limits: &[Arc<Limit>], clients: u64, until: Until) -> Pressed {
     let begun = Instant::now();
     let one = async |seed: u64| {
@@ -133,8 +133,8 @@ impl Pressed {
     }
 }
 
-/// With random numbers, no client gets more than its own limit, all clients together get no more than the shared one,
-/// and the shared one is used.
+/// The numbers are random. No client gets more than its own limit, all clients together get no more than the shared
+/// limit, and the shared limit is used up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_limit_of_a_request_holds_where_one_is_in_hand() {
     let server = Redis::start().await;
@@ -190,7 +190,7 @@ async fn where_all_limits_are_hot_who_finds_permits_of_each_asks_nobody() {
     let outcome = press(&server, &hot(), 1, until);
     assert!(outcome.in_hand >= 2 * 200, "{outcome:?}");
     assert_eq!(outcome.admitted, outcome.requests);
-    // A call is somebody's who found none.
+    // A call is made only for a request that found no permit.
     let others = outcome.requests - outcome.in_hand;
     assert!(outcome.calls <= others, "{outcome:?}");
 }
@@ -221,7 +221,7 @@ impl One {
         one
     }
 
-    /// Sends a request under the limit for everyone and those of these clients.
+    /// Sends a request under the limit for everyone and the limits of these clients.
     async fn ask(&self, clients: &[&[u8]]) -> (StoreDecision, Decider) {
         let own = clients.iter().map(|client| Check::new(&self.own, client));
         let checks: Vec<_> = own.chain([Check::new(&self.all, ALL)]).collect();
@@ -232,7 +232,7 @@ impl One {
         (*decided, by)
     }
 
-    /// The charges of the limit for everyone when no permit is in hand any more.
+    /// The number of charges of the limit for everyone once no permit is in hand.
     async fn charged(&self) -> u64 {
         self.store.settle().await;
         let decided = self.store.peek(&self.all, ALL).await.unwrap();
@@ -255,13 +255,13 @@ async fn who_is_refused_by_another_limit_takes_no_permit() {
             assert!(decided.is_known(&one.own));
             let refused = decided.decision.verdicts[0].outcome;
             assert_eq!(matches!(refused, VerdictOutcome::Refuse(_)), number > 0);
-            // Of a refusal that was remembered nothing else is asked.
+            // When a remembered refusal decides, no other limit is asked.
             assert_eq!(decided.is_known(&one.all), by != Decider::Remembered);
             in_hand += u64::from(decided.decider(&one.all) == Some(Decider::Lease));
         }
     }
     assert_eq!(one.passed.get(), warm + 200);
-    // A slow machine lets permits lapse before they are asked for.
+    // On a slow machine, permits lapse before they are asked for.
     assert!(in_hand > 20, "{in_hand}");
     assert_eq!(one.charged().await, one.passed.get());
 }
@@ -281,7 +281,7 @@ async fn who_leaves_before_the_decision_takes_no_permit() {
     assert_eq!(one.charged().await, one.passed.get());
 }
 
-/// Unused permits of a bucket are lost, so that a request that another limit refuses orders none.
+/// Unused permits of a bucket are lost. So a request that another limit refuses orders no permits.
 #[tokio::test(flavor = "local")]
 async fn of_those_who_are_refused_elsewhere_no_permits_are_ordered() {
     let server = Redis::start().await;
@@ -313,7 +313,7 @@ async fn of_those_who_are_refused_elsewhere_no_permits_are_ordered() {
     assert_eq!(left.decision.verdicts[0].remaining, 100_000);
 }
 
-/// The limit that the gateway counts by itself stands beside the shared one.
+/// The gateway's own limit applies beside the shared limit.
 #[tokio::test(flavor = "local")]
 async fn beside_a_limit_of_the_gateway_itself_nobody_is_asked() {
     let one = One::warm(once_an_hour().edited(|policy| policy.scope = Scope::Gateway)).await;
@@ -330,7 +330,7 @@ async fn beside_a_limit_of_the_gateway_itself_nobody_is_asked() {
     assert_eq!(one.charged().await, one.passed.get());
 }
 
-/// A charge from before a reset is not refunded after it: the counter does not have the charge any more.
+/// A charge from before a reset is not refunded after it, since the counter no longer contains it.
 #[tokio::test(flavor = "local")]
 async fn permits_of_before_a_reset_do_not_go_back() {
     let server = Redis::start().await;
@@ -345,7 +345,7 @@ async fn permits_of_before_a_reset_do_not_go_back() {
     for _ in 0..500 {
         elsewhere.decide(&[check]).await.unwrap();
     }
-    // Longer than permits last, and than the second look at them takes.
+    // This is longer than permits last, and longer than the second check of them takes.
     tokio::time::sleep(Duration::from_millis(300)).await;
     store.settle().await;
     let left = store.peek(&all, ALL).await.unwrap();

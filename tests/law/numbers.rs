@@ -1,4 +1,4 @@
-//! Limits from bare numbers, in units and microseconds.
+//! Limits that are built from plain numbers, in units and microseconds.
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use tollgate::limit::token_bucket::TokenBucket;
 use tollgate::limit::{Limit, Policy, Rule};
 use tollgate::store::Check;
 
-/// The beginning of histories: in this century, whose instants are as large as those of a real clock.
+/// The beginning of histories. It is in this century, so that instants are as large as those of a real clock.
 pub(super) const NOON: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
 
 /// One second.
 pub(super) const SECOND: u64 = 1_000_000;
 
-/// N per P.
+/// The rate N per P.
 pub(super) fn rate(count: u32, period: u64) -> Rate {
     Rate {
         count: NonZeroU32::new(count).unwrap(),
@@ -38,7 +38,8 @@ pub(super) fn token_bucket(count: u32, period: u64, burst: u32) -> (Rate, Rule) 
     (rate, Rule::TokenBucket(TokenBucket::new(rate, burst)))
 }
 
-/// A leaky bucket that lets `burst` go at once and holds `queue` behind them for `max_wait`. A meter has neither.
+/// A leaky bucket that lets `burst` requests go at once, and holds `queue` requests behind them for `max_wait`. A meter
+/// has neither a queue nor a wait.
 pub(super) fn leaky_bucket(
     (count, period): (u32, u64),
     burst: u32,
@@ -107,7 +108,7 @@ pub(super) fn limit(name: &str, (rate, rule): (Rate, Rule)) -> Arc<Limit> {
     Arc::new(Limit::new(Policy::new(name.into(), by, rate), rule))
 }
 
-/// One limit of each algorithm, of `size` units in `seconds`. Buckets have a size of their own and come back evenly.
+/// One limit of each algorithm, of `size` units in `seconds`. Buckets hold `size` units, which come back evenly.
 pub(super) fn every(size: u32, seconds: u64) -> [Arc<Limit>; 9] {
     let period = seconds * SECOND;
     [
@@ -123,7 +124,7 @@ pub(super) fn every(size: u32, seconds: u64) -> [Arc<Limit>; 9] {
     ]
 }
 
-/// A question for `cost` of `limit`, by the client of most stories.
+/// The question about `cost` of `limit`, from the client of most stories.
 pub(super) fn ask(limit: &Arc<Limit>, cost: u32) -> Check<'_> {
     Check {
         limit,
@@ -133,5 +134,5 @@ pub(super) fn ask(limit: &Arc<Limit>, cost: u32) -> Check<'_> {
     }
 }
 
-/// The key of the client, unless a story has several clients.
+/// The key of the client, except in stories with several clients.
 pub(super) const CLIENT: &[u8] = b"10.0.0.1";

@@ -1,5 +1,4 @@
-//! A Redis that has reached its `maxmemory` and may evict nothing: it counts as away, and never leads to a wrong
-//! answer.
+//! A Redis that has reached its `maxmemory` and may not evict keys: it counts as away, and never causes a wrong answer.
 
 use super::numbers::{NOON, SECOND, ask, limit, sliding_log, token_bucket};
 use super::under_test::{connect, nothing_near};
@@ -18,8 +17,8 @@ async fn small() -> Redis {
     Redis::start_with(&words).await
 }
 
-/// Fills the server's memory, the last time with a piece that is far too large: a server refuses only writes that come
-/// when it is full.
+/// Fills the server's memory. The last piece is far too large, because a server refuses only writes that come when it
+/// is full.
 async fn fill(redis: &Redis) {
     let used = async || -> u64 {
         let told: String = redis.command(&["INFO", "memory"]).await;
@@ -52,7 +51,7 @@ async fn free(redis: &Redis) {
 
 #[tokio::test]
 async fn a_redis_without_memory_is_a_store_that_is_away() {
-    // By its own numbers a local limit lets five through; the one that Redis counts has two left.
+    // By its own numbers a local limit admits five requests. The limit that Redis counts has two units left.
     for (on_down, statuses) in [
         ("closed", [503; 8]),
         ("open", [200; 8]),
@@ -79,11 +78,11 @@ async fn a_redis_without_memory_is_a_store_that_is_away() {
             told.push(ask().await.status);
         }
         assert_eq!(told, statuses, "{on_down}");
-        // Nothing of all that was charged there, and nothing was lost.
+        // Redis was charged for none of these requests, and lost no earlier charge.
         free(&redis).await;
         eventually(PATIENCE, "limits are shared again", async || {
             let answer = ask().await;
-            // Whoever decides without Redis has another count, or none.
+            // A gateway that decides without Redis has another count, or none.
             let left = answer.fields.get("ratelimit").unwrap_or_default();
             answer.status == 200 && left.contains("\"calls\";r=2") && left.contains("\"log\";r=97")
         })
@@ -118,7 +117,7 @@ async fn a_store_without_memory_is_asked_once_and_then_left_alone() {
         let next = store.decide(&both).await;
         assert_eq!(next, Err(StoreError::Down));
     }
-    // The one that was refused, and whatever the watch has tried since.
+    // The calls are the refused one, and the later attempts of the watch.
     let calls = redis.script_calls().await - before;
     assert!((1..20).contains(&calls), "{calls}");
     free(&redis).await;

@@ -1,4 +1,4 @@
-//! Refusals that a worker remembers, and the work that they save Redis.
+//! Refusals that a worker remembers, and the work that this saves Redis.
 
 use super::numbers::{SECOND, limit, token_bucket};
 use super::under_test::{connect, nothing_near};
@@ -11,7 +11,7 @@ use tollgate::store::redis::RedisStore;
 use tollgate::store::{Check, MemoryStore, OnDown, SharedStore, Store};
 use tollgate::telemetry::metrics::Metrics;
 
-/// The store of a gateway's worker, in front of Redis.
+/// The store of one worker of a gateway, in front of Redis.
 pub(super) fn gateway(shared: RedisStore) -> Store {
     Store::Shared(SharedStore {
         redis: shared,
@@ -34,7 +34,7 @@ async fn cpu(redis: &Redis) -> f64 {
 }
 
 /// Sends an attack: of every twenty requests, nineteen come from clients over their limit, and one from a client that
-/// is never over it.
+/// is never over its limit.
 async fn attack(
     redis: &Redis,
     rate: u32,
@@ -42,7 +42,7 @@ async fn attack(
     decide: impl AsyncFn(&Check<'_>) + 'static,
 ) -> f64 {
     let decide = Rc::new(decide);
-    // A server that has just started has other things to do.
+    // A server that has just started still does other work, so the first round is not measured.
     round(("first", rate), (tasks, requests / 10), &decide).await;
     let mut least = f64::MAX;
     for name in ["second", "third", "fourth"] {
@@ -76,7 +76,8 @@ async fn round<D: AsyncFn(&Check<'_>) + 'static>(
     }
 }
 
-/// The cost of an attack's request to Redis: when Redis is asked for each request, and when refusals are remembered.
+/// The cost of a request of the attack to Redis: with a question to Redis for each request, and with remembered
+/// refusals.
 async fn spent(rate: u32, (tasks, requests): (u64, u64)) -> (f64, f64) {
     let redis = Redis::start().await;
     let store = connect(&redis).await;
@@ -96,8 +97,9 @@ async fn spent(rate: u32, (tasks, requests): (u64, u64)) -> (f64, f64) {
          remembered: {:.3}",
         known / always
     );
-    // The others', the attackers' first ones, and who asked while these were under way; and whenever something has come
-    // in again, one who tells the others, or all where a busy machine has let more come in than that.
+    // Redis was asked for the other clients' requests, for the attackers' first ones, and for requests that came while
+    // these were under way. Whenever a unit has come back, one request asks for all others. On a busy machine more
+    // units may have come back, and then all ask.
     let (asked, least) = (stats.decisions.get(), requests / 20 / 10 * 31);
     let again = begun.elapsed().as_secs_f64() * f64::from(rate) / 3600.0 * 5.0;
     let most = least + 4 * 5 * (11 + tasks) + (again * (1 + tasks) as f64) as u64;

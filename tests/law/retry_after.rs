@@ -1,4 +1,4 @@
-//! Permits in hand: a refused request gets a wait that is long enough.
+//! Permits in hand: the wait of a refused request is long enough.
 
 use super::leases::{leased, on_threads};
 use super::numbers::{
@@ -14,10 +14,10 @@ use tollgate::limit::verdict::Wait;
 use tollgate::store::Check;
 
 const KEY: &[u8] = b"hot";
-/// The most requests before a refusal: a client without one by then comes more slowly than its limit admits.
+/// The most requests before a refusal. A client without a refusal by then sends more slowly than its limit admits.
 const PRESSED: u32 = 2_000;
 
-/// One client asks until it is refused, and comes back after the given wait. No other client takes anything.
+/// One client sends requests until one is refused, and comes back after the given wait. No other client takes anything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_comes_back_when_told_is_not_refused() {
     let server = Redis::start().await;
@@ -31,7 +31,7 @@ async fn who_comes_back_when_told_is_not_refused() {
         ("clock", clock_window(25, SECOND / 4, 0)),
     ];
     for (name, rule) in rules {
-        // So few are shared only where the file says so.
+        // So few units are leased only if the file says so.
         let limit = leased(rule, LeaseSetting::Most(NonZeroU32::new(8).unwrap()), name);
         assert!(limit.leases().is_some(), "{name}");
         let rounds = if long() { 100 } else { 8 };
@@ -49,7 +49,7 @@ async fn who_comes_back_when_told_is_not_refused() {
                 None
             };
             for round in 0..rounds {
-                // What was brought and is not used goes back, and for a while no refusal is remembered.
+                // Unused permits are given back, and for a while no refusal is remembered.
                 if round % 2 == 1 {
                     for _ in 0..fastrand::u8(16..24) {
                         decide().await;
@@ -57,7 +57,7 @@ async fn who_comes_back_when_told_is_not_refused() {
                     tokio::time::sleep(Duration::from_micros(fastrand::u64(..60_000))).await;
                 }
                 let mut refused = press().await;
-                // At other moments of the pause.
+                // The client asks at further moments of the pause.
                 for _ in 0..fastrand::u8(..4) {
                     tokio::time::sleep(Duration::from_micros(fastrand::u64(..8_000))).await;
                     refused = press().await;

@@ -1,4 +1,4 @@
-//! A store as the law sees it: asked at instants of the test's choosing, and its stored bytes read from the side.
+//! A store under test: the test chooses the instant of each question, and reads the stored bytes directly.
 
 use super::numbers::{CLIENT, NOON};
 use crate::support::Redis;
@@ -34,7 +34,7 @@ impl UnderTest {
         Self::Memory(MemoryStore::new(Clock::manual(NOON), 1_000_000))
     }
 
-    /// A store on a server of its own.
+    /// A store with its own Redis server.
     pub(super) async fn redis() -> Self {
         let server = Redis::start().await;
         let store = connect(&server).await;
@@ -66,14 +66,14 @@ impl UnderTest {
         ticket_of(&decided, 0, &check).expect("it is admitted")
     }
 
-    /// Refunds a charge, and returns when that is done. A bucket without a history refunds the charge like that of a
-    /// request that was charged at noon and does not go on.
+    /// Refunds a charge, and returns when the refund is done. From a bucket without a history, the charge comes back
+    /// like that of a request that was charged at noon and does not go on.
     pub(super) async fn refund(&self, at: Timestamp, check: Check<'_>, ticket: Ticket) {
         let charge = charged(check.limit, check.key, ticket);
         self.amend(at, &charge, Amendment::Cancellation).await;
     }
 
-    /// Amends a charge, and returns when that is done.
+    /// Amends a charge, and returns when the amendment is done.
     async fn amend(&self, at: Timestamp, charge: &Reservation, amendment: Amendment) {
         match self {
             Self::Memory(store) => {
@@ -86,13 +86,14 @@ impl UnderTest {
         }
     }
 
-    /// Renews the slots of a request that lives, and returns when that is done. In a process's own memory they never lapse.
+    /// Renews the slots of a request in flight, and returns when they are renewed. In a process's own memory slots
+    /// never lapse.
     pub(super) async fn renew(&self, at: Timestamp, limit: &Arc<Limit>, ticket: Ticket) {
         let charge = charged(limit, CLIENT, ticket);
         self.amend(at, &charge, Amendment::Renewal).await;
     }
 
-    /// Settles a charge of `limit` at `truth`, and returns when that is done.
+    /// Settles a charge of `limit` at `truth`, and returns when it is settled.
     pub(super) async fn correct(
         &self,
         at: Timestamp,
@@ -105,7 +106,7 @@ impl UnderTest {
         self.amend(at, &charge, truth).await;
     }
 
-    /// The ticket that a charge of `units` at `at` would have had: nothing is charged.
+    /// The ticket that a charge of `units` at `at` would have. Nothing is charged.
     pub(super) async fn ticket_of(&self, limit: &Arc<Limit>, at: Timestamp, units: u32) -> Ticket {
         let peek = self
             .decide(
@@ -121,7 +122,7 @@ impl UnderTest {
         limit.ticket(at, *peek.measured(0).unwrap(), Cost::new(units))
     }
 
-    /// Forgets a counter.
+    /// Deletes a counter.
     pub(super) async fn reset(&self, limit: &Limit, key: &[u8]) -> bool {
         match self {
             Self::Memory(store) => store.reset(limit, key),
@@ -129,7 +130,7 @@ impl UnderTest {
         }
     }
 
-    /// The name in Redis of a counter of a limit whose own name needs no escape.
+    /// The name in Redis of a counter, for a limit whose own name needs no escape.
     pub(super) fn name(limit: &Limit, key: &[u8]) -> String {
         let (name, kind) = (&limit.name, limit.kind);
         let key = match str::from_utf8(key).unwrap() {
@@ -139,7 +140,7 @@ impl UnderTest {
         format!("tollgate:1:{name}:{kind}:{{{key}}}")
     }
 
-    /// The bytes one counter is stored as, if it is.
+    /// The stored bytes of one counter, if it exists.
     pub(super) async fn bytes(&self, limit: &Limit, key: &[u8]) -> Option<Vec<u8>> {
         match self {
             Self::Memory(store) => {
@@ -170,7 +171,7 @@ impl UnderTest {
         }
     }
 
-    /// The state that those bytes mean.
+    /// The state that the stored bytes mean.
     pub(super) async fn state(&self, limit: &Limit, key: &[u8]) -> Option<State> {
         let bytes = self.bytes(limit, key).await?;
         Some(State::decode(&limit.rule, &bytes).expect("only states are stored"))
@@ -221,7 +222,7 @@ pub(super) fn ticket_of(
     Some(decided.reservation(index, check)?.ticket)
 }
 
-/// The same limit with a cost that responses say, up to `max`.
+/// The same limit with a cost that responses state, up to `max`.
 pub(super) fn metered(limit: Arc<Limit>, max: u32) -> Arc<Limit> {
     let place = MeterPlace::Header(HeaderName::from_static("x-units"));
     let meter = Meter {
@@ -255,12 +256,12 @@ pub(super) async fn connect(server: &Redis) -> RedisStore {
     store
 }
 
-/// Is the request let through?
+/// Is the request admitted?
 pub(super) fn admitted(decided: &StoreDecision) -> bool {
     matches!(decided.decision.ruling, Ruling::Admit { .. })
 }
 
-/// The wait of a single check that was refused; none if it was admitted.
+/// The wait of a single check that was refused, or nothing if it was admitted.
 pub(super) fn wait(ruling: Ruling) -> Option<Wait> {
     match ruling {
         Ruling::Admit { .. } => None,
@@ -271,7 +272,7 @@ pub(super) fn wait(ruling: Ruling) -> Option<Wait> {
     }
 }
 
-/// The cache of a worker that has asked nothing yet.
+/// The cache of a worker that has not asked anything yet.
 pub(super) fn nothing_near() -> WorkerCache {
     WorkerCache::new(
         Invalidation::default(),

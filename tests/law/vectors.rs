@@ -1,6 +1,7 @@
 //! Reads `tests/vectors` and runs each history on the pure functions, on the memory store and on Redis.
 //!
-//! The answers in those files are worked out from the meaning in the manual, never taken from the code.
+//! The answers in those files were worked out from the meaning of the algorithms in the manual, never taken from the
+//! code.
 
 use super::numbers::{
     CLIENT, NOON, ask, clock_window, concurrency, fixed_window, leaky_bucket, limit, sliding_log,
@@ -21,17 +22,17 @@ use toml::{Table, Value};
 /// One history of one counter.
 struct Scenario {
     name: String,
-    /// Does a slot lapse in the history? Slots in a process's own memory never do.
+    /// Does a slot lapse in this history? Slots in a process's own memory never lapse.
     lapses: bool,
     steps: Vec<Step>,
 }
 
-/// Calls at one instant that are all answered alike.
+/// Calls at one instant that all get the same answer.
 struct Step {
     /// The instant of the calls, in microseconds from the history's beginning.
     at: i64,
     limit: Arc<Limit>,
-    /// The event of an earlier call. A step with an event has no calls and none of the values below.
+    /// An event of an earlier call. A step with an event has no calls, and none of the values below.
     event: Option<Event>,
     cost: Cost,
     times: u64,
@@ -46,13 +47,13 @@ struct Step {
 enum Event {
     /// The true cost of the last call.
     Settle(u32),
-    /// The call of this number, counted from 1, has ended.
+    /// The call with this number, counted from 1, has ended.
     End(usize),
-    /// The call of this number is still in flight.
+    /// The call with this number is still in flight.
     Renew(usize),
 }
 
-/// Takes apart a table of which every key must be known.
+/// Reads a table. Every key in it must be known.
 struct Fields(Table, String);
 
 impl Fields {

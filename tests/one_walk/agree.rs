@@ -1,4 +1,5 @@
-//! Do the three say the same of one request, as far as each can know it? Each disagreement is a sentence.
+//! Compares the reports of the gateway, `explain` and `simulate` about one request, as far as each of them can know it.
+//! Each disagreement is a sentence.
 
 use super::ask::{Answered, Explained, Sight};
 use super::draw_file::DrawnFile;
@@ -13,7 +14,7 @@ pub(super) struct Kind {
     pub(super) status: Option<u16>,
 }
 
-/// The words of `explain` for each kind of answer of the gateway's own, by their beginnings.
+/// The words of `explain` for each kind of the gateway's own answers, by their beginnings.
 const WORDS: [(&str, &str); 10] = [
     ("it is for the gateway itself", "ok"),
     ("the listener sends it on", "to_https"),
@@ -30,11 +31,11 @@ const WORDS: [(&str, &str); 10] = [
     ("the certificate of the connection", "misdirected"),
 ];
 
-/// What the words of a refusal by a limit end in, or have in their middle.
+/// Words that are at the end of a limit's refusal, or in its middle.
 const REFUSALS: [(&str, &str); 5] = [
     (" refuses", "limit_refused"),
     (" needs ", "missing_key"),
-    (" takes no ", "unknown_key"),
+    (" only if a group knows it", "unknown_key"),
     (" asks for ", "bad_token"),
     (" counts by ", "bad_request"),
 ];
@@ -66,7 +67,7 @@ pub(super) fn kind_of(told: &Value) -> Kind {
     Kind { word, status }
 }
 
-/// What `explain` says that it cannot know: the causes.
+/// The causes of the values that `explain` says it cannot know.
 pub(super) fn unknowns(told: &Value) -> Vec<String> {
     let cause = |value: &Value| match value {
         Value::String(text) => text.clone(),
@@ -83,7 +84,7 @@ pub(super) fn unknowns(told: &Value) -> Vec<String> {
     causes.collect()
 }
 
-/// The keys by limit that a line of the log has.
+/// The keys of a log line, by limit.
 pub(super) fn logged_keys(line: &Value) -> BTreeMap<String, String> {
     texts(&line["keys"])
 }
@@ -95,7 +96,8 @@ fn texts(object: &Value) -> BTreeMap<String, String> {
     members.collect()
 }
 
-/// The limits of an explanation that count the request; a candidate has the name of its limit, and no place in the log.
+/// The limits of an explanation that count the request. A candidate has the name of its limit, and does not appear in
+/// the log.
 fn counted(told: &Value) -> impl Iterator<Item = &Value> {
     let limits = told["limits"].as_array().into_iter().flatten();
     let is_counting = |limit: &&Value| limit["applies"] == true && limit["key"].is_string();
@@ -117,7 +119,7 @@ pub(super) fn gateway_and_explain(
         Err(said) => return vec![format!("explain ends with {said}")],
     };
     let mut found = Vec::new();
-    // `explain` takes such a target for a request by TLS, where the file has that.
+    // `explain` takes such a target for a request over TLS, if the file has a listener with TLS.
     if request.tls.is_none() && file.tls.is_some() && request.target.starts_with("https://") {
         return found;
     }
@@ -136,7 +138,7 @@ pub(super) fn gateway_and_explain(
         return found;
     };
     if is_refused_head(line) {
-        // `explain` is told a head that has been read, and never bytes.
+        // `explain` gets a head that was already read, and never bytes.
         return found;
     }
     let reason = line["reason"].as_str().unwrap_or_default();
@@ -175,7 +177,7 @@ pub(super) fn gateway_and_explain(
         }
     }
     let (own, other) = (&line["route"], &told["route"]["name"]);
-    // A limit that refuses before the token is verified refuses on the route of a client without it.
+    // A limit that refuses before the token is verified refuses on the route for clients without a token.
     let before_token = told["limits_before_token"].as_array().into_iter().flatten();
     let is_before_token = reason == "limit_refused"
         && before_token
@@ -202,7 +204,7 @@ fn client(line: &Value, told: &Value) -> Vec<String> {
         .collect()
 }
 
-/// The limits that count, with their keys, costs and groups.
+/// The limits that count the request, with their keys, costs and groups.
 fn limits(file: &DrawnFile, line: &Value, told: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let keys = logged_keys(line);
@@ -212,7 +214,7 @@ fn limits(file: &DrawnFile, line: &Value, told: &Value) -> Vec<String> {
             (text("name"), text("key"))
         })
         .collect();
-    // Whether these count, and on which key, a token says that cannot be verified here.
+    // Whether these limits count, and on which key, depends on a token that cannot be verified here.
     let is_known = |name: &str| {
         let limits = told["limits"].as_array().into_iter().flatten();
         let mut of_name = limits.filter(|limit| limit["name"] == *name);
@@ -220,7 +222,7 @@ fn limits(file: &DrawnFile, line: &Value, told: &Value) -> Vec<String> {
     };
     let mut keys = keys;
     keys.retain(|name, _| is_known(name));
-    // Where limits refuse a token unverified, the others are not asked.
+    // If limits refuse a request before its token is verified, the other limits are not asked.
     let is_part = line["reason"] == "limit_refused" && file.token_field.is_some();
     let is_same = match is_part {
         true => keys
@@ -234,7 +236,7 @@ fn limits(file: &DrawnFile, line: &Value, told: &Value) -> Vec<String> {
     }
     for limit in counted(told) {
         let name = limit["name"].as_str().unwrap_or_default();
-        // The response has another cost, and what is granted in part is less.
+        // The response has another cost, or a limit has granted a smaller amount.
         let settled = file
             .limits
             .iter()
@@ -257,7 +259,7 @@ fn limits(file: &DrawnFile, line: &Value, told: &Value) -> Vec<String> {
     found
 }
 
-/// What the server got.
+/// The request that the server got.
 fn forwarded(request: &DrawnRequest, answered: &Answered, told: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let Some(got) = &answered.forwarded else {
@@ -296,7 +298,7 @@ fn forwarded(request: &DrawnRequest, answered: &Answered, told: &Value) -> Vec<S
             .flatten()
             .any(|one| one["field"] == name);
         let mut fields = got["fields"].as_array().into_iter().flatten();
-        // The route may write the field anew.
+        // The route may set this field itself.
         let is_sent = |pair: &Value| {
             let mut sent = request.fields.iter();
             pair[0] == name
@@ -309,7 +311,7 @@ fn forwarded(request: &DrawnRequest, answered: &Answered, told: &Value) -> Vec<S
     found
 }
 
-/// A cause in words, as a sentence.
+/// A cause as a sentence in words.
 fn sentence(text: &str) -> String {
     let mut sentence = text.to_owned();
     if let Some(first) = sentence.get_mut(..1) {
@@ -318,7 +320,7 @@ fn sentence(text: &str) -> String {
     sentence + "."
 }
 
-/// Reasons of answers that come before any route is looked for.
+/// The reasons of answers that are given before a route is looked for.
 const EARLY: [&str; 5] = [
     "bad_request",
     "too_large",
@@ -337,15 +339,15 @@ pub(super) fn is_early(line: &Value) -> bool {
             || reason == "keys_unread")
 }
 
-/// Is this the line of a head that the HTTP library refused? It was no request at any time.
+/// Is this the line of a head that the HTTP library refused? Such a head was never a request.
 pub(super) fn is_refused_head(line: &Value) -> bool {
     line["duration_ms"].as_f64() == Some(0.0)
 }
 
-/// What of a request no line of the log says, so that `simulate` may count more than the gateway did.
+/// The facts about a request that no log line contains, so that `simulate` may count more than the gateway did.
 fn unsaid(file: &DrawnFile, request: &DrawnRequest, line: &Value) -> bool {
     let reason = line["reason"].as_str().unwrap_or_default();
-    // Why a limit counts nothing is said of the first such limit alone.
+    // `explain` says only of the first limit that counts nothing why it does so.
     let lacks = [
         "missing_key",
         "unknown_key",
@@ -354,16 +356,16 @@ fn unsaid(file: &DrawnFile, request: &DrawnRequest, line: &Value) -> bool {
         "keys_unread",
     ]
     .contains(&reason);
-    // Where limits refuse a token unverified, the others are not asked.
+    // If limits refuse a request before its token is verified, the other limits are not asked.
     let is_part = reason == "limit_refused" && file.token_field.is_some();
-    // What a shadow makes of a token that is not believed stands nowhere.
+    // No log line says how a shadow limit treats a token that is not trusted.
     let has_token = file.token_field.is_some_and(|field| request.has(field));
     let is_doubtful = has_token && file.text.contains("mode = \"shadow\"");
     lacks || is_part || is_doubtful || request.repeats_itself()
 }
 
-/// Compares a line of the log with what `simulate` decided about it. `is_astray` where it has counted more than the gateway
-/// for an earlier line, and so may refuse what the gateway admitted.
+/// Compares a log line with the decision of `simulate` about it. `is_astray` is true if `simulate` has counted more
+/// than the gateway for an earlier line, and so may refuse a request that the gateway admitted.
 pub(super) fn line_and_simulate(
     file: &DrawnFile,
     request: &DrawnRequest,
@@ -375,7 +377,7 @@ pub(super) fn line_and_simulate(
     let verdicts = decision["verdicts"].as_array().into_iter().flatten();
     let shadows = decision["shadow"].as_array().into_iter().flatten();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    // A shadow without a key would have turned the request away for the lack of it.
+    // A shadow limit without a key would have refused the request for its missing key.
     let is_counting = |shadow: &&Value| shadow["mode"] == "shadow" && shadow["key"].is_string();
     let all = verdicts.chain(shadows.filter(is_counting));
     let keys: BTreeMap<String, String> = all
@@ -408,7 +410,7 @@ pub(super) fn line_and_simulate(
         "limit_delayed" => "delay",
         "limit_refused" | "missing_key" | "unknown_key" | "bad_token" => "refuse",
         "no_route" => "no_route",
-        // The line has neither the values of a part that came several times nor keys by URL.
+        // The line contains neither the values of a part that came several times, nor keys by URL.
         "bad_request" | "keys_unread" => {
             *is_astray |= file.is_tight;
             return found;

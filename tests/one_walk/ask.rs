@@ -1,4 +1,5 @@
-//! One request through the three: sent to the gateway, told to `explain`, and its line of the log through `simulate`.
+//! One request in three ways: it is sent to the gateway, described to `explain`, and its log line is replayed by
+//! `simulate`.
 
 use super::draw_file::DrawnFile;
 use super::draw_request::{DrawnRequest, HTTP2};
@@ -11,15 +12,15 @@ use std::path::Path;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-/// What the gateway answered, and what it wrote about it.
+/// The gateway's answer, and its log line about the request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Answered {
-    /// None where the connection ended without an answer.
+    /// The status, or nothing if the connection ended without an answer.
     pub(super) status: Option<u16>,
     pub(super) id: Option<String>,
-    /// The sentence of an answer of the gateway's own.
+    /// The sentence in one of the gateway's own answers.
     pub(super) detail: Option<String>,
-    /// Where a redirect leads.
+    /// The target of a redirect.
     pub(super) location: Option<String>,
     /// The request as the recording server got it.
     pub(super) forwarded: Option<Value>,
@@ -27,10 +28,10 @@ pub(super) struct Answered {
     pub(super) line: Option<Value>,
 }
 
-/// What `explain` said: an object, or the words with which it ended.
+/// The output of `explain`: an object, or the words with which it ended.
 pub(super) type Explained = Result<Value, String>;
 
-/// Sends a request on a connection of its own.
+/// Sends a request on its own connection.
 pub(super) async fn send(world: &World, file: &DrawnFile, request: &DrawnRequest) -> Answered {
     let tcp = connect(file, request).await;
     let is_http2 = request.version == HTTP2;
@@ -80,7 +81,7 @@ async fn over_http2(connection: &H2, request: &DrawnRequest) -> Answered {
 }
 
 async fn over_http1(mut wire: Wire, request: &DrawnRequest) -> Answered {
-    // The gateway may end the connection before it has read everything.
+    // The gateway may close the connection before it has read everything.
     let _ = wire.try_send(request.text()).await;
     let head = loop {
         match wire.try_head().await {
@@ -131,7 +132,7 @@ async fn connect(file: &DrawnFile, request: &DrawnRequest) -> TcpStream {
     tcp
 }
 
-/// Gives each answer its line of the log.
+/// Finds the log line of each answer.
 pub(super) fn find_lines(answers: &mut [Answered], gateway: &Gateway) {
     let lines = gateway.access.lines();
     let lines = lines.iter().map(|line| {
@@ -148,12 +149,12 @@ pub(super) fn find_lines(answers: &mut [Answered], gateway: &Gateway) {
     }
 }
 
-/// What `explain` asks others about.
+/// The sources that `explain` asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sight {
-    /// Nothing.
+    /// `explain` asks nothing else.
     Alone,
-    /// The running gateway, for its counters.
+    /// The running gateway, about its counters.
     Live,
     /// The issuers that publish keys at URLs.
     Connected,
@@ -201,7 +202,7 @@ pub(super) async fn explain(
     Err(format!("{:?}: {said}", output.status.code()))
 }
 
-/// The decisions of `simulate` about lines of the log, one each.
+/// The decisions of `simulate` about log lines, one for each line.
 pub(super) async fn simulate(program: &Path, config: &Path, lines: &[&Value]) -> Vec<Value> {
     if lines.is_empty() {
         return Vec::new();
@@ -236,7 +237,7 @@ pub(super) async fn simulate(program: &Path, config: &Path, lines: &[&Value]) ->
     decisions
 }
 
-/// The complaint about a file, if it is not good.
+/// The complaint about a file, if the file is not valid.
 pub(super) async fn check(program: &Path, config: &Path) -> Option<String> {
     let mut command = command_of(program);
     command.arg("check").arg("--config").arg(config);

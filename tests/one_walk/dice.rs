@@ -1,8 +1,8 @@
-//! Chance from a seed: the same seed draws the same case.
+//! Random numbers from a seed: the same seed always draws the same case.
 
 use fastrand::Rng;
 
-/// A source of draws.
+/// A source of random draws.
 #[derive(Debug)]
 pub(super) struct Dice(Rng);
 
@@ -11,7 +11,7 @@ impl Dice {
         Self(Rng::with_seed(seed))
     }
 
-    /// True in so many of a hundred draws.
+    /// True in this share of a hundred draws.
     pub(super) fn percent(&mut self, share: u32) -> bool {
         self.0.u32(..100) < share
     }
@@ -21,12 +21,12 @@ impl Dice {
         self.0.usize(..end)
     }
 
-    /// One of these.
+    /// One of these values.
     pub(super) fn pick<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
         all[self.below(all.len())]
     }
 
-    /// The position of one of these weights, each as likely as it is heavy.
+    /// The position of one of these weights. A position is as likely as its weight.
     pub(super) fn weighed(&mut self, weights: &[u32]) -> usize {
         let mut left = self.0.u32(..weights.iter().sum::<u32>());
         for (index, weight) in weights.iter().enumerate() {
@@ -38,7 +38,7 @@ impl Dice {
         weights.len() - 1
     }
 
-    /// `most` different ones at most, at least `least`, in their order.
+    /// Between `least` and `most` different values, in their order.
     pub(super) fn some<T: Clone>(&mut self, all: &[T], least: usize, most: usize) -> Vec<T> {
         let most = most.min(all.len());
         let count = least.min(most) + self.below(most.saturating_sub(least) + 1);

@@ -1,10 +1,10 @@
-//! Causes for an early answer, put into a request one after the other, so that their order is seen.
+//! Causes for an early answer, put into a request one after another, so that their order becomes visible.
 
 use super::dice::Dice;
 use super::draw_request::DrawnRequest;
 
-/// Every cause that a raw connection can bring about: its name, how often it is drawn, and whether `explain` can be told of
-/// it.
+/// Every cause that a raw connection can have: its name, its weight in draws, and the reason if `explain` cannot be
+/// given it.
 const CAUSES: [(&str, u32, Option<&str>); 35] = [
     ("length and coding", 3, None),
     ("fragment", 3, None),
@@ -52,7 +52,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     CAUSES.iter().map(|(name, ..)| *name)
 }
 
-/// Puts one into the request.
+/// Puts one cause into the request.
 pub(super) fn put(dice: &mut Dice, request: &mut DrawnRequest) {
     let weights: Vec<u32> = CAUSES.iter().map(|(_, weight, _)| *weight).collect();
     let (name, _, untellable) = CAUSES[dice.weighed(&weights)];

@@ -6,21 +6,21 @@ use super::draw_routes::{self, DrawnRoute};
 use super::world::World;
 use std::fmt::Write as _;
 
-/// A file, and what requests for it are drawn by.
+/// A file, and the properties by which its requests are drawn.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DrawnFile {
     pub(super) text: String,
     /// The port of the listener without TLS.
     pub(super) plain: u16,
-    /// Does that listener send everything on to `https`?
+    /// Does this listener redirect everything to `https`?
     pub(super) redirects: bool,
     /// The port of the listener with TLS.
     pub(super) tls: Option<u16>,
-    /// The field that tokens stand in, where the file has `[jwt]`.
+    /// The field that contains the token, if the file has `[jwt]`.
     pub(super) token_field: Option<&'static str>,
-    /// Are the keys of tokens read by URL?
+    /// Are the keys of tokens read from a URL?
     pub(super) keys_by_url: bool,
-    /// Do rates leave room for a few requests alone?
+    /// Do the rates leave room for only a few requests?
     pub(super) is_tight: bool,
     pub(super) groups: Vec<DrawnGroup>,
     pub(super) limits: Vec<DrawnLimit>,
@@ -99,7 +99,7 @@ impl DrawnFile {
         file
     }
 
-    /// `[server]` with its listeners, and the tables that have no influence.
+    /// The table `[server]` with its listeners, and the tables without influence.
     fn server(&self, dice: &mut Dice, admin: u16) -> String {
         let redirect = if self.redirects {
             ", redirect = \"https\""
@@ -130,7 +130,7 @@ impl DrawnFile {
         text
     }
 
-    /// `[jwt]`, in most files.
+    /// The table `[jwt]`, which most files have.
     fn tokens(&mut self, dice: &mut Dice, world: &World) -> String {
         if dice.percent(40) {
             return String::new();
@@ -178,7 +178,7 @@ impl DrawnFile {
         self.groups = drawn.collect();
     }
 
-    /// The names of the groups that do not go by a part of the path.
+    /// The names of the groups that are not found by a part of the path.
     pub(super) fn group_names(&self) -> Vec<&'static str> {
         let groups = self.groups.iter().filter(|one| one.by != "path:id");
         groups.map(|one| one.name).collect()
@@ -189,7 +189,7 @@ impl DrawnFile {
     }
 }
 
-/// The tables of identities. Is any client asked for a certificate?
+/// The tables of identities. Returns whether any client is asked for a certificate.
 fn identities(dice: &mut Dice, world: &World, has_tls: bool) -> (bool, String) {
     if !has_tls {
         return (false, String::new());

@@ -1,4 +1,4 @@
-//! Random limits: every key source, every algorithm, costs, groups, tiers, exemptions and shadows.
+//! Random limits: every source of keys, every algorithm, costs, groups, tiers, exemptions and shadows.
 
 use super::dice::Dice;
 use super::draw_file::DrawnFile;
@@ -11,13 +11,13 @@ pub(super) struct DrawnLimit {
     pub(super) text: String,
     /// Only routes with `{id}` can have it.
     pub(super) asks_path: bool,
-    /// Is its cost known from the response alone?
+    /// Is its cost known only from the response?
     pub(super) is_settled: bool,
-    /// A request may get less than it asks for; at most one limit of a request may be so.
+    /// May a request get less than it asks for? At most one limit of a request allows it.
     pub(super) is_partial: bool,
 }
 
-/// The key sources, as the schema names them, each with parts to draw.
+/// The sources of keys, as the schema names them, each with parts to draw from.
 pub(super) const SOURCES: [(&str, &[&str]); 12] = [
     ("ip", &["ip"]),
     ("ip/24,64", &["ip/24,64", "ip/16,48"]),
@@ -40,7 +40,7 @@ pub(super) const SOURCES: [(&str, &[&str]); 12] = [
     ("route", &["route"]),
 ];
 
-/// The source that stands alone.
+/// The source that cannot be combined with others.
 pub(super) const EVERYONE: &str = "everyone";
 
 pub(super) fn draw(dice: &mut Dice, file: &DrawnFile, has_client: bool) -> Vec<DrawnLimit> {
@@ -102,7 +102,7 @@ fn parts(dice: &mut Dice, file: &DrawnFile, has_client: bool) -> Vec<&'static st
     let can_be: Vec<_> = can_be.collect();
     let most = 1 + usize::from(dice.percent(35));
     let mut sources = dice.some(&can_be, most, most);
-    // A key has the address once.
+    // A key contains the address at most once.
     if sources.iter().all(|(source, _)| source.starts_with("ip")) {
         sources.truncate(1);
     }
@@ -122,7 +122,7 @@ fn listed(parts: &[&str]) -> String {
     }
 }
 
-/// The algorithm, and the numbers that it takes.
+/// Draws the algorithm and its numbers.
 fn numbers(dice: &mut Dice, file: &DrawnFile, limit: &mut DrawnLimit, may_be_partial: bool) {
     let count = if file.is_tight {
         1 + dice.below(4)
@@ -146,7 +146,7 @@ fn numbers(dice: &mut Dice, file: &DrawnFile, limit: &mut DrawnLimit, may_be_par
             }
         }
         1 => {
-            // A tight one holds nothing for long, and has leaked nothing when the next request comes.
+            // A limit with little room holds no request for long, and has leaked nothing when the next request comes.
             let rate = if file.is_tight { "2/min" } else { "5000/s" };
             let _ = writeln!(out, "algorithm = \"leaky-bucket\"\nrate = {rate:?}");
             if dice.percent(20) {
@@ -276,7 +276,7 @@ fn tiers(dice: &mut Dice, file: &DrawnFile, limit: &mut DrawnLimit, algorithm: u
     }
 }
 
-/// Exemptions, preflights and shadows.
+/// Draws exemptions, preflights and shadows.
 fn exceptions(dice: &mut Dice, file: &DrawnFile, limit: &mut DrawnLimit) {
     if dice.percent(25) {
         let mut kinds: Vec<String> = vec![

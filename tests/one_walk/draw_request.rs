@@ -1,4 +1,4 @@
-//! A random request for a file: by which listener, from which peer, with which fields.
+//! A random request for a file: its listener, its peer, and its fields.
 
 use super::dice::Dice;
 use super::draw_faults;
@@ -13,19 +13,19 @@ pub(super) const HTTP2: &str = "HTTP/2";
 /// A request as it is sent.
 #[derive(Debug, Clone)]
 pub(super) struct DrawnRequest {
-    /// The handshake, where the request comes by TLS.
+    /// The handshake, if the request comes over TLS.
     pub(super) tls: Option<DrawnHandshake>,
     pub(super) from: Ipv4Addr,
     pub(super) method: String,
     pub(super) target: String,
     pub(super) version: &'static str,
-    /// All fields in their order, `Host` and those of the framing among them.
+    /// All fields in their order, including `Host` and the fields of the framing.
     pub(super) fields: Vec<(String, String)>,
     /// The body with its framing.
     pub(super) body: String,
-    /// The causes for an early answer that were put in.
+    /// The causes for an early answer that were put into the request.
     pub(super) early: Vec<&'static str>,
-    /// What `explain` cannot be told of the request, if anything.
+    /// The property of the request that `explain` cannot be given, if there is one.
     pub(super) untellable: Option<&'static str>,
 }
 
@@ -38,7 +38,8 @@ pub(super) struct DrawnHandshake {
     pub(super) shows: bool,
 }
 
-/// Addresses that requests come from: one of a proxy that may be believed, one of a group, one that may be exempt.
+/// The addresses that requests come from: one of a proxy that may be trusted, one in a group, and one that may be
+/// exempt.
 const PEERS: [Ipv4Addr; 5] = [
     Ipv4Addr::new(127, 0, 0, 1),
     Ipv4Addr::new(127, 0, 0, 2),
@@ -88,7 +89,7 @@ impl DrawnRequest {
         request
     }
 
-    /// Makes it a request of HTTP/2, which has no fields of connections.
+    /// Turns the request into one of HTTP/2, which has no fields of connections.
     fn over_http2(&mut self, dice: &mut Dice) {
         self.version = HTTP2;
         let of_connection = ["Connection", "Transfer-Encoding", "Content-Length"];
@@ -120,7 +121,7 @@ impl DrawnRequest {
         names.any(|own| own.eq_ignore_ascii_case(name))
     }
 
-    /// Does any field, cookie or parameter come several times?
+    /// Does any field, cookie or parameter occur several times?
     pub(super) fn repeats_itself(&self) -> bool {
         let many = |name: &str| {
             self.fields
@@ -135,7 +136,7 @@ impl DrawnRequest {
             || self.target.matches("k=").count() > 1
     }
 
-    /// The bytes on the connection.
+    /// The bytes of the request on the connection.
     pub(super) fn text(&self) -> String {
         let mut text = format!("{} {} {}\r\n", self.method, self.target, self.version);
         for (name, value) in &self.fields {
@@ -260,7 +261,7 @@ impl DrawnRequest {
     }
 }
 
-/// Host, method and target, so that most requests find a route.
+/// Draws host, method and target, so that most requests find a route.
 fn destination(
     dice: &mut Dice,
     file: &DrawnFile,
@@ -282,7 +283,7 @@ fn destination(
         ]),
     }
     .to_owned();
-    // `explain` knows by its port alone that a request comes to a listener that sends it on.
+    // `explain` can tell only by the port that a request comes to a listener that redirects.
     if tls.is_none() && file.redirects {
         let _ = write!(host, ":{}", file.plain);
     } else if dice.percent(8) {

@@ -1,4 +1,4 @@
-//! Random routes: every kind of condition, every ending, and changes of what the upstream gets.
+//! Random routes: every kind of condition, every kind of answer, and changes of the request for the upstream.
 
 use super::dice::Dice;
 use super::draw_file::DrawnFile;
@@ -11,9 +11,9 @@ pub(super) struct DrawnRoute {
     pub(super) host: Option<&'static str>,
     pub(super) path: &'static str,
     pub(super) methods: Vec<&'static str>,
-    /// Does anything but host, path and method decide?
+    /// Has the route conditions beyond host, path and method?
     pub(super) has_conditions: bool,
-    /// Does it strip fields that tell who the client is?
+    /// Does the route strip fields that identify the client?
     pub(super) strips: bool,
 }
 
@@ -55,7 +55,7 @@ pub(super) fn draw(
             continue;
         }
         places.push(place);
-        // A route of each rank: with conditions, for some methods, and for all that is left.
+        // One route of each rank: with conditions, for some methods, and for all other requests.
         let mut twins = vec![Rank::Plain];
         if dice.percent(50) {
             twins.push(Rank::Conditions(1));
@@ -154,7 +154,7 @@ fn limits(dice: &mut Dice, file: &DrawnFile, defaults: &[String], path: &str) ->
     limits
 }
 
-/// So many conditions, of different kinds.
+/// Draws this number of conditions, of different kinds.
 fn conditions(dice: &mut Dice, file: &DrawnFile, route: &mut DrawnRoute, count: usize) {
     let mut kinds: Vec<String> = [
         "headers = { x-version = \"2\" }",
@@ -186,7 +186,7 @@ fn conditions(dice: &mut Dice, file: &DrawnFile, route: &mut DrawnRoute, count: 
     }
 }
 
-/// What becomes of the route's requests.
+/// Draws what happens to the route's requests.
 fn ending(dice: &mut Dice, file: &DrawnFile, route: &mut DrawnRoute) {
     let out = &mut route.text;
     match dice.weighed(&[14, 2, 2]) {

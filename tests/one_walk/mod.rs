@@ -1,4 +1,4 @@
-//! One walk, seen three times: random files and requests through the gateway, `explain` and `simulate`.
+//! One walk in three programs: random files and requests for the gateway, `explain` and `simulate`.
 //!
 //! ```text
 //! dice          chance from a seed
@@ -16,9 +16,9 @@
 //! tally         what was found, and what it was about
 //! ```
 //!
-//! The short form draws 500 cases, the same each time; `WALK_CASES=20000 tests/run one_walk` draws others. `WALK_SEED=N`
-//! repeats one file with its requests.
-//! `TOLLGATE_BEFORE=PATH` sends the same cases through another program, and nothing but the named faults may differ.
+//! The short form draws the same 500 cases each time; `WALK_CASES=20000 tests/run one_walk` draws others. `WALK_SEED=N`
+//! repeats one file with its requests. `TOLLGATE_BEFORE=PATH` sends the same cases through another program, which may
+//! differ only by the named faults.
 
 mod agree;
 mod ask;
@@ -44,9 +44,9 @@ use tally::Tally;
 use tokio::task::JoinSet;
 use world::World;
 
-/// Requests for each file.
+/// The number of requests for each file.
 const REQUESTS: usize = 20;
-/// Files at a time.
+/// The number of files at a time.
 const AT_ONCE: usize = 4;
 
 fn number(name: &str) -> Option<u64> {
@@ -57,13 +57,13 @@ fn number(name: &str) -> Option<u64> {
     )
 }
 
-/// The program that is looked at: that of the tests, or another one.
+/// The program under test: that of the tests, or another one.
 fn program() -> PathBuf {
     std::env::var_os("TOLLGATE_UNDER_TEST")
         .map_or(env!("CARGO_BIN_EXE_tollgate").into(), PathBuf::from)
 }
 
-/// The three say the same of every request, and the program of before says the same but for its named faults.
+/// All three report the same about every request, and the earlier program does too, except for its named faults.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gateway_explain_and_simulate_take_one_walk() {
     let world = Arc::new(World::build().await);
@@ -72,7 +72,7 @@ async fn gateway_explain_and_simulate_take_one_walk() {
     let only = number("WALK_SEED");
     let before = std::env::var_os("TOLLGATE_BEFORE").map(PathBuf::from);
     let before = before.filter(|path| !path.as_os_str().is_empty());
-    // The short form draws the same cases each time; the long one looks for others.
+    // The short form draws the same cases each time, and the long form draws others.
     let first = only.unwrap_or_else(|| many.map_or(0, |_| fastrand::u64(..1 << 40)));
     let files = only.map_or(cases.div_ceil(REQUESTS as u64), |_| 1);
     let mut next = first..first + files;
@@ -98,7 +98,7 @@ async fn gateway_explain_and_simulate_take_one_walk() {
     tally.verdict(only.is_none());
 }
 
-/// Draws one file with its requests, and compares all that is said of them.
+/// Draws one file with its requests, and compares all reports about them.
 async fn round(world: &World, seed: u64, before: Option<&Path>) -> Tally {
     let program = program();
     let round = Round::draw(world, &program, seed, REQUESTS).await;
@@ -131,7 +131,7 @@ async fn round(world: &World, seed: u64, before: Option<&Path>) -> Tally {
     tally
 }
 
-/// Compares the gateway's answer to one request with what `explain` says.
+/// Compares the gateway's answer to one request with the output of `explain`.
 fn look(tally: &mut Tally, round: &Round, outcome: &Outcome, at: usize) {
     tally.count(&round.requests[at], &outcome.answers[at]);
     if let Some(explained) = &outcome.explained[at] {
@@ -165,7 +165,7 @@ fn told(
     tally.disagreement(round, at, &case, Voice::Explain, found);
 }
 
-/// Compares the line of one request with what `simulate` decides about it.
+/// Compares the log line of one request with the decision of `simulate` about it.
 fn replayed(
     tally: &mut Tally,
     round: &Round,

@@ -1,20 +1,21 @@
-//! The faults of the program of before `intake` that are mended: there alone may that program say something else.
+//! The faults of the program before `intake` that have been mended. Only in these cases may that program answer
+//! differently.
 
 use super::ask::Answered;
 use super::draw_file::DrawnFile;
 use super::draw_request::DrawnRequest;
 use serde_json::Value;
 
-/// One request, and what became of it.
+/// One request, and its outcome.
 pub(super) struct Case<'a> {
     pub(super) file: &'a DrawnFile,
     pub(super) request: &'a DrawnRequest,
     pub(super) answered: &'a Answered,
-    /// What the program said that differs, as text.
+    /// The differing output of the program, as text.
     pub(super) said: &'a str,
 }
 
-/// Which of the three said it.
+/// The one of the three whose output this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Voice {
     Gateway,
@@ -22,7 +23,7 @@ pub(super) enum Voice {
     Simulate,
 }
 
-/// A fault: its name, whose it is, and whether a case can show it.
+/// A fault: its name, the one of the three that has it, and whether a case can show it.
 pub(super) struct NamedFault {
     pub(super) name: &'static str,
     pub(super) of: Voice,
@@ -110,7 +111,7 @@ impl Case<'_> {
         serde_json::from_str(self.said).unwrap_or_default()
     }
 
-    /// Did the gateway answer for this cause?
+    /// Was this cause the reason for the gateway's answer?
     fn is_answered_for(&self, cause: &str) -> bool {
         let detail = self.answered.detail.as_deref();
         // The answer to a HEAD has no body that names its cause.
@@ -126,7 +127,7 @@ impl Case<'_> {
     }
 }
 
-/// The name of the fault of `voice` that the case can show.
+/// The name of the fault of `voice` that this case can show.
 pub(super) fn shown(case: &Case<'_>, voice: Voice) -> Option<&'static str> {
     let mut faults = FAULTS.iter().filter(|fault| fault.of == voice);
     faults

@@ -1,4 +1,4 @@
-//! One file with its requests, through one program: a gateway, `explain` for each request, and `simulate` for the log.
+//! One file with its requests, in one program: a gateway, `explain` for each request, and `simulate` for the log.
 
 use super::ask::{self, Answered, Explained, Sight};
 use super::dice::Dice;
@@ -10,28 +10,28 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A file that is good, and requests for it.
+/// A valid file, and requests for it.
 pub(super) struct Round {
     pub(super) seed: u64,
     pub(super) file: DrawnFile,
     pub(super) requests: Vec<DrawnRequest>,
-    /// The folder of the file, which all programs read there.
+    /// The folder of the file. All programs read the file there.
     folder: TempDir,
-    /// Files that were drawn before and are none.
+    /// Files that were drawn before, and were not valid.
     pub(super) refused: Vec<String>,
 }
 
-/// What a program made of a round: one of each for each request.
+/// The output of a program for a round. Each list has one entry for each request.
 pub(super) struct Outcome {
     pub(super) answers: Vec<Answered>,
-    /// None where `explain` cannot be told of the request.
+    /// An entry is `None` if the request cannot be described to `explain`.
     pub(super) explained: Vec<Option<Explained>>,
-    /// The same with the counters as they stood before the request; only in rounds with tight rates.
+    /// The same with the counters as they were before the request, only in rounds with tight rates.
     pub(super) live: Vec<Option<Explained>>,
 }
 
 impl Round {
-    /// Draws a file until one is good for `program`, and requests for it.
+    /// Draws files until one is valid for `program`, and requests for it.
     pub(super) async fn draw(world: &World, program: &Path, seed: u64, count: usize) -> Self {
         let ports = [free_port(), free_port(), free_port()];
         let mut dice = Dice::of(seed);
@@ -65,7 +65,7 @@ impl Round {
         self.folder.path().join("gateway.toml")
     }
 
-    /// Sends the requests through a gateway of `program`, one after the other, and explains each.
+    /// Sends the requests one after the other through a gateway of `program`, and explains each.
     pub(super) async fn run(&self, world: &World, program: &Path) -> Outcome {
         let config = self.config();
         let path = config.to_str().unwrap();
@@ -93,8 +93,8 @@ impl Round {
         }
     }
 
-    /// Explains the requests with keys from their URLs, where the file has such keys: one explanation for each request that
-    /// `explain` can be told of.
+    /// Explains the requests with keys from their URLs, if the file has such keys. There is one explanation for each
+    /// request that can be described to `explain`.
     pub(super) async fn explain_connected(
         &self,
         world: &World,
@@ -111,7 +111,7 @@ impl Round {
         explained
     }
 
-    /// What `simulate` of `program` decides about the lines of the log, in their order.
+    /// The decisions of `simulate` of `program` about the lines of the log, in their order.
     pub(super) async fn simulate(&self, program: &Path, answers: &[Answered]) -> Vec<Value> {
         let lines: Vec<&Value> = answers
             .iter()

@@ -1,4 +1,5 @@
-//! The keys of the schema: each is drawn, or has no say in the order of a request's way; no key is unknown here.
+//! The keys of the schema: each key is drawn, or has no influence on the order of a request's steps, and no key is
+//! unknown here.
 
 use super::dice::Dice;
 use super::draw_file::DrawnFile;
@@ -139,7 +140,7 @@ fn keys_of(schema: &Value, path: &str, out: &mut BTreeSet<String>) {
     }
     let any = &schema["additionalProperties"];
     if any.is_object() {
-        // Names that stand for fields and parameters have a value each, and no keys.
+        // Names of fields and parameters have one value each, and no keys.
         keys_of(any, &below("*"), out);
     }
     keys_of_all(&schema["items"], path, out);
@@ -156,7 +157,7 @@ fn keys_of_all(items: &Value, path: &str, out: &mut BTreeSet<String>) {
     }
 }
 
-/// The paths of the keys that a file has, in the same form.
+/// The paths of the keys in a file, in the same form.
 fn keys_in(value: &toml::Value, path: &str, schema: &BTreeSet<String>, out: &mut BTreeSet<String>) {
     match value {
         toml::Value::Table(table) => {
@@ -191,7 +192,7 @@ fn schema() -> Value {
     serde_json::from_str(include_str!("../../gateway.schema.json")).unwrap()
 }
 
-/// A key that is new in the schema is drawn, or is listed above with its reason.
+/// Each new key of the schema must be drawn, or be listed above with its reason.
 #[tokio::test]
 async fn every_key_of_the_schema_is_drawn_or_has_no_influence() {
     let world = World::build().await;
@@ -209,7 +210,7 @@ async fn every_key_of_the_schema_is_drawn_or_has_no_influence() {
             toml::from_str(&file.text).unwrap_or_else(|error| panic!("{error}\n{}", file.text));
         keys_in(&table, "", &keys, &mut drawn);
     }
-    // A table of made-up names has been drawn where one of its names has.
+    // A table with made-up names counts as drawn if one of its names was drawn.
     let is_drawn = |key: &String| drawn.contains(key);
     let missing: Vec<_> = keys
         .iter()
@@ -231,7 +232,7 @@ async fn every_key_of_the_schema_is_drawn_or_has_no_influence() {
     assert!(gone.is_empty(), "no such key is left: {gone:?}");
 }
 
-/// The sources of keys stand in the schema in words alone.
+/// The schema describes the sources of keys only in words.
 #[test]
 fn every_key_source_of_the_schema_is_drawn() {
     let schema = schema();
@@ -243,7 +244,7 @@ fn every_key_source_of_the_schema_is_drawn() {
         let text = by(table);
         let text = text.as_str().unwrap();
         let (_, list) = text.split_once(before).unwrap();
-        // The list ends with its sentence; what stands in brackets is about a part.
+        // The list ends with its sentence. Words in brackets describe a part.
         let (list, _) = list.split_once(". ").unwrap_or((list, ""));
         let mut words = Vec::new();
         let mut depth = 0;

@@ -1,4 +1,5 @@
-//! What was found: disagreements with their cases, named faults, unknowns by their causes, and what the cases were about.
+//! The findings: disagreements with their cases, named faults, unknown values by their causes, and the subjects of the
+//! cases.
 
 use super::agree;
 use super::ask::{Answered, Explained};
@@ -9,7 +10,7 @@ use super::one_file::{Outcome, Round};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Disagreements that are printed whole.
+/// The number of disagreements that are printed in full.
 const SHOWN: usize = 20;
 
 /// The findings of some cases.
@@ -55,7 +56,7 @@ impl Tally {
         self.wrong.extend(other.wrong);
     }
 
-    /// Counts what a request was about.
+    /// Counts the subjects of a request.
     pub(super) fn count(&mut self, request: &DrawnRequest, answered: &Answered) {
         self.requests += 1;
         let reason = answered.line.as_ref().map_or("no answer", |line| {
@@ -77,7 +78,7 @@ impl Tally {
         }
     }
 
-    /// Notes what the three do not agree in, unless it is a fault that is known to be there.
+    /// Notes a disagreement of the three, unless it is a known fault.
     pub(super) fn disagreement(
         &mut self,
         round: &Round,
@@ -125,7 +126,7 @@ impl Tally {
         (old, old_decisions): (&Outcome, &[Value]),
     ) {
         let mut decided = new_decisions.iter().zip(old_decisions);
-        // Behind a request that one of the two counts alone, their counters differ.
+        // After a request that only one of the two counts, their counters differ.
         let mut is_astray = false;
         for (at, answered) in new.answers.iter().enumerate() {
             let mut pairs = vec![(Voice::Gateway, shown(answered), shown(&old.answers[at]))];
@@ -189,7 +190,7 @@ impl Tally {
         println!("{} differ", self.wrong.len());
     }
 
-    /// Fails where anything differs, and where the cases were not what they are meant to be.
+    /// Fails if anything differs, or if the cases do not have the subjects that they should have.
     pub(super) fn verdict(self, is_whole: bool) {
         let shown: Vec<String> = self.wrong.iter().take(SHOWN).cloned().collect();
         assert!(
@@ -221,7 +222,7 @@ impl Tally {
     }
 }
 
-/// What a gateway said of a request, without what is another in each run.
+/// The output of a gateway about a request, without the values that change with each run.
 fn shown(answered: &Answered) -> String {
     let line = answered.line.as_ref().map(|line| {
         let mut line = line.clone();
@@ -240,7 +241,8 @@ fn shown(answered: &Answered) -> String {
             line[name] = Value::Null;
         }
         if line["reason"] == "limit_refused" || line["method"] == "HEAD" {
-            // The body of a refusal has the wait in it. Of own answers to HEAD, the program of before counts bytes.
+            // The body of a refusal contains the wait. The earlier program also counts bytes in its own answers to
+            // HEAD.
             line["bytes_out"] = Value::Null;
         }
         line
@@ -268,7 +270,7 @@ fn shown(answered: &Answered) -> String {
 fn spoken(explained: &Explained) -> String {
     let told = |told: &Value| {
         let mut told = told.clone();
-        // The program of before does not know the member.
+        // The earlier program does not have this member.
         if let Some(members) = told.as_object_mut() {
             members.remove("unknown");
         }

@@ -46,7 +46,7 @@ impl World {
         self.upstream.url()
     }
 
-    /// The table of an identity whose files are there.
+    /// The table of an identity, whose files exist.
     pub(super) fn identity(&self, name: &str) -> String {
         let file = |ending: &str| self.authority.path(&format!("{name}.{ending}"));
         format!(
@@ -56,7 +56,7 @@ impl World {
         )
     }
 
-    /// The file of the authorities that clients' certificates are signed by.
+    /// The file with the authorities that sign clients' certificates.
     pub(super) fn authorities(&self) -> PathBuf {
         self.authority.path("ca.pem")
     }
@@ -66,7 +66,7 @@ impl World {
         self.authority.path("client.pem")
     }
 
-    /// A client that takes any certificate, and may show its own.
+    /// A client that accepts any certificate, and may show its own.
     pub(super) fn client(&self, shows: bool) -> TlsClient {
         if !shows {
             return TlsClient::looking();
@@ -97,7 +97,7 @@ impl World {
         path
     }
 
-    /// A token, or what stands in its place.
+    /// A token, or a value in its place.
     pub(super) fn token(&self, dice: &mut Dice, file: &DrawnFile) -> String {
         let claims = json!({
             "sub": dice.pick(&["anna", "bob"]),
@@ -139,7 +139,7 @@ impl World {
     }
 }
 
-/// Answers each request with what it received, and with the cost that the request asks for.
+/// Answers each request with the received request, and with the cost that the request asks for.
 async fn record(mut connection: Connection) {
     while let Ok(head) = connection.request().await {
         let Ok((body, _)) = connection.wire.request_body(&head).await else {

@@ -1,9 +1,9 @@
-//! `--set`: a second file beside the first, compared; mistakes in it shown as they were given.
+//! `--set`: a second file is compared with the first. Mistakes in it are shown as they were written in the option.
 
 use super::{Bench, at, count};
 use serde_json::{Value, json};
 
-/// Twenty clients, the first of whom asks much more than the others.
+/// A trace with twenty clients. The first client asks much more often than the others.
 fn trace() -> String {
     let mut lines = Vec::new();
     for client in 0..20_u64 {
@@ -47,7 +47,7 @@ async fn the_two_files_are_compared() {
         (&json!(1), &json!(20))
     );
     assert_eq!(changed["clients_refused_for_the_first_time"], 19);
-    // Two were there before, and 5 a second until the last request, 59.85 s later.
+    // Two units were there before, and 5 a second came until the last request, 59.85 s later.
     assert_eq!(file["refused"], 400 - 2 - 299, "{file}");
     assert_eq!(
         file["worst_minute"],

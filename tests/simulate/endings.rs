@@ -1,9 +1,10 @@
-//! What a line says about its request's end: charges that come back, places in queues, bounds on how many are held.
+//! What a log line says about the end of its request: refunded charges, places in queues, and bounds on the number of
+//! held requests.
 
 use super::{Bench, at, words};
 use serde_json::{Value, json};
 
-/// Either bound, which one client alone meets.
+/// Each of the two bounds, which a single client reaches.
 const HELD: [&str; 2] = ["max_held = 2", "max_held_per_client = 2"];
 
 fn ending(ts: f64, more: &Value) -> String {
@@ -19,9 +20,9 @@ async fn a_servers_error_gives_back_where_the_limit_says_so() {
     let trace = [
         ending(1.0, &failed),
         ending(1.25, &json!({})),
-        // The first one's charge has come back.
+        // The charge of the first request has come back.
         ending(1.5, &json!({})),
-        // The gateway's own word about itself is no server's error.
+        // An answer of the gateway about itself is no server's error.
         ending(3_700.0, &json!({ "status": 503, "reason": "store_down" })),
         ending(3_700.5, &json!({})),
     ];
@@ -98,7 +99,7 @@ async fn who_leaves_while_held_gives_the_place_back() {
     let bench = Bench::limit(lines).trace(trace.concat());
     let decisions = bench.decisions(&[]).await;
     assert_eq!(words(&decisions), ["admit", "delay", "refuse", "delay"]);
-    // Under a file that would not have held it, it was forwarded before it left.
+    // Another file would not have held the request, so it would have been forwarded before its client left.
     let wider = [
         "--set",
         "limits.a.burst=2",

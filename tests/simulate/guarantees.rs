@@ -1,4 +1,4 @@
-//! The numbers of docs/algorithms.md: no traffic gets more than its table says, and some gets exactly as much.
+//! The numbers of docs/algorithms.md: no traffic gets more than its table says, and some traffic gets exactly as much.
 
 use proptest::prelude::*;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -52,7 +52,7 @@ fn admitted(rule: &Rule, times: impl IntoIterator<Item = (u64, u32)>) -> Vec<u64
     admitted
 }
 
-/// The most that any stretch of `span`, its end not included, has.
+/// The most units in any stretch of `span`, without its end.
 fn most(admitted: &[u64], span: u64) -> u64 {
     let within = |(index, first): (usize, &u64)| {
         let end = admitted.partition_point(|at| *at < first + span);
@@ -61,7 +61,7 @@ fn most(admitted: &[u64], span: u64) -> u64 {
     admitted.iter().enumerate().map(within).max().unwrap_or(0)
 }
 
-/// Bursts and trickles; most of them near the borders of seconds, where windows are weakest.
+/// Bursts and trickles, mostly near the borders of seconds, where windows are weakest.
 fn traffic() -> impl Strategy<Value = Vec<(u64, u32)>> {
     let near =
         (0..8_u64, -3_000..3_000_i64).prop_map(|(second, off)| second * P + (off + 3_000) as u64);
@@ -76,7 +76,7 @@ fn traffic() -> impl Strategy<Value = Vec<(u64, u32)>> {
 proptest! {
     #[test]
     fn nobody_gets_more_than_the_table_says(times in traffic(), n in 4..40_u32, parts in 1..11_u32, burst in 4..60_u32) {
-        // P/k is a whole number of milliseconds.
+        // The length of a part, P/k, must be a whole number of milliseconds.
         let parts = if 1_000 % parts == 0 { parts } else { 10 };
         let got = |rule: &Rule, span: u64| most(&admitted(rule, times.clone()), span);
         let n64 = u64::from(n);
@@ -88,19 +88,20 @@ proptest! {
         prop_assert!(got(&by_clock(n), P) <= 2 * n64);
         let bucket = TokenBucket::new(rate(n), NonZeroU32::new(burst).unwrap());
         for span in [1, P / 10, P, 3 * P] {
-            // What comes at the end of a stretch that is counted closed.
+            // The end of a stretch that includes it adds these units.
             let most = u64::from(burst) + n64 * (span - 1) / P;
             prop_assert!(got(&Rule::TokenBucket(bucket), span) <= most);
         }
     }
 }
 
-/// At the end of one stretch all that it allows, and from the border on as much as the next one does.
+/// All units that one window allows at its end, and from its border on all units of the next window.
 #[test]
 fn some_get_exactly_as_much() {
     let n = 10;
     let end = START + P;
-    // One request that begins the window, as many as may be just before its end, as many as may be right behind it.
+    // One request begins the window. Then come as many requests as possible just before its end, and as many as
+    // possible right after it.
     let two_bursts = || {
         let first = [(START, 1)].into_iter();
         let before = (0..20).map(|i| (end - 100 + i, 1));
@@ -112,7 +113,8 @@ fn some_get_exactly_as_much() {
     assert_eq!(most(&admitted(&by_clock(n), late()), P), 20, "2N");
     assert_eq!(most(&admitted(&log(n), late()), P), 10, "N");
     for parts in [1, 2, 10] {
-        // All at the end of a part; then whatever is let through until that part no longer counts.
+        // All requests come at the end of a part. Then requests are sent, and some admitted, until that part no longer
+        // counts.
         let part = P / u64::from(parts);
         let burst = (0..20).map(|i| (START + part - 100 + i, 1));
         let drops = (0..1_000).map(|ms| (START + part + ms * 1_000, 1));

@@ -1,10 +1,11 @@
-//! The access log of a real gateway, replayed: the same requests get the same answers, without any secret in the log.
+//! The access log of a real gateway is replayed: the same requests get the same answers, although the log contains no
+//! secret.
 
 use super::Bench;
 use crate::support::{File, Gateway, Upstream, request};
 use serde_json::{Value, json};
 
-/// What the log says became of a request, in the words of a replay.
+/// The fate of a request in the log, in the words of a replay.
 fn said(line: &Value) -> &'static str {
     match line["reason"].as_str().unwrap() {
         "ok" => "admit",
@@ -77,8 +78,8 @@ async fn an_access_log_replays_to_the_same_decisions() {
     assert!(super::count(&wider, "refuse") < super::count(&decisions, "refuse"));
 }
 
-/// Conditions of routes are no obstacle: the line names the route. Where the file has it no more, or it does not fit, a note
-/// says for how many.
+/// Conditions of routes are no obstacle, since the line names the route. If the file no longer has this route, or the
+/// route does not fit, a note states the number of such lines.
 #[tokio::test]
 async fn the_route_that_a_line_names_takes_the_request_again() {
     let upstream = Upstream::echo().await;
@@ -101,7 +102,7 @@ async fn the_route_that_a_line_names_takes_the_request_again() {
         gateway.get("/y?v=2").await.expect(status);
     }
     gateway.get("/x").await.expect(200);
-    // The gateway itself answers: no limit is asked, then as now.
+    // The gateway itself answers: no limit is asked, neither in the log nor in the replay.
     let own = request("OPTIONS", "/x", &[("Max-Forwards", "0")]);
     gateway.connect().await.ask(own).await.expect(204);
     gateway.stop().await;
@@ -120,15 +121,16 @@ async fn the_route_that_a_line_names_takes_the_request_again() {
         assert_eq!(decision["route"], line["route"]);
     }
     let told = bench.simulate(&[]).await.stdout;
-    assert!(!told.contains("were taken by routes"), "{told}");
+    assert!(!told.contains("the log names routes"), "{told}");
     let moved = marked.replacen("path = \"/x\"", "path = \"/elsewhere\"", 1);
     let bench = Bench::of(&file(&moved).text()).trace(&log);
     let told = bench.simulate(&[]).await.stdout;
-    let note = "3 requests were taken by routes that this file has not, or that do not fit";
+    let note =
+        "the log names routes of 3 requests that this file does not have, or that do not fit";
     assert!(told.contains(note), "{told}");
 }
 
-/// What was turned away for its key has charged the limits that could be asked, and does so again.
+/// A request that was refused for its key has charged the limits that could be asked, and does so in the replay.
 #[tokio::test]
 async fn guesses_replay_as_they_were_charged() {
     let upstream = Upstream::echo().await;
@@ -221,7 +223,7 @@ async fn a_line_that_stands_for_many_counts_as_many() {
     assert!(decisions.iter().all(|one| one["line"] == 1));
 }
 
-/// Tiers are found by the keys of the log, exemptions by what it says of groups; other members are other tiers.
+/// Tiers are found by the keys of the log, and exemptions by its groups. With other members the tiers are others.
 #[tokio::test]
 async fn groups_are_known_again_though_the_log_has_no_secret() {
     let upstream = Upstream::echo().await;
@@ -274,7 +276,7 @@ async fn groups_are_known_again_though_the_log_has_no_secret() {
     assert_eq!(super::count(&fewer, "admit"), 2 + 3);
 }
 
-/// The log has no key of who was refused for one that nobody knows, and says so.
+/// If a request was refused for an unknown key, the log does not contain that key, and a note says so.
 #[tokio::test]
 async fn who_was_unknown_is_unknown_in_a_replay() {
     let upstream = Upstream::echo().await;
@@ -316,10 +318,10 @@ async fn who_was_unknown_is_unknown_in_a_replay() {
     let by_address = ["--set", "limits.key.unknown=ip"];
     let changed = bench.decisions(&by_address).await;
     let words: Vec<&Value> = changed.iter().map(|one| &one["decision"]).collect();
-    // Two of the unknown share an address, which leaves nothing for who has no key.
+    // Two requests with unknown keys share an address, so nothing is left for a request without a key.
     let expected = json!(["admit", "admit", "refuse", "admit", "refuse"]);
     assert_eq!(json!(words[..5]), expected);
-    // The other way round: what was counted by address for its key is refused.
+    // In the opposite case, a request that was counted by address because of its key is refused.
     let strict = "missing = \"refuse\"\nunknown = \"refuse\"";
     let file = file
         .text()

@@ -1,4 +1,4 @@
-//! `tollgate simulate`, seen from outside: what it reads, what it decides, what it tells, with which code it ends.
+//! `tollgate simulate`, tested from outside: its input, its decisions, its reports, and its exit codes.
 
 mod changing;
 mod endings;
@@ -22,14 +22,14 @@ use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
-/// A folder with a file, a trace and what a replay made of them.
+/// A folder with a file, a trace and the results of a replay.
 #[derive(Debug)]
 pub(crate) struct Bench {
     folder: TempDir,
 }
 
 impl Bench {
-    /// Limits as lines of the file; each route of `routes` has a path and its limits.
+    /// A file with these lines for limits. Each entry of `routes` is a path and its limits.
     pub(crate) fn new(limits: &str, routes: &[(&str, &[&str])]) -> Self {
         let mut text = format!("{limits}\n[upstreams.u]\nservers = \"127.0.0.1:1\"\n");
         for (index, (path, limits)) in routes.iter().enumerate() {
@@ -40,14 +40,14 @@ impl Bench {
         Self::of(&text)
     }
 
-    /// Any file.
+    /// A folder with this file.
     pub(crate) fn of(text: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("gateway.toml"), text).unwrap();
         Self { folder }
     }
 
-    /// One limit on every path.
+    /// A file with one limit on every path.
     pub(crate) fn limit(lines: &str) -> Self {
         Self::new(
             &format!("[limits.a]\nby = \"ip\"\n{lines}"),
@@ -59,7 +59,7 @@ impl Bench {
         self.folder.path()
     }
 
-    /// Puts a trace there.
+    /// Writes a trace into the folder.
     pub(crate) fn trace(self, bytes: impl AsRef<[u8]>) -> Self {
         std::fs::write(self.path().join("trace"), bytes).unwrap();
         self
@@ -80,7 +80,7 @@ impl Bench {
             .spawn()
             .unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        // It may end without having read everything.
+        // The program may end before it has read everything.
         let _ = stdin.write_all(input).await;
         drop(stdin);
         let patience = Duration::from_secs(if long() { 3_600 } else { 60 });
@@ -93,7 +93,7 @@ impl Bench {
         }
     }
 
-    /// The decisions of a replay that must go well.
+    /// The decisions of a replay, which must succeed.
     pub(crate) async fn decisions(&self, arguments: &[&str]) -> Vec<Value> {
         let arguments = [&["--decisions", "out.jsonl"], arguments].concat();
         let done = self.simulate(&arguments).await;
@@ -104,7 +104,7 @@ impl Bench {
             .collect()
     }
 
-    /// The report for programs of a replay that must go well.
+    /// The JSON report of a replay, which must succeed.
     pub(crate) async fn report(&self, arguments: &[&str]) -> Value {
         let done = self.simulate(&[&["--json"], arguments].concat()).await;
         assert_eq!(done.code, Some(0), "{done:?}");
@@ -112,7 +112,7 @@ impl Bench {
     }
 }
 
-/// Requests of one client at these microseconds.
+/// A trace with requests of one client at these microseconds.
 pub(crate) fn at(micros: impl IntoIterator<Item = u64>) -> String {
     micros
         .into_iter()
@@ -123,7 +123,7 @@ pub(crate) fn at(micros: impl IntoIterator<Item = u64>) -> String {
         .collect()
 }
 
-/// What was decided, in order.
+/// The decisions in words, in order.
 pub(crate) fn words(decisions: &[Value]) -> Vec<&str> {
     decisions
         .iter()
@@ -131,7 +131,7 @@ pub(crate) fn words(decisions: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-/// How many were decided so.
+/// The number of decisions with this word.
 pub(crate) fn count(decisions: &[Value], word: &str) -> usize {
     words(decisions)
         .into_iter()

@@ -1,10 +1,10 @@
-//! Logs of other servers, each a trace made after its maker's documentation: who asked for what, when, and what a log cannot
-//! say.
+//! Logs of other servers. Each trace follows the documentation of its server: the client, the request, the time, and
+//! what such a log cannot contain.
 
 use super::{Bench, words};
 use serde_json::{Value, json};
 
-/// One limit by address and one by path, trust in 10.0.0.0/8, and a host that is asked for.
+/// A file with one limit by address and one by path, trust in 10.0.0.0/8, and a host that is part of the routes.
 const FILE: &str = "[server]\ntrust = [\"10.0.0.0/8\"]\n\
     [limits.a]\nby = \"ip\"\nrate = \"100/h\"\n\
     [limits.q]\nby = [\"method\", \"query:page\"]\nmissing = \"skip\"\nrate = \"100/h\"\n\
@@ -18,7 +18,7 @@ fn bench(file: &str, trace: &str) -> Bench {
     Bench::of(file).trace(std::fs::read(folder.join(trace)).unwrap())
 }
 
-/// Line, microseconds since 17:48:50 UTC, client, route, and whether the query was seen.
+/// Line, microseconds since 17:48:50 UTC, client, route, and whether the query is known.
 fn seen(decisions: &[Value]) -> Vec<(u64, u64, String, String, bool)> {
     let start = 1_795_196_930_000_000;
     let verdicts = |one: &Value| one["verdicts"].as_array().unwrap().clone();
@@ -39,7 +39,7 @@ fn seen(decisions: &[Value]) -> Vec<(u64, u64, String, String, bool)> {
         .collect()
 }
 
-/// Replays one of the traces; what is expected has the shape of [`seen`].
+/// Replays one of the traces, and compares the result, which has the form of [`seen`].
 async fn expect(trace: &str, form: &str, expected: &[(u64, u64, &str, &str, bool)]) -> Value {
     let bench = bench(FILE, trace);
     let told = seen(&bench.decisions(&[]).await);
@@ -89,7 +89,7 @@ async fn common_and_combined_logs_are_read() {
     assert_eq!(notes(&report), ["not-replayable"], "no line has a query");
 }
 
-/// A trusted peer's list is read from the right; a stranger's is his own invention.
+/// A trusted peer's list is read from the right. A list of any other peer is ignored.
 #[tokio::test]
 async fn the_list_of_nginx_main_is_walked_through_trust() {
     let client = |line, at, client| (line, at, client, "any", false);
@@ -119,7 +119,7 @@ async fn caddys_and_traefiks_json_is_read() {
         "caddy.json",
         "caddy",
         &[
-            // A line is of the end, and the request began before it.
+            // A line is written at the end of its request, and the request began before.
             (2, 500_000, "203.0.113.9", "shop", true),
             (3, 1_000_000, "203.0.113.9", "shop", false),
             (4, 1_999_990, "203.0.113.9", "shop", false),
@@ -152,7 +152,7 @@ async fn caddys_and_traefiks_json_is_read() {
     .await;
 }
 
-/// Fields are what was sent, but for those that the log has struck out.
+/// The fields are the ones that were sent, except those that the log has redacted.
 #[tokio::test]
 async fn keys_in_fields_of_others_count_and_struck_out_ones_do_not() {
     let file = FILE.replace(

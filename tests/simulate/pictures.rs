@@ -1,10 +1,11 @@
-//! The pictures of the docs: the same traffic under each algorithm, as `--svg` draws it. `UPDATE=1` draws them anew.
+//! The pictures of the docs: the same traffic under each algorithm, as `--svg` draws it. With `UPDATE=1` they are drawn
+//! anew.
 
 use super::Bench;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Each about ten a second, or as many in flight as that makes when each takes a second.
+/// Each limit admits about ten requests a second, or as many in flight, where each request takes a second.
 const ALGORITHMS: [(&str, &str); 8] = [
     ("token-bucket", "rate = \"10/s\"\nburst = 20"),
     (
@@ -34,7 +35,8 @@ const ALGORITHMS: [(&str, &str); 8] = [
     ("concurrency", "algorithm = \"concurrency\"\nmax = 10"),
 ];
 
-/// One client: eight a second all the time, sixty at once, a rush across a window's border, then three times too much.
+/// The traffic of one client: eight requests a second throughout, sixty at once, a rush across a window's border, then
+/// three times too many.
 fn traffic() -> String {
     let start: u64 = 1_795_196_930_000_000;
     let mut times: Vec<u64> = (0..60 * 8).map(|i| i * 125_000).collect();

@@ -1,4 +1,5 @@
-//! What a replay reads: the forms of a line, what is no line, compressed and piped traces, clocks that run back.
+//! The input of a replay: the forms of a line, lines that are not valid, compressed and piped traces, and clocks that
+//! run back.
 
 use super::{Bench, at, count, words};
 use flate2::Compression;
@@ -149,7 +150,7 @@ async fn time_never_runs_back() {
 
 #[tokio::test]
 async fn every_digit_of_a_time_counts() {
-    // As a double the last one would be some other microsecond.
+    // As a double, the last time would be another microsecond.
     let trace = ["4503599627.000001", "4503599627.370495"]
         .map(|ts| format!("{{\"ts\":{ts},\"path\":\"/\"}}\n"))
         .concat();
@@ -191,7 +192,7 @@ async fn a_path_answered_400_is_charged_to_nobody() {
     let trace =
         ["/%2f", "/%00", "/x", "/y"].map(|path| format!("{{\"ts\":1,\"path\":\"{path}\"}}\n"));
     let decisions = Bench::of(file).trace(trace.concat()).decisions(&[]).await;
-    // Limits that hold everywhere do so where no route matches, but are not asked about what is no path.
+    // Limits of `[defaults]` also apply where no route matches, but they are not asked about a target that is no path.
     assert_eq!(
         words(&decisions),
         ["no_route", "no_route", "admit", "refuse"]

@@ -1,4 +1,4 @@
-//! Limits that only count: what they would have done is told, and changes nothing.
+//! Shadow limits: the report says what they would have done, and they change nothing.
 
 use super::{Bench, at, words};
 use serde_json::json;
@@ -9,7 +9,7 @@ const LIMITS: &str = "\
     [limits.keyed]\nby = \"header:x-api-key\"\nmissing = \"refuse\"\nrate = \"1/s\"\nmode = \"shadow\"\n";
 
 fn bench() -> Bench {
-    // Five at once, and one when all is there again.
+    // Five requests at once, and one when all units have come back.
     let trace = at([0, 0, 0, 0, 0, 10_000_000]);
     Bench::new(LIMITS, &[("/{*rest}", &["tight", "calls", "keyed"])]).trace(trace)
 }
@@ -18,7 +18,7 @@ fn bench() -> Bench {
 async fn each_says_what_it_would_have_done() {
     let report = bench().report(&[]).await;
     let file = &report["file"];
-    // The fourth and fifth are refused, and charge nothing.
+    // The fourth and fifth requests are refused, and charge nothing.
     assert_eq!((&file["refused"], &file["delayed"]), (&json!(2), &json!(0)));
     assert_eq!(
         file["limits"],
@@ -89,9 +89,9 @@ async fn the_true_cost_is_settled_when_the_request_ends() {
     };
     let trace = [
         line(0, ",\"cost\":1"),
-        // Three have come back by then: nine are left, and a tenth was refilled.
+        // By then three units have come back, so nine are left. A tenth was refilled.
         line(1, ",\"costs\":{\"units\":16}"),
-        // Six are owed less one refilled since: nine, and four are asked for.
+        // Six units are owed, less one that was refilled since. The total is nine, and four are asked for.
         line(2, ""),
         line(11, ",\"cost\":0"),
         line(12, ""),

@@ -1,10 +1,10 @@
-//! One trace, two stores: memory and a real Redis through the scripts give the same bytes.
+//! One trace and two stores: memory, and a real Redis with the scripts, give the same bytes.
 
 use super::{Bench, at};
 use crate::support::{Redis, long};
 use std::fmt::Write as _;
 
-/// Limits of every algorithm there is, by everything there is to count by; nine of them together on some routes.
+/// Limits of every algorithm and every source of keys. Some routes have nine of them together.
 const LIMITS: &str = r#"
 [limits.tokens]
 by = "ip"
@@ -127,7 +127,7 @@ fn bench() -> Bench {
     )
 }
 
-/// Bursts and pauses of many clients, some lines out of order, some that are none.
+/// Bursts and pauses of many clients, with some lines out of order and some invalid lines.
 fn random(lines: u32, seed: u64) -> String {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut out = String::new();
@@ -175,7 +175,7 @@ fn random(lines: u32, seed: u64) -> String {
             let _ = write!(out, ",\"cost\":{}", random.u32(..15));
         }
         if random.bool() {
-            // Some last longer than their slot would without being renewed.
+            // Some requests last longer than their slot would without a renewal.
             let _ = write!(
                 out,
                 ",\"duration_ms\":{}.5",

@@ -1,4 +1,4 @@
-//! What a replay tells a person: the summary, the plot, the picture; and that it stays small.
+//! The output of a replay for people: the summary, the plot and the picture. Its size must stay small.
 
 use super::{Bench, at};
 use crate::support::process::{command, resident};
@@ -78,7 +78,7 @@ async fn what_cannot_be_written_is_told() {
     }
 }
 
-/// A trace in which every line is another client takes no more room than its live counters do.
+/// A trace in which every line has another client takes no more room than its live counters.
 #[tokio::test]
 async fn memory_is_bounded_by_what_is_live() {
     let bench = Bench::limit("rate = \"1/s\"");
@@ -96,7 +96,7 @@ async fn memory_is_bounded_by_what_is_live() {
         let mut text = String::new();
         for line in 0..12_000_u32 {
             let client = round * 12_000 + line;
-            // A thousand clients a second, each for a second.
+            // A thousand clients a second, each for one second.
             let _ = writeln!(
                 text,
                 "{{\"ts\":{}.{:03},\"client\":\"2001:db8:{:x}:{:x}::1\"}}",
@@ -108,7 +108,7 @@ async fn memory_is_bounded_by_what_is_live() {
         }
         stdin.write_all(text.as_bytes()).await.unwrap();
         largest = largest.max(resident(pid));
-        // By then they are more than are told apart exactly.
+        // By now there are more clients than the replay counts exactly.
         if round == 11 {
             settled = largest;
         }
@@ -148,7 +148,7 @@ async fn an_interrupted_replay_leaves_nothing_in_redis() {
     })
     .await;
     crate::support::process::signal(child.id().unwrap(), "INT");
-    // It waits for input; the next line wakes it.
+    // The program waits for input, and the next line wakes it.
     let _ = stdin.write_all(at([4]).repeat(100).as_bytes()).await;
     drop(stdin);
     let output = child.wait_with_output().await.unwrap();
@@ -160,7 +160,7 @@ async fn an_interrupted_replay_leaves_nothing_in_redis() {
     assert_eq!(redis.command::<u64>(&["DBSIZE"]).await, 0);
 }
 
-/// The file may be a terminal, and a trace is written by strangers.
+/// The output may be a terminal, and a trace may contain text of strangers.
 #[tokio::test]
 async fn a_decision_has_nothing_that_a_terminal_obeys() {
     let key = "a\u{9b}2J\u{7f}\u{202e}b\u{200f}\u{2028}é";

@@ -1,4 +1,4 @@
-//! Walks through the algorithms whose ends are known by arithmetic.
+//! Histories for each algorithm whose results are known by arithmetic.
 
 use super::{Bench, at, count, words};
 use serde_json::{Value, json};
@@ -41,8 +41,8 @@ async fn a_decision_has_the_promised_shape() {
     assert_eq!(text, expected);
 }
 
-/// A window that starts with its first request lets twice its limit through in a moment: at one window's end and at the
-/// next one's beginning.
+/// A window that starts with its first request can admit twice its limit in a moment: at the end of one window, and at
+/// the beginning of the next.
 #[tokio::test]
 async fn a_fixed_windows_double_burst_is_there() {
     let end = START + SECOND;
@@ -119,7 +119,7 @@ async fn a_request_that_can_never_pass_has_no_wait() {
     );
 }
 
-/// The same two bursts as above: the windows that slide let no stretch of a second have more than their five.
+/// The same two bursts as above: sliding windows admit no more than their five in any stretch of a second.
 #[tokio::test]
 async fn a_strict_window_and_a_log_have_no_double_burst() {
     let end = START + SECOND;
@@ -152,7 +152,8 @@ async fn a_strict_window_and_a_log_have_no_double_burst() {
     }
 }
 
-/// Five in a second; costs 1, 2 and 3 at 0, 100 and 600 ms: the third waits until the first has left.
+/// Five units in a second. The costs are 1, 2 and 3 at 0, 100 and 600 ms: the third request waits until the first unit
+/// has left.
 #[tokio::test]
 async fn a_log_says_how_long_to_wait() {
     let limits = "[limits.a]\nby = \"everyone\"\nalgorithm = \"sliding-log\"\nrate = \"5/s\"\n";
@@ -316,7 +317,7 @@ async fn conditions_of_routes_are_looked_at_in_the_line() {
         r#"{"ts":1,"path":"/a","headers":{"x-version":["2","1"]}}"#,
         r#"{"ts":1,"path":"/a?debug&v=%32"}"#,
         r#"{"ts":1,"path":"https://h/a?v","headers":{"x-version":"3"}}"#,
-        // Nobody is trusted here to say so.
+        // No peer is trusted here, so these fields are not read.
         r#"{"ts":1,"path":"/a?v","headers":{"x-version":"3","x-forwarded-proto":"https"}}"#,
     ];
     let decisions = Bench::of(&text)
@@ -333,7 +334,7 @@ async fn conditions_of_routes_are_looked_at_in_the_line() {
     );
 }
 
-/// A line may say any cost; the gateway takes no more than `max`, nor does a replay.
+/// A line may state any cost. The gateway charges no more than `max`, and a replay does not either.
 #[tokio::test]
 async fn a_cost_beyond_the_most_is_the_most() {
     let limits = "[limits.a]\nby = \"everyone\"\nrate = \"10/h\"\n\

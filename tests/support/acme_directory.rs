@@ -1,5 +1,5 @@
-//! A small certification authority of the tests' own: it knows what the packaged one does not (renewal windows, profiles), and
-//! looks at nothing for as long as a test wants. The tests look in its place.
+//! A small certification authority of the tests. It has what the packaged authority lacks (renewal windows, profiles),
+//! and performs no look for as long as a test wants. The tests look in its place.
 
 use super::{PATIENCE, free_port};
 use base64::Engine as _;
@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use x509_parser::prelude::{FromDer as _, X509CertificationRequest};
 
-/// The days for which its certificates are good, from today on.
+/// The number of days for which its certificates are valid, from today on.
 pub(crate) const LIFE: i64 = 90;
 
 /// A running authority.
@@ -37,20 +37,20 @@ struct State {
     issuer: Issuer<'static, KeyPair>,
     ca: String,
     orders: Mutex<Vec<Order>>,
-    /// The window that it suggests for every certificate, as RFC 3339 writes times.
+    /// The window that it suggests for every certificate, in the form of RFC 3339.
     window: Mutex<Option<(String, String)>>,
-    /// Are names not looked at?
+    /// Does it postpone all looks?
     waits: AtomicBool,
-    /// Has the first order a name that is not found, already in the answer to the client that has it looked at?
+    /// Has the first order a name whose look fails? The failure is in the answer to the client's request for the look.
     refuses_first: AtomicBool,
-    /// The kind of challenge by which a name was looked at last.
+    /// The kind of challenge by which a name was checked last.
     looked_by: Mutex<Option<String>>,
-    /// The questions that are refused, as too many, and the seconds for which a client is asked to wait.
+    /// The path of requests that are refused as too many, and the seconds that a client is asked to wait.
     limited: Mutex<Option<(String, u32)>>,
     nonces: AtomicU64,
 }
 
-/// An order, as it was asked for.
+/// An order, as the client requested it.
 struct Order {
     asked: Value,
     hosts: Vec<String>,
@@ -71,7 +71,7 @@ impl PublicKeyData for RequestedKey {
 }
 
 impl AcmeDirectory {
-    /// An authority that believes that every name is its client's.
+    /// An authority that accepts every name as its client's.
     pub(crate) async fn start() -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -107,38 +107,38 @@ impl AcmeDirectory {
         Self { folder, state }
     }
 
-    /// The URL of its directory.
+    /// The URL of the authority's directory.
     pub(crate) fn url(&self) -> String {
         self.state.url("dir")
     }
 
-    /// The file with the authority of its own server.
+    /// The file with the authority that signed its own server's certificate.
     pub(crate) fn ca(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
 
-    /// What was asked for, order by order.
+    /// The orders so far, as they were requested.
     pub(crate) fn orders(&self) -> Vec<Value> {
         let orders = self.state.orders.lock().unwrap();
         orders.iter().map(|order| order.asked.clone()).collect()
     }
 
-    /// Looks at no name from now on, or believes all of them.
+    /// Postpones all looks from now on, or accepts all names.
     pub(crate) fn wait(&self, waits: bool) {
         self.state.waits.store(waits, Ordering::SeqCst);
     }
 
-    /// Finds out of the name of the first order that it is not its client's, and says so when it is asked to look.
+    /// Makes the look at the name of the first order fail, and says so in the answer to the request for the look.
     pub(crate) fn refuse_first(&self) {
         self.state.refuses_first.store(true, Ordering::SeqCst);
     }
 
-    /// Refuses questions at this path from now on, for so many seconds.
+    /// Refuses requests for this path from now on, for this number of seconds.
     pub(crate) fn limit(&self, path: &str, seconds: u32) {
         *self.state.limited.lock().unwrap() = Some((path.to_owned(), seconds));
     }
 
-    /// Refuses no question any more.
+    /// Refuses no more requests.
     pub(crate) fn unlimit(&self) {
         *self.state.limited.lock().unwrap() = None;
     }
@@ -154,7 +154,7 @@ impl AcmeDirectory {
     }
 }
 
-/// An answer: its status, further lines of its head, its body.
+/// An answer: its status, further lines of its head, and its body.
 struct Answer(u16, String, String);
 
 impl Answer {
@@ -336,7 +336,7 @@ impl State {
         })
     }
 
-    /// Signs what was requested, for the names that were ordered.
+    /// Signs the request for a certificate, for the names of the order.
     fn issue(&self, number: usize, asked: &Value) {
         let der = BASE64_URL_SAFE_NO_PAD.decode(asked["csr"].as_str().unwrap());
         let der = der.unwrap();
@@ -364,7 +364,7 @@ impl State {
     }
 }
 
-/// What is asked in a signed request (RFC 8555, section 6.2). The signature is not looked at.
+/// The content of a signed request (RFC 8555, section 6.2). The signature is not checked.
 fn payload(body: &[u8]) -> Value {
     let Ok(request) = serde_json::from_slice::<Value>(body) else {
         return Value::Null;

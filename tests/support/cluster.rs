@@ -1,4 +1,4 @@
-//! A real cluster of Redis nodes: masters with a replica each, killed and brought back.
+//! A real cluster of Redis nodes: masters, each with a replica, which are killed and brought back.
 
 use super::ports::free_node_port;
 use super::redis::Redis;
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 const SLOTS: usize = 16_384;
-/// The time that nodes have to meet before they are led to each other again.
+/// The time that nodes have to meet before they are introduced to each other again.
 const TURN: Duration = Duration::from_secs(3);
 
-/// Three masters, and a replica of each behind them.
+/// Three masters, and a replica of each.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     nodes: Vec<Redis>,
@@ -60,7 +60,8 @@ impl Cluster {
         cluster
     }
 
-    /// Has the nodes meet, again and again: a node forgets another that does not answer within the nodes' timeout.
+    /// Introduces the nodes to each other again and again: a node forgets another that does not answer within the
+    /// nodes' timeout.
     async fn meet(&self) {
         let until = Instant::now() + PATIENCE;
         while !self.know_each_other().await {
@@ -145,7 +146,7 @@ impl Cluster {
             let nodes: String = other.command(&["CLUSTER", "NODES"]).await;
             let (dead, alive): (Vec<&str>, Vec<&str>) =
                 nodes.lines().partition(|line| line.contains(&address));
-            // Behind the eighth word a line names slots.
+            // A line with more than eight words names slots.
             let serves = |line: &&&str| line.contains("master") && line.split(' ').count() > 8;
             dead.iter()
                 .all(|line| line.contains("fail") && !line.contains("fail?"))
@@ -154,8 +155,8 @@ impl Cluster {
         .await;
     }
 
-    /// Kills a master of the start after its replica, so that no node takes its place, and waits until the other nodes
-    /// know.
+    /// Kills an original master after its replica, so that no node takes its place, and waits until the other nodes
+    /// know it.
     pub(crate) async fn lose_for_good(&mut self, number: usize) {
         self.kill(number + 3).await;
         self.kill(number).await;
@@ -173,7 +174,7 @@ impl Cluster {
         }
     }
 
-    /// A tag whose slot this master serves at the start.
+    /// A hash tag whose slot belongs to this master at the start.
     pub(crate) async fn tag_on(&self, number: usize) -> String {
         let share = |index: usize| index * SLOTS / 3;
         for nth in 0.. {
@@ -195,7 +196,7 @@ impl Cluster {
         self.nodes[number].command(words).await
     }
 
-    /// Calls of scripts so far by one node.
+    /// The number of script calls of one node so far.
     pub(crate) async fn calls_of(&self, number: usize) -> u64 {
         self.nodes[number].script_calls().await
     }
@@ -205,12 +206,12 @@ impl Cluster {
         self.nodes[number].kill().await;
     }
 
-    /// Brings a node back, with its knowledge of the cluster and nothing else.
+    /// Brings a node back. It knows the cluster, and has no other data.
     pub(crate) async fn come(&mut self, number: usize) {
         self.nodes[number].come().await;
     }
 
-    /// Takes this slot from all nodes, and waits until every node reports that it is not served.
+    /// Takes this slot from all nodes, and waits until every node reports that the slot is not served.
     pub(crate) async fn unassign(&self, slot: usize) {
         let slot = slot.to_string();
         self.all("nobody serves the slot", async |node| {
@@ -225,7 +226,7 @@ impl Cluster {
         .await;
     }
 
-    /// Starts the migration of a slot from one node to another: new keys of the slot are on the second already.
+    /// Starts the migration of a slot from one node to another: new keys of the slot belong to the second node.
     pub(crate) async fn send(&self, slot: usize, from: usize, to: usize) {
         self.set_slot(to, slot, "IMPORTING", from).await;
         self.set_slot(from, slot, "MIGRATING", to).await;
@@ -233,7 +234,7 @@ impl Cluster {
 
     /// Ends the migration of a slot, without the keys that were in it.
     pub(crate) async fn arrive(&self, slot: usize, from: usize, to: usize) {
-        // While it holds something a node keeps its slot.
+        // A node keeps its slot as long as it has keys in it.
         self.nodes[from].command::<String>(&["FLUSHALL"]).await;
         self.set_slot(to, slot, "NODE", to).await;
         self.set_slot(from, slot, "NODE", to).await;
@@ -252,7 +253,7 @@ impl Cluster {
         self.nodes[number].command::<String>(&words).await;
     }
 
-    /// Calls of scripts so far, by all nodes that live.
+    /// The number of script calls so far, by all running nodes.
     pub(crate) async fn script_calls(&self) -> u64 {
         let mut calls = 0;
         for node in &self.nodes {

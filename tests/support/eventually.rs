@@ -1,4 +1,5 @@
-//! Waits for a condition without an event to await: checks it again until it holds, and names it if it never does.
+//! Waits for a condition that causes no event: it is checked again and again until it holds, and named if it never
+//! does.
 
 use std::time::Duration;
 use tokio::time::{Instant, sleep};

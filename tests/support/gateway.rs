@@ -1,4 +1,4 @@
-//! The real binary, running: its addresses, its two outputs, its file, its end.
+//! The real program, running: its addresses, its two outputs, its file, and its end.
 
 use super::file::File;
 use super::h2::H2;
@@ -38,13 +38,13 @@ impl Gateway {
         Self::run(folder, &path).await
     }
 
-    /// Starts `tollgate run --config path`; the folder goes with the gateway.
+    /// Starts `tollgate run --config path`. The gateway owns the folder.
     pub(crate) async fn run(folder: TempDir, path: &Path) -> Self {
         let path = path.to_str().expect("a temporary path is UTF-8");
         Self::launch(folder, &["run", "--config", path]).await
     }
 
-    /// Starts `tollgate` with any arguments, in a folder that goes with it.
+    /// Starts `tollgate` with any arguments, in a folder that the gateway owns.
     pub(crate) async fn launch(folder: TempDir, arguments: &[&str]) -> Self {
         Self::launch_with(folder, arguments, &[]).await
     }
@@ -60,7 +60,7 @@ impl Gateway {
         Self::spawn(folder, command).await
     }
 
-    /// Starts the program at `program`, in a folder that goes with it.
+    /// Starts the program at `program`, in a folder that the gateway owns.
     pub(crate) async fn launch_as(program: &Path, folder: TempDir, arguments: &[&str]) -> Self {
         let mut command = process::command_of(program);
         command.args(arguments);
@@ -260,8 +260,8 @@ impl Gateway {
         process::signal(self.pid, name);
     }
 
-    /// Asks the gateway for a successor, which is the gateway from then on, on the same addresses. Returns the process
-    /// that leaves.
+    /// Starts a successor on the same addresses, which this handle stands for from now on. Returns the id of the
+    /// process that leaves.
     pub(crate) async fn hand_over(&mut self) -> u32 {
         let before = self.said.lines().len();
         self.signal("USR2");
@@ -295,7 +295,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // The first process is killed with its handle.
+        // The first process was killed together with its handle.
         let lines = self.said.lines();
         for successor in lines.iter().filter_map(|line| successor_in(line)) {
             process::kill(successor);
@@ -313,13 +313,13 @@ impl Drop for Gateway {
     }
 }
 
-/// The process that a line of the log hands over to.
+/// The process that a hand-over line of the log names.
 fn successor_in(line: &str) -> Option<u32> {
     let (_, rest) = line.split_once("handed over: process ")?;
     rest.split(' ').next()?.parse().ok()
 }
 
-/// The address in a line like `listening  http://127.0.0.1:8080`; with TLS it is `https`.
+/// The address in a line like `listening  http://127.0.0.1:8080`, or in one with `https`.
 fn address_after(line: &str, word: &str) -> Option<SocketAddr> {
     let (_, rest) = line.split_once(word)?;
     let (_, url) = rest.split_once("://")?;

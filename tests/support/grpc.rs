@@ -1,4 +1,4 @@
-//! A server of gRPC without TLS, which answers by the name of the method, and calls to it.
+//! A gRPC server without TLS whose answer depends on the name of the method, and calls to it.
 
 use super::h2::Feed;
 use bytes::Bytes;
@@ -24,9 +24,9 @@ use tokio::time::sleep;
 /// - `Echo` answers with each piece of the request as it comes.
 /// - `Silent` sends a head, and the end when the request ends.
 /// - `Hang` never answers.
-/// - `Deadline-N` answers with the status N when the time that it is told is over.
-/// - `End-N` sends a message and the status N in trailers, `Only-N` the status in the head.
-/// - `Check` says that all services serve (`grpc.health.v1`).
+/// - `Deadline-N` answers with the status N when the deadline in the call is over.
+/// - `End-N` sends a message and the status N in trailers, and `Only-N` sends the status in the head.
+/// - `Check` answers that all services serve (`grpc.health.v1`).
 #[derive(Debug)]
 pub(crate) struct GrpcServer {
     pub(crate) address: SocketAddr,
@@ -40,7 +40,7 @@ impl GrpcServer {
         Self::going_away(None).await
     }
 
-    /// A server that asks each connection to end (GOAWAY) after `after`, and finishes what is under way.
+    /// A server that ends each connection with GOAWAY after `after`, and finishes its streams.
     pub(crate) async fn going_away(after: Option<Duration>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -147,7 +147,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Feed>, Infallible
                 .unwrap();
             frames.try_send(trailers("0")).unwrap();
         }
-        // A message of one field: status SERVING.
+        // A message with one field, the status SERVING.
         "Check" => {
             let serving = Bytes::from_static(b"\0\0\0\0\x02\x08\x01");
             frames.try_send(Frame::data(serving)).unwrap();
@@ -183,7 +183,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Feed>, Infallible
     Ok(response)
 }
 
-/// The time that a `grpc-timeout` of seconds, milli- or microseconds stands for.
+/// The time of a `grpc-timeout` in seconds, milliseconds or microseconds.
 fn told_time(value: &str) -> Duration {
     let (number, unit) = value.split_at(value.len() - 1);
     let number = number.parse().unwrap();

@@ -1,4 +1,4 @@
-//! An HTTP/2 client with prior knowledge, and bodies fed piece by piece.
+//! An HTTP/2 client with prior knowledge, whose bodies a test feeds piece by piece.
 
 use super::PATIENCE;
 use super::message::{Answer, Fields};
@@ -29,7 +29,7 @@ impl H2 {
         Self::with(address, &http2::Builder::new(TokioExecutor::new())).await
     }
 
-    /// Connects with a window of `window` bytes: no more of an answer's body is taken until the body is read.
+    /// Connects with a window of `window` bytes: the client takes no more of an answer's body until the body is read.
     pub(crate) async fn with_window(address: SocketAddr, window: u32) -> Self {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder.initial_stream_window_size(window);
@@ -53,7 +53,7 @@ impl H2 {
     ) -> Self {
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(async move {
-            // How it ended is seen by the requests on it.
+            // The requests on the connection learn how it ended.
             let _ = connection.await;
         });
         Self { sender }
@@ -66,7 +66,7 @@ impl H2 {
             .expect("a head in time")
     }
 
-    /// Sends a request, and reads the whole answer, or the error that cut it off.
+    /// Sends a request, and reads the whole answer, or returns the error that broke it off.
     pub(crate) async fn try_ask(&self, request: Request<Feed>) -> hyper::Result<Answer> {
         let (head, mut body) = self.send(request).await?.into_parts();
         let mut bytes = BytesMut::new();
@@ -98,7 +98,7 @@ impl H2 {
         self.ask(get(path)).await
     }
 
-    /// Has the connection ended, or has the gateway asked it to?
+    /// Has the connection ended, or has the gateway asked for its end?
     pub(crate) fn closed(&self) -> bool {
         self.sender.is_closed()
     }
@@ -124,7 +124,7 @@ fn to_fields(map: &HeaderMap) -> Fields {
     )
 }
 
-/// A body whose frames come from a channel; it ends when the sender is dropped.
+/// A body whose frames come from a channel. It ends when the sender is dropped.
 #[derive(Debug)]
 pub(crate) struct Feed {
     frames: Option<mpsc::Receiver<Frame<Bytes>>>,

@@ -1,4 +1,4 @@
-//! Frames of HTTP/2, byte by byte, for clients that do what no library does.
+//! HTTP/2 frames, byte by byte, for clients that do what no library does.
 
 use super::{End, Gateway, Wire};
 
@@ -11,10 +11,10 @@ pub(crate) const PING: u8 = 6;
 pub(crate) const CONTINUATION: u8 = 9;
 pub(crate) const GOAWAY: u8 = 7;
 
-/// The head of a request: `GET`, `http`, `/`, `a`.
+/// The head of a request with the fields `GET`, `http`, `/` and `a`.
 pub(crate) const HEAD: [u8; 6] = [0x82, 0x86, 0x84, 0x41, 1, b'a'];
 
-/// The front of a frame and its payload, on the connection itself.
+/// The header of a frame, and its payload.
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let mut frame = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
@@ -22,7 +22,7 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     frame
 }
 
-/// A connection that has begun as one of HTTP/2 does.
+/// A connection on which the opening of HTTP/2 is done.
 pub(crate) async fn greeted(gateway: &Gateway) -> Wire {
     let mut client = gateway.connect().await;
     let greeting = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();

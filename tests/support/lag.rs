@@ -1,11 +1,11 @@
-//! The lag of this machine, measured beside the test on the same thread.
+//! The delays of this machine, measured beside the test on the same thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 
-/// The longest delay of this machine with a task that was due. Bounds of time are wider by this delay.
+/// The longest time by which this machine was late with a task. Bounds of time are extended by it.
 #[derive(Debug)]
 pub(crate) struct Lag {
     micros: Arc<AtomicU64>,
@@ -32,7 +32,7 @@ impl Lag {
         }
     }
 
-    /// Twice the longest delay so far: the gateway, a process beside this one, may have been as late.
+    /// Twice the longest delay so far: the gateway, which is another process, may have been as late.
     pub(crate) fn of_both(&self) -> Duration {
         Duration::from_micros(self.micros.load(Ordering::Relaxed)) * 2
     }

@@ -1,4 +1,4 @@
-//! Clients that keep asking, each on a connection of its own, and the record of their requests.
+//! Clients that send requests without end, each on its own connection, and the record of these requests.
 
 use super::gateway::Gateway;
 use super::message::get;
@@ -19,7 +19,7 @@ pub(crate) struct Shot {
     pub(crate) status: u16,
 }
 
-/// Clients at work.
+/// Running clients.
 #[derive(Debug)]
 pub(crate) struct Load {
     over: Arc<AtomicBool>,
@@ -27,7 +27,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// `clients` that ask for `/`, each `pause` after its last answer, dealt out evenly over `gateways`.
+    /// Starts `clients` that ask for `/`, each `pause` after its last answer, spread evenly over `gateways`.
     pub(crate) async fn on(gateways: &[&Gateway], clients: usize, pause: Duration) -> Self {
         let mut wires = Vec::new();
         for n in 0..clients {
@@ -45,7 +45,7 @@ impl Load {
         load
     }
 
-    /// Lets the load run on for `time`; no event marks the end of a load.
+    /// Lets the load run for `time`; no event marks the end of a load.
     pub(crate) async fn run(&self, time: Duration) {
         tokio::time::sleep(time).await;
     }

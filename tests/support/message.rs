@@ -128,7 +128,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The answer itself, which must have this status.
+    /// This answer, after a check that it has this status.
     #[track_caller]
     pub(crate) fn expect(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{:?} {}", self.fields, self.text());

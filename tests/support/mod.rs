@@ -1,4 +1,4 @@
-//! The tools of the tests: the real gateway, upstreams with scripts, clients that see every byte, a real Redis.
+//! The tools of the tests: the real gateway, upstreams with scripts, clients that see every byte, and a real Redis.
 
 mod acme_directory;
 mod cluster;
@@ -51,10 +51,10 @@ pub(crate) use wire::{End, Wire};
 
 use std::time::Duration;
 
-/// The time that a test waits for an event that must come. The time is generous, since only a failure spends it.
+/// The time that a test waits for an event that must come. It is generous, since only a failing test uses it up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Are the long forms of the tests asked for?
+/// Should the tests run in their long forms?
 pub(crate) fn long() -> bool {
     std::env::var_os("TOLLGATE_LONG").is_some_and(|value| !value.is_empty() && value != "0")
 }

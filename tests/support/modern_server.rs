@@ -1,4 +1,4 @@
-//! A server of HTTP/1.1 and HTTP/2, bare or with TLS, which answers with what it was asked.
+//! A server of HTTP/1.1 and HTTP/2, with or without TLS, which answers with the request that it got.
 
 use super::PATIENCE;
 use super::tls::Pair;
@@ -28,15 +28,15 @@ use tokio_rustls::TlsAcceptor;
 /// How a server takes its connections.
 #[derive(Default, Clone)]
 pub(crate) struct Manner {
-    /// TLS by this pair.
+    /// The pair for TLS.
     pub(crate) pair: Option<Pair>,
-    /// The protocols that it knows in a handshake.
+    /// The protocols that it accepts in a handshake.
     pub(crate) alpn: Vec<&'static str>,
-    /// Those that it knows from the second connection on, where they are others.
+    /// The protocols from the second connection on, if they differ.
     pub(crate) later: Option<Vec<&'static str>>,
-    /// The PEM of the authority that clients must have.
+    /// The PEM of the authority that must have signed clients' certificates.
     pub(crate) clients: Option<String>,
-    /// Streams that one connection may have at once.
+    /// The number of streams that one connection may have at once.
     pub(crate) streams: Option<u32>,
 }
 
@@ -48,16 +48,16 @@ pub(crate) struct ModernServer {
     accepting: AbortHandle,
 }
 
-/// What a server has seen.
+/// The observations of a server.
 #[derive(Debug)]
 pub(crate) struct SeenHere {
     pub(crate) connections: AtomicUsize,
     pub(crate) requests: AtomicUsize,
-    /// Requests that wait at `/wait`.
+    /// The number of requests that wait at `/wait`.
     pub(crate) waiting: AtomicUsize,
-    /// Requests at `/wait` that were broken off.
+    /// The number of requests at `/wait` that were broken off.
     pub(crate) broken: AtomicUsize,
-    /// Lets those requests go.
+    /// Releases the waiting requests.
     pub(crate) gate: Semaphore,
     /// The hosts that handshakes named.
     pub(crate) names: Mutex<Vec<String>>,
@@ -152,7 +152,7 @@ impl Manner {
     }
 }
 
-/// Takes handshakes by this pair.
+/// Accepts handshakes with this pair.
 pub(crate) fn modern_acceptor(pair: &Pair) -> TlsAcceptor {
     let manner = Manner {
         pair: Some(pair.clone()),
@@ -169,12 +169,12 @@ async fn take(
 ) {
     stream.set_nodelay(true).unwrap();
     let Some(acceptor) = acceptor else {
-        // Bare connections are HTTP/2, as the gateway is told by `h2c:`.
+        // Connections without TLS are HTTP/2, which the gateway knows by `h2c:`.
         return serve(stream, true, streams, seen).await;
     };
     let stream = match acceptor.accept(stream).into_fallible().await {
         Ok(stream) => stream,
-        // What is unread at the end of a connection makes it a reset, which may overtake the alert.
+        // Unread bytes turn the end of a connection into a reset, which may overtake the alert.
         Err((_, mut left)) => {
             let _ = left.shutdown().await;
             let _ = timeout(PATIENCE, copy(&mut left, &mut sink())).await;
@@ -205,7 +205,7 @@ async fn serve(
     }
 }
 
-/// Notes a request that is broken off while it waits.
+/// Counts a request that is broken off while it waits.
 struct Waiting(Arc<SeenHere>);
 
 impl Drop for Waiting {
@@ -286,7 +286,7 @@ async fn answer(
     Ok(Response::new(Body::of(frames)))
 }
 
-/// An answer with as many fields, each as long, as `COUNT/LENGTH` says.
+/// An answer with as many fields of such a length as `COUNT/LENGTH` says.
 fn with_fields(asked: &str) -> Response<Body> {
     let (count, length) = asked.split_once('/').expect("COUNT/LENGTH");
     let value = "v".repeat(length.parse().unwrap());
@@ -307,7 +307,7 @@ fn fields(map: &HeaderMap) -> Vec<(String, String)> {
     .collect()
 }
 
-/// A body of frames that are all there.
+/// A body whose frames are all available at once.
 #[derive(Debug, Default)]
 struct Body(std::collections::VecDeque<Frame<Bytes>>);
 

@@ -1,4 +1,5 @@
-//! A real certification authority on this machine: Pebble, with a server of names that leads every host here.
+//! A real certification authority on this machine: Pebble, with a name server that answers every name with this
+//! machine's address.
 
 use super::{PATIENCE, free_port};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -8,16 +9,16 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// What is asked of an authority.
+/// The properties that a test wants from an authority.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PebbleWish {
-    /// Seconds for which certificates are good.
+    /// The seconds for which certificates are valid.
     pub(crate) life: Option<u32>,
-    /// Good nonces of a hundred that are refused.
+    /// The number of good nonces in a hundred that are refused.
     pub(crate) refused_nonces: u32,
-    /// The id and the key of the one external account that it takes.
+    /// The id and the key of the one external account that it accepts.
     pub(crate) external: Option<(String, String)>,
-    /// Does it ask each time whether a name is ours?
+    /// Does it check at each order whether a name belongs to the client?
     pub(crate) asks_always: bool,
 }
 
@@ -29,9 +30,9 @@ pub(crate) struct Pebble {
     names: Child,
     port: u16,
     wish: PebbleWish,
-    /// The port on which it looks for texts.
+    /// The port at which it asks for texts.
     pub(crate) http: u16,
-    /// The port on which it looks for handshakes.
+    /// The port at which it begins handshakes.
     pub(crate) tls: u16,
     dns: u16,
 }
@@ -73,17 +74,17 @@ impl Pebble {
         format!("https://localhost:{}/dir", self.port)
     }
 
-    /// The file with the authority of its own server.
+    /// The file with the authority that signed its own server's certificate.
     pub(crate) fn ca(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
 
-    /// What it has logged.
+    /// The log so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
 
-    /// How often a line with this text was logged.
+    /// The number of log lines with this text.
     pub(crate) fn logged(&self, text: &str) -> usize {
         self.log()
             .lines()
@@ -97,7 +98,7 @@ impl Pebble {
         let _ = self.authority.wait();
     }
 
-    /// Ends it, and starts it with nothing in its memory.
+    /// Ends it, and starts it again with an empty memory.
     pub(crate) fn restart(&mut self) {
         self.end();
         let ports = [self.port, self.http, self.tls, self.dns];
@@ -105,8 +106,8 @@ impl Pebble {
         self.wait();
     }
 
-    /// Waits until the authority listens, and what it asks for the addresses of names. An order that comes earlier fails,
-    /// and is tried again after a minute.
+    /// Waits until the authority and its name server listen. An earlier order would fail, and would be tried again only
+    /// after a minute.
     fn wait(&self) {
         let until = Instant::now() + PATIENCE;
         for port in [self.dns, self.port] {
@@ -157,7 +158,7 @@ fn run(folder: &TempDir, wish: &PebbleWish, [port, http, tls, dns]: [u16; 4]) ->
         .unwrap_or_else(|error| panic!("pebble: {error}; install the package pebble"))
 }
 
-/// The certificate of its own server, and the authority of that.
+/// The certificate of its own server, and the authority that signed it.
 fn own_certificate(folder: &TempDir) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();

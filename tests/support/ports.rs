@@ -1,14 +1,15 @@
-//! Ports for servers that must come back on the same port, or that must refuse.
+//! Ports for servers that must come back on the same port, or must refuse connections.
 //!
-//! The ports lie below the range that the kernel takes for outgoing connections, so that none of these takes one meanwhile.
+//! The ports are below the range that the kernel uses for outgoing connections, so that no such connection takes one of
+//! them.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Ports of nodes of a Redis cluster, whose bus is 10,000 above.
+/// Ports for nodes of a Redis Cluster, whose bus has a port 10,000 higher.
 const NODES: Range<u16> = 20_000..22_700;
-/// The others, below the buses.
+/// Ports for other servers, below the ports of the buses.
 const SERVERS: Range<u16> = 22_700..30_000;
 
 /// A port without a listener, which this process hands out only once.
@@ -25,7 +26,7 @@ pub(crate) fn free_node_port() -> u16 {
 
 fn next(range: Range<u16>, turns: &AtomicU16, is_free: impl Fn(u16) -> bool) -> u16 {
     let count = range.end - range.start;
-    // Another test process starts elsewhere, however close their numbers are.
+    // Another test process begins at another port, however close the process ids are.
     let offset = (std::process::id().wrapping_mul(811) % u32::from(count)) as u16;
     let ports = (0..count).map(|_| {
         let turn = turns.fetch_add(1, Ordering::Relaxed) % count;

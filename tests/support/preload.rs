@@ -1,4 +1,4 @@
-//! Libraries in C that are loaded into a process, so that it sees another world.
+//! C libraries that are loaded into a process and change what it sees.
 
 use std::path::{Path, PathBuf};
 use tokio::process::Command;

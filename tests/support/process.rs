@@ -1,4 +1,4 @@
-//! The tollgate binary as a process: run to its end, signalled, watched.
+//! The tollgate program as a process: run to its end, signalled, and watched.
 
 use super::PATIENCE;
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 /// The exit code and the outputs of a finished process.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// The exit code; a process that a signal ended has none.
+    /// The exit code. A process that a signal ended has none.
     pub(crate) code: Option<i32>,
     /// Standard output.
     pub(crate) stdout: String,
@@ -66,7 +66,7 @@ pub(crate) async fn tollgate(folder: &Path, arguments: &[impl AsRef<OsStr>]) -> 
 
 /// Sends `signal` ("TERM", "HUP") to a process.
 pub(crate) fn signal(pid: u32, signal: &str) {
-    // The shell's own `kill`: there on every machine, with or without procps.
+    // The shell's own `kill` exists on every machine, with or without procps.
     let status = std::process::Command::new("sh")
         .args(["-c", &format!("kill -{signal} {pid}")])
         .status()
@@ -74,24 +74,24 @@ pub(crate) fn signal(pid: u32, signal: &str) {
     assert!(status.success(), "kill -{signal} {pid}: {status}");
 }
 
-/// Does the process run? One that has ended, and that its parent has not asked for yet, does not.
+/// Does the process run? A process that has ended, and whose parent has not collected it yet, does not run.
 pub(crate) fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes());
     state.is_some_and(|rest| !matches!(rest.first(), Some(b'Z' | b'X')))
 }
 
-/// The time for which the processors have worked for a process.
+/// The processor time of a process.
 pub(crate) fn worked(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let (_, rest) = stat.rsplit_once(") ").expect("a name in brackets");
     let ticks = rest.split(' ').skip(11).take(2);
     let ticks: u64 = ticks.map(|ticks| ticks.parse::<u64>().unwrap()).sum();
-    // Linux tells times in hundredths of a second.
+    // Linux counts processor time in hundredths of a second.
     Duration::from_millis(10 * ticks)
 }
 
-/// Kills a gateway that is no child of the test, if it runs.
+/// Kills a gateway that is not a child of the test, if it runs.
 pub(crate) fn kill(pid: u32) {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     if name.trim() == "tollgate" && runs(pid) {

@@ -1,4 +1,4 @@
-//! A real Redis on a port of its own: killed, brought back, frozen, asked.
+//! A real Redis on its own port: killed, brought back, frozen, and queried.
 
 use super::ports::free_port;
 use super::preload::preload;
@@ -70,7 +70,7 @@ impl Redis {
         redis
     }
 
-    /// A running server that asks for a password.
+    /// A running server that requires a password.
     pub(crate) async fn start_with_password(password: &str) -> Self {
         let mut redis = Self::absent();
         redis.arguments = vec!["--requirepass".to_owned(), password.to_owned()];
@@ -120,7 +120,7 @@ impl Redis {
         while self.ask::<String>(&["PING"]).await.is_err() {
             assert!(Instant::now() < until, "redis does not answer");
             sleep(Duration::from_millis(5)).await;
-            // A connection of another process may have had the port for a moment.
+            // A connection of another process may have used the port for a moment.
             let child = self.child.as_mut().expect("it was launched");
             if child.try_wait().unwrap().is_some() {
                 self.launch();
@@ -157,7 +157,7 @@ impl Redis {
         self.child.take().expect("it runs").kill().await.unwrap();
     }
 
-    /// Stops the server without closing anything.
+    /// Stops the server, and leaves its connections open.
     pub(crate) fn freeze(&self) {
         process::signal(self.pid(), "STOP");
     }
@@ -176,7 +176,7 @@ impl Redis {
         self.port
     }
 
-    /// The server's URL in the file.
+    /// The server's URL, as the file has it.
     pub(crate) fn url(&self) -> String {
         format!("redis://{}:{}/0", self.host, self.port)
     }
@@ -188,7 +188,7 @@ impl Redis {
             .unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 
-    /// Sends one command to a server that asks for this password.
+    /// Sends one command to a server that requires this password.
     pub(crate) async fn command_as(&self, password: &str, words: &[&str]) {
         let url = format!("redis://:{password}@127.0.0.1:{}/0", self.port);
         let client = redis::Client::open(url).unwrap();
@@ -218,7 +218,7 @@ impl Redis {
         set.query_async::<()>(&mut connection).await.unwrap();
     }
 
-    /// How often scripts have been called since the start.
+    /// The number of script calls since the start.
     pub(crate) async fn script_calls(&self) -> u64 {
         let stats: String = self.command(&["INFO", "commandstats"]).await;
         ["evalsha", "eval", "fcall"]
@@ -227,7 +227,7 @@ impl Redis {
             .sum()
     }
 
-    /// The keys of counters, without those of the gateways' own trial decisions, signs of life and marks of refunds.
+    /// The keys of counters, without the keys of the gateways' own trial decisions, reports and markers of refunds.
     pub(crate) async fn keys(&self) -> Vec<String> {
         const NONE: [&str; 3] = [":probe:", ":gateways:", ":done:"];
         let mut keys: Vec<String> = self.command(&["KEYS", "*"]).await;
@@ -236,7 +236,8 @@ impl Redis {
     }
 }
 
-/// A connection with longer timeouts than the client's, of a second and a half of one, since the machine may be busy.
+/// A connection whose timeouts are longer than those of the client library (half a second and one second), since the
+/// machine may be busy.
 pub(crate) async fn connect(
     client: &redis::Client,
 ) -> redis::RedisResult<redis::aio::MultiplexedConnection> {

@@ -1,4 +1,4 @@
-//! A wire between two ends, which can be cut: silently, so that nothing arrives any more, or with a reset.
+//! A relay between two ends. It can be cut silently, so that nothing arrives any more, or with a reset.
 
 use super::ports::free_port;
 use std::net::SocketAddr;
@@ -11,26 +11,26 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// The behaviour of the wire.
+/// The behaviour of the relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// The wire carries everything.
+    /// The relay carries everything.
     Whole,
     /// Connections are taken and stay open, and nothing arrives at either end.
     Silent,
     /// Connections are reset, new ones too.
     Reset,
-    /// The wire does not listen any more, and connections that were there are reset.
+    /// The relay stops listening, and existing connections are reset.
     Refused,
-    /// All questions arrive, and all answers are lost. Their connections are reset when the wire changes again.
+    /// All questions arrive, and all answers are lost. The connections are reset when the behaviour changes again.
     Unheard,
     /// Everything arrives byte by byte, with this time between two bytes.
     Dripping(Duration),
-    /// Everything arrives later by this time in either direction; bytes that are sent meanwhile do not wait longer.
+    /// Everything arrives later by this time in either direction. Bytes that are sent meanwhile do not wait longer.
     Slow(Duration),
 }
 
-/// The wire.
+/// A running relay.
 #[derive(Debug)]
 pub(crate) struct Relay {
     address: SocketAddr,
@@ -39,9 +39,9 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// A wire to a port of this machine.
+    /// A relay to a port of this machine.
     pub(crate) async fn to(port: u16) -> Self {
-        // One that it can come back on.
+        // A port at which the relay can listen again later.
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let listener = TcpListener::bind(address).await.unwrap();
         let (state, watched) = watch::channel(Line::Whole);
@@ -53,22 +53,22 @@ impl Relay {
         }
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The URL of the Redis at its end.
+    /// The URL of the Redis behind it.
     pub(crate) fn url(&self) -> String {
         format!("redis://{}/0", self.address)
     }
 
-    /// The port of its near end.
+    /// The port at which it listens.
     pub(crate) fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Changes the behaviour of the wire from now on.
+    /// Changes the behaviour of the relay from now on.
     pub(crate) fn turn(&self, wire: Line) {
         self.state.send_replace(wire);
     }
@@ -158,7 +158,7 @@ async fn one_way(
         read.await;
         std::future::pending::<()>().await;
     };
-    // What has been read arrives, unless it is lost.
+    // Bytes that were read arrive, unless they are to be lost.
     tokio::select! {
         () = read => {}
         () = arrive(on_the_wire, (to, answers), wire) => {}
@@ -172,7 +172,7 @@ async fn arrive(
 ) {
     while let Some((due, piece)) = on_the_wire.recv().await {
         sleep_until(due).await;
-        // What was on the wire when it fell silent arrives when it speaks again, as TCP would have it.
+        // Bytes that were under way when the relay fell silent arrive when it carries again, as with TCP.
         if wire.wait_for(|wire| *wire != Line::Silent).await.is_err() {
             return;
         }
@@ -191,7 +191,7 @@ async fn arrive(
     }
 }
 
-/// Carries bytes one by one; the bytes that are left when the wire changes arrive at once.
+/// Carries bytes one by one. The bytes that are left when the behaviour changes arrive at once.
 async fn drip(
     piece: &[u8],
     to: &mut OwnedWriteHalf,

@@ -1,4 +1,4 @@
-//! A real sentinel, which watches over a Redis and has a replica take its place.
+//! A real sentinel, which watches a Redis and lets a replica take its place.
 
 use super::ports::free_port;
 use super::redis::connect;
@@ -8,7 +8,7 @@ use std::process::Stdio;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
-/// A sentinel whose one vote is enough. The sentinel is killed when dropped.
+/// A sentinel that decides with its own vote. It is killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Sentinel {
     port: u16,
@@ -47,7 +47,7 @@ impl Sentinel {
         sentinel
     }
 
-    /// An operator's failover, as soon as the sentinel knows enough of the replica.
+    /// A failover by an operator, as soon as the sentinel knows enough about the replica.
     pub(crate) async fn fail_over(&self) {
         eventually(PATIENCE, "the sentinel fails over", async || {
             self.ask::<()>(&["FAILOVER", "cache"]).await.is_ok()
@@ -72,7 +72,7 @@ impl Sentinel {
         ask.query_async(&mut connection).await
     }
 
-    /// Does the sentinel know a replica that has reported itself? It chooses no other.
+    /// Does the sentinel know a replica that has reported itself? The sentinel chooses no other replica.
     pub(crate) async fn knows_a_replica(&self) -> redis::RedisResult<bool> {
         let told: Vec<Value> = self.ask(&["REPLICAS", "cache"]).await?;
         let told = format!("{told:?}");

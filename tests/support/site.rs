@@ -1,5 +1,5 @@
-//! A gateway whose certificates are ordered: a folder that outlives its processes, the ports of its listeners, and what it
-//! leads to.
+//! A gateway that orders its certificates: a folder that outlives its processes, the ports of its listeners, and its
+//! upstream.
 
 use super::message::{Answer, get};
 use super::tls::TlsClient;
@@ -28,12 +28,12 @@ impl Site {
         }
     }
 
-    /// Has the next process listen at these ports.
+    /// Makes the next process listen at these ports.
     pub(crate) fn move_to(&mut self, http: u16, tls: u16) {
         (self.http, self.tls) = (http, tls);
     }
 
-    /// The lines of `[server]` with both listeners, the plain one with more keys.
+    /// The lines of `[server]` with both listeners. The plain one gets more keys.
     pub(crate) fn listen(&self, more: &str) -> String {
         let (http, tls) = (self.http, self.tls);
         format!(
@@ -60,7 +60,7 @@ impl Site {
         Gateway::run(folder, &path).await
     }
 
-    /// Starts a process whose clock is ahead by so many days.
+    /// Starts a process whose clock is ahead by this number of days.
     pub(crate) async fn start_ahead(&self, text: &str, days: i64) -> Gateway {
         let folder = tempfile::tempdir().unwrap();
         let shim = preload(folder.path(), "clock", include_str!("clock.c")).await;
@@ -81,17 +81,17 @@ impl Site {
         self.storage.path().join(file)
     }
 
-    /// The text of a file of the folder, which is empty where there is none.
+    /// The text of a file of the folder, or an empty text if the file does not exist.
     pub(crate) fn kept(&self, file: &str) -> String {
         fs::read_to_string(self.path(file)).unwrap_or_default()
     }
 
-    /// A client that trusts the authority behind the certificate that is kept.
+    /// A client that trusts the authority of the kept certificate.
     pub(crate) fn client(&self, identity: &str) -> Option<TlsClient> {
         TlsClient::trusting_last_of(&self.kept(&format!("certificates/{identity}.pem")))
     }
 
-    /// Waits until `host` is served by the certificate that is kept for `identity`.
+    /// Waits until `host` is served with the kept certificate of `identity`.
     pub(crate) async fn serves(&self, identity: &str, host: &str) {
         eventually(PATIENCE, "the certificate is shown", async || {
             let Some(client) = self.client(identity) else {

@@ -1,5 +1,5 @@
-//! States as the bytes that Redis stores. Only tests need them in Rust: scripts read and write them in a running gateway.
-//! The forms stand in `limit::wire`. The unit tests of the store include this file as well.
+//! States in the bytes that Redis stores. In a running gateway scripts read and write these bytes, so only tests need
+//! them in Rust. `limit::wire` describes the forms. The unit tests of the store include this file as well.
 
 use smallvec::SmallVec;
 use tollgate::limit::sliding_window::MAX_PARTS;
@@ -12,7 +12,7 @@ use tollgate::limit::{
 /// A state as stored.
 pub(crate) type StateBytes = SmallVec<[u8; 16]>;
 
-/// States to bytes, and back.
+/// Converts states to bytes, and back.
 pub(crate) trait StoredState: Sized {
     /// The stored form.
     fn encode(&self) -> StateBytes;
@@ -151,7 +151,7 @@ fn put_bucket_state(bytes: &mut StateBytes, state: BucketState) {
     }
 }
 
-/// Reads a record. Any other value is none.
+/// Reads a record. Any other value is no record.
 pub(crate) fn record(bytes: &[u8]) -> Option<RecordState> {
     (bytes.len() == 16).then_some(RecordState {
         ends: whole(bytes, 0)?,

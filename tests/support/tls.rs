@@ -1,4 +1,4 @@
-//! TLS in the tests: an authority with its certificates in files, and clients that trust it.
+//! TLS in the tests: an authority whose certificates are in files, and clients that trust it.
 
 use super::{H2, PATIENCE, Wire};
 use rcgen::{
@@ -28,7 +28,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// An authority. Its certificates are files of a folder that goes with it.
+/// An authority. Its certificates are files in a folder that the authority owns.
 pub(crate) struct Authority {
     name: String,
     pem: String,
@@ -48,7 +48,7 @@ impl Authority {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // No two authorities have one name.
+        // Each authority has a name of its own.
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         let name = format!("authority {}", NEXT.fetch_add(1, Ordering::Relaxed));
         params.distinguished_name = DistinguishedName::new();
@@ -64,12 +64,12 @@ impl Authority {
         authority
     }
 
-    /// Its common name.
+    /// The authority's common name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The path of one of its files.
+    /// The path of one of the authority's files.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -105,8 +105,8 @@ impl Authority {
         self.sign(params)
     }
 
-    /// A certificate of a client, and behind it others of these names, of which each has signed the one before it and the
-    /// authority the last.
+    /// A client's certificate, followed by others with these names. Each has signed the one before it, and the
+    /// authority has signed the last.
     pub(crate) fn chain(&self, names: &[&str]) -> Pair {
         chain(names, &self.issuer)
     }
@@ -116,7 +116,7 @@ impl Authority {
         self.revoke_until(file, numbers, date_time_ymd(until_year, 1, 1).into());
     }
 
-    /// As [`Self::revoke`], of a list that is in force until `end`.
+    /// Like [`Self::revoke`], with a list that is in force until `end`.
     pub(crate) fn revoke_until(&self, file: &str, numbers: &[u64], end: SystemTime) {
         let revoked = numbers.iter().map(|number| RevokedCertParams {
             serial_number: (*number).into(),
@@ -144,7 +144,7 @@ impl Authority {
         }
     }
 
-    /// Writes the files of an identity, and returns the lines of its table, without those about clients.
+    /// Writes the files of an identity. Returns the lines of its table, without the lines about clients.
     pub(crate) fn identity(&self, name: &str, names: &[&str]) -> String {
         self.write(name, &self.server(names));
         format!(
@@ -154,7 +154,7 @@ impl Authority {
         )
     }
 
-    /// Puts a pair in the place of the files of an identity, as a renewal does.
+    /// Replaces the files of an identity by a pair, as a renewal does.
     pub(crate) fn write(&self, name: &str, pair: &Pair) {
         replace(&self.path(&format!("{name}.pem")), &pair.cert);
         replace(&self.path(&format!("{name}.key")), &pair.key);
@@ -170,7 +170,7 @@ impl Authority {
         self.client_of(rustls::ALL_VERSIONS, Some(pair))
     }
 
-    /// A client that trusts the authority, in these versions.
+    /// A client that trusts the authority, and offers these versions.
     pub(crate) fn client_of(
         &self,
         versions: &[&'static SupportedProtocolVersion],
@@ -197,8 +197,8 @@ impl Authority {
     }
 }
 
-/// A chain as [`Authority::chain`] makes it, which somebody has made up: the last certificate has the name of `authority`
-/// as its issuer's, but another key has signed it.
+/// A made-up chain in the form of [`Authority::chain`]: the last certificate names `authority` as its issuer, but
+/// another key has signed it.
 pub(crate) fn made_up_chain(names: &[&str], authority: &str) -> Pair {
     let key = KeyPair::generate().unwrap();
     chain(names, &Issuer::new(named(authority), key))
@@ -239,12 +239,12 @@ fn replace(path: &Path, text: &str) {
     std::fs::rename(&beside, path).unwrap();
 }
 
-/// A client. Clones take up each other's sessions.
+/// A client. Its clones can resume each other's sessions.
 #[derive(Debug, Clone)]
 pub(crate) struct TlsClient(pub(crate) ClientConfig);
 
 impl TlsClient {
-    /// A client that trusts the last certificate of a chain in PEM, without those before; nothing where there is none.
+    /// A client that trusts only the last certificate of a PEM chain, or nothing if there is none.
     pub(crate) fn trusting_last_of(pem: &str) -> Option<Self> {
         let chain = CertificateDer::pem_slice_iter(pem.as_bytes());
         let root = chain.last()?.unwrap();
@@ -258,7 +258,7 @@ impl TlsClient {
         ))
     }
 
-    /// A client that takes whatever certificate it is shown, as an authority does that looks.
+    /// A client that accepts any certificate, like an authority that looks.
     pub(crate) fn looking() -> Self {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
@@ -278,7 +278,7 @@ impl TlsClient {
         self
     }
 
-    /// Shakes hands with the server `name` at `address`.
+    /// Makes a handshake with the server `name` at `address`.
     pub(crate) async fn connect(
         &self,
         address: SocketAddr,
@@ -287,7 +287,7 @@ impl TlsClient {
         self.over(TcpStream::connect(address).await?, name).await
     }
 
-    /// As [`Self::refused`], of a client at `from`.
+    /// Like [`Self::refused`], for a client at `from`.
     pub(crate) async fn refused_from(
         &self,
         from: Ipv4Addr,
@@ -298,7 +298,8 @@ impl TlsClient {
         refusal(self.over(tcp, name).await).await
     }
 
-    /// A handshake of a client at `from`, up to where the client has heard the server and says nothing yet of itself.
+    /// The handshake of a client at `from`, up to the point where the client has read the server's part and has not
+    /// sent its own.
     pub(crate) async fn half_shake(
         &self,
         from: Ipv4Addr,
@@ -322,7 +323,7 @@ impl TlsClient {
         Wire::over_tls(self.over(tcp, name).await.unwrap())
     }
 
-    /// Shakes hands with the server `name` on an open connection.
+    /// Makes a handshake with the server `name` on an open connection.
     pub(crate) async fn over(
         &self,
         tcp: TcpStream,
@@ -336,7 +337,7 @@ impl TlsClient {
             .unwrap()
     }
 
-    /// Shakes hands, and reads what comes of a request: in TLS 1.3 a refusal comes behind the handshake.
+    /// Makes a handshake, and reads the answer to a request: in TLS 1.3 a refusal comes after the handshake.
     pub(crate) async fn connect_and_ask(&self, address: SocketAddr, name: &str) -> io::Result<u8> {
         let mut stream = self.connect(address, name).await?;
         let request = format!("GET / HTTP/1.1\r\nHost: {name}\r\n\r\n");
@@ -361,7 +362,7 @@ impl TlsClient {
     }
 }
 
-/// A handshake whose next flight is the client's.
+/// A handshake in which the client must send next.
 pub(crate) struct HalfHandshake {
     tcp: TcpStream,
     tls: ClientConnection,
@@ -390,8 +391,8 @@ impl HalfHandshake {
         Ok(())
     }
 
-    /// Sends the client's flight and a request of HTTP/1.1 behind it. The status of its answer; nothing where the connection
-    /// ends without one.
+    /// Sends the client's part, and a request of HTTP/1.1 after it. Returns the status of the answer, or nothing if the
+    /// connection ends without one.
     pub(crate) async fn status(mut self, request: &str) -> Option<u16> {
         self.tls.writer().write_all(request.as_bytes()).unwrap();
         self.send().await;
@@ -444,7 +445,7 @@ async fn refusal(connected: io::Result<TlsStream<TcpStream>>) -> rustls::Error {
         .unwrap_or_else(|| panic!("no error of TLS: {error}"))
 }
 
-/// Takes every certificate.
+/// Accepts every certificate.
 #[derive(Debug)]
 struct TakesAll(Arc<CryptoProvider>);
 

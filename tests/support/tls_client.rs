@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// An authority, by which clients know gateways and gateways know clients.
+/// An authority that issues the certificates of gateways and of clients.
 pub(crate) struct Authority {
     certificate: Certificate,
     issuer: Issuer<'static, KeyPair>,
@@ -56,7 +56,7 @@ impl Authority {
         self.certificate.pem()
     }
 
-    /// A client that believes this authority, speaks HTTP/1.1, and shows the certificate of `own`, if any.
+    /// A client that trusts this authority, speaks HTTP/1.1, and shows the certificate `own`, if there is one.
     pub(crate) fn client(&self, own: Option<&Pair>) -> TlsClient {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.der().clone()).unwrap();
@@ -91,7 +91,8 @@ impl Pair {
         self.certificate.der()
     }
 
-    /// Writes `NAME.pem` and `NAME.key` into a folder, as a client of an authority does: each beside, then renamed.
+    /// Writes `NAME.pem` and `NAME.key` into a folder as an ACME client does: each file is written beside, then
+    /// renamed.
     pub(crate) fn write(&self, folder: &Path, name: &str) {
         self.write_certificate(folder, name);
         self.write_key(folder, name);
@@ -145,13 +146,13 @@ impl TlsWire {
         chain[0].clone().into_owned()
     }
 
-    /// Did the handshake take an earlier session up again?
+    /// Did the handshake resume an earlier session?
     pub(crate) fn is_resumed(&self) -> bool {
         let (_, session) = self.stream.get_ref();
         session.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// Asks for `/` of `host`; the status of the answer, whose body is read.
+    /// Asks for `/` of `host`, and reads the whole answer. Returns its status.
     pub(crate) async fn get(&mut self, host: &str) -> std::io::Result<u16> {
         let asking = async {
             let request = format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n");

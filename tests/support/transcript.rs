@@ -1,4 +1,4 @@
-//! The output of a process, line by line, and the wait for a line that it has not written yet.
+//! The output of a process, line by line. A test can wait for a line that has not been written yet.
 
 use super::PATIENCE;
 use std::sync::{Arc, Mutex};
@@ -40,7 +40,7 @@ impl Transcript {
         self.lines().join("\n")
     }
 
-    /// The first line from the `start`th on that `fits`, as soon as it is written; `None` if the output ends without
+    /// The first line from number `start` on that `fits`, as soon as it is written. `None` if the output ends without
     /// such a line.
     pub(crate) async fn find(&self, start: usize, fits: impl Fn(&str) -> bool) -> Option<String> {
         let mut grown = self.grown.clone();
@@ -55,7 +55,7 @@ impl Transcript {
         }
     }
 
-    /// The first line from the `start`th on that `fits`, which must come.
+    /// The first line from number `start` on that `fits`. The line must come.
     pub(crate) async fn line(
         &self,
         start: usize,

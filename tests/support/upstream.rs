@@ -1,4 +1,4 @@
-//! Upstreams with scripts, on raw sockets, which remember their requests and the instants of these.
+//! Upstreams with scripts, on raw sockets. They remember their requests and when these came.
 
 use super::message::{Fields, Head};
 use super::wire::{End, Wire};
@@ -87,7 +87,7 @@ impl Upstream {
         Self::on(listener.unwrap(), Connection::echo)
     }
 
-    /// Answers every request with `bytes`, verbatim.
+    /// Answers every request with exactly these `bytes`.
     pub(crate) async fn answering(bytes: &'static str) -> Self {
         Self::playing(move |mut connection: Connection| async move {
             while let Ok(head) = connection.request().await {
@@ -112,7 +112,7 @@ impl Upstream {
         .await
     }
 
-    /// An upstream that answers each connection's first request with these bytes, and ends the connection.
+    /// An upstream that answers the first request of each connection with these bytes, and closes the connection.
     pub(crate) async fn saying(bytes: &str) -> Self {
         let bytes = bytes.to_owned();
         Self::playing(move |mut connection: Connection| {
@@ -178,7 +178,7 @@ impl Drop for Upstream {
     }
 }
 
-/// One connection of an upstream, in the hands of its script.
+/// One connection of an upstream, used by its script.
 #[derive(Debug)]
 pub(crate) struct Connection {
     /// The connection itself.

@@ -1,4 +1,4 @@
-//! One TCP connection, either end of it: writes any bytes, reads HTTP/1.1 by hand, sees the kind of its end.
+//! Either end of one TCP connection: writes any bytes, reads HTTP/1.1 by hand, and sees how the connection ended.
 
 use super::PATIENCE;
 use super::message::{Answer, Fields, Head, fields};
@@ -11,7 +11,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
-/// A connection, and the bytes that have arrived on it and are not read yet.
+/// A connection, and the bytes that have arrived and were not read yet.
 #[derive(Debug)]
 pub(crate) struct Wire {
     stream: Carrier,
@@ -19,7 +19,7 @@ pub(crate) struct Wire {
     patience: Duration,
 }
 
-/// What carries the bytes.
+/// The transport of the bytes.
 #[derive(Debug)]
 enum Carrier {
     Tcp(TcpStream),
@@ -42,7 +42,7 @@ pub(crate) enum End {
     Closed,
     /// The other side reset the connection.
     Reset,
-    /// The other side closed the connection without the word of TLS for it: something may be missing.
+    /// The other side closed the connection without the closing alert of TLS, so bytes may be missing.
     Truncated,
     /// The connection is still open.
     Open,
@@ -105,7 +105,8 @@ impl Wire {
         }
     }
 
-    /// Makes the wire wait longer than a test waits, for the serving side, which idles between requests.
+    /// Extends the deadlines of this end beyond those of a test. The serving side needs this, since it is idle between
+    /// requests.
     pub(crate) fn patient(self) -> Self {
         Self {
             patience: Duration::from_secs(3600),
@@ -113,14 +114,14 @@ impl Wire {
         }
     }
 
-    /// Writes; the other side must be there.
+    /// Writes bytes. The other side must be connected.
     pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.try_send(bytes)
             .await
             .unwrap_or_else(|error| panic!("send: {error}"));
     }
 
-    /// Writes, if the other side is there.
+    /// Writes bytes, if the other side is connected.
     pub(crate) async fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         let bytes = bytes.as_ref();
         within("sending", self.patience, async {
@@ -149,7 +150,7 @@ impl Wire {
         ended.expect("the connection is open");
     }
 
-    /// Writes and closes the connection in one segment: the other side learns of both at once.
+    /// Writes, and closes the connection in the same segment: the other side learns both at once.
     pub(crate) async fn send_and_leave(mut self, bytes: impl AsRef<[u8]>) {
         socket2::SockRef::from(self.stream.tcp())
             .set_tcp_cork(true)
@@ -157,8 +158,8 @@ impl Wire {
         self.send(bytes).await;
     }
 
-    /// Ends the connection in order: the other side reads all that was sent, and then the end. A close alone, beside bytes
-    /// that were not read here, is a reset, and a reset takes along what the other side has not read yet.
+    /// Ends the connection in order: the other side reads everything that was sent, and then the end. A plain close
+    /// with unread bytes would cause a reset, and then the other side would lose the bytes that it has not read yet.
     pub(crate) async fn leave(&mut self) -> End {
         let _ = match &mut self.stream {
             Carrier::Tcp(tcp) => tcp.shutdown().await,
@@ -175,7 +176,7 @@ impl Wire {
             .expect("a socket takes SO_LINGER");
     }
 
-    /// Keeps the kernel from taking more than `bytes` bytes that are not read.
+    /// Keeps the kernel from buffering more than `bytes` unread bytes.
     pub(crate) fn shrink_receive_buffer(&self, bytes: usize) {
         let socket = socket2::SockRef::from(self.stream.tcp());
         socket
@@ -183,7 +184,7 @@ impl Wire {
             .expect("a socket takes SO_RCVBUF");
     }
 
-    /// A response's or request's head; the connection must not end before it.
+    /// The head of a response or request. The connection must not end before it.
     #[track_caller]
     pub(crate) fn head(&mut self) -> impl Future<Output = Head> + Send {
         let place = std::panic::Location::caller();
@@ -239,7 +240,7 @@ impl Wire {
         }
     }
 
-    /// One chunk. An empty chunk is the last one; the trailer fields are still to be read.
+    /// One chunk. An empty chunk is the last one. The trailer fields after it are read separately.
     pub(crate) async fn chunk(&mut self) -> Result<Bytes, End> {
         let line = self.line().await?;
         let size = line.split(';').next().unwrap_or_default().trim();
@@ -289,7 +290,7 @@ impl Wire {
         }
     }
 
-    /// The final response to a request that was not a HEAD; the connection must not end within it.
+    /// The final response to a request that was not a HEAD. The connection must not end within it.
     pub(crate) async fn answer(&mut self) -> Answer {
         match self.try_answer().await {
             Ok(answer) => answer,
@@ -320,7 +321,7 @@ impl Wire {
         }
     }
 
-    /// Reads what follows a response's head.
+    /// Reads the rest of a response, after its head.
     pub(crate) async fn rest_of(&mut self, head: Head) -> Result<Answer, End> {
         let status = head.status();
         let bodiless = status == 204 || status == 304;
@@ -358,8 +359,8 @@ impl Wire {
         }
     }
 
-    /// Drops the bytes that have come by now, or else those that come next. Returns their number, or the kind of the
-    /// connection's end.
+    /// Drops the bytes that have arrived, or else waits for the next ones and drops them. Returns their number, or the
+    /// kind of the connection's end.
     pub(crate) async fn read_some(&mut self) -> Result<usize, End> {
         self.buffer.clear();
         self.fill().await?;

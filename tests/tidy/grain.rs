@@ -1,6 +1,7 @@
-//! The grain of the code, counted from its syntax: names, loops of imports, shapes that are not used, and how much there is.
+//! Counts in the code, from its syntax: names, loops of imports, shapes that are not used, and sizes.
 //!
-//! `cargo test --test main -- tidy::grain --nocapture` prints the figures, and where what is counted stands.
+//! `cargo test --test main -- tidy::grain --nocapture` prints the figures, and the places of everything that is
+//! counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -13,7 +14,7 @@ use syn::visit::{self, Visit};
 
 use super::imports::Imports;
 
-/// Words that name nothing a person of the field would search for: pronouns, participles, adverbs, prepositions.
+/// Words that are no terms of the field: pronouns, participles, adverbs, prepositions.
 const NO_NAMES: &[&str] = &[
     "again",
     "apart",
@@ -70,13 +71,13 @@ const NO_NAMES: &[&str] = &[
     "without",
 ];
 
-/// Words of comments that stand where a noun should.
+/// Words that comments use in place of a noun.
 const PRONOUNS: [&str; 6] = ["who", "whoever", "nobody", "somebody", "told", "said"];
 
-/// A function of more lines is cut along its stages.
+/// A longer function is divided into its stages.
 const FUNCTION_LINES: usize = 60;
 
-// How many of each are left. These figures only go down.
+// The present numbers of each. These figures only go down.
 const LONG_FUNCTIONS: usize = 5;
 const TUPLE_PARAMETERS: usize = 0;
 const BOOL_MATCHES: usize = 0;
@@ -86,7 +87,7 @@ const NAMES_WITHOUT_NOUN: usize = 0;
 const IMPORT_LOOPS: usize = 0;
 const PRONOUNS_IN_1000: usize = 1;
 
-/// Type names that mislead when two rooms have them: each has one home.
+/// Type names that mislead if two rooms have them. Each has one home.
 const TRAPS: [&str; 12] = [
     "Attempts",
     "ChunkState",
@@ -102,10 +103,10 @@ const TRAPS: [&str; 12] = [
     "Signals",
 ];
 
-/// A folder that shows more modules is divided by what is read together.
+/// A folder with more modules is divided into parts that are read together.
 const MODULES_IN_A_FOLDER: usize = 14;
 
-/// The folders that show more, and how many. These figures only go down.
+/// The folders with more modules, and their numbers. These figures only go down.
 const BROAD_FOLDERS: [(&str, usize); 7] = [
     ("src", 26),
     ("src/acme", 28),
@@ -116,16 +117,16 @@ const BROAD_FOLDERS: [(&str, usize); 7] = [
     ("src/tls", 24),
 ];
 
-/// One file of `src` that goes into the program, tests within it apart.
+/// One file of `src` that is part of the program, without its tests.
 pub(super) struct Source {
-    /// From the repository, as `src/store/mod.rs`.
+    /// The path from the repository, such as `src/store/mod.rs`.
     pub(super) path: String,
     text: String,
     pub(super) syntax: syn::File,
     tests: Vec<RangeInclusive<usize>>,
 }
 
-/// All of them. What only tests include is not among them.
+/// All source files, without those that only tests include.
 fn sources() -> Vec<Source> {
     let mut parsed: Vec<Source> = super::files("src", "rs")
         .into_iter()
@@ -150,7 +151,7 @@ fn sources() -> Vec<Source> {
     parsed
 }
 
-/// What is counted of all of them, read once for all tests: to parse so much takes seconds in a build for tests.
+/// All counts, made once for all tests: in a debug build, parsing takes seconds.
 static GRAIN: LazyLock<Grain> = LazyLock::new(|| {
     let sources = sources();
     Grain {
@@ -161,17 +162,17 @@ static GRAIN: LazyLock<Grain> = LazyLock::new(|| {
 
 struct Grain {
     files: Vec<File>,
-    /// Loops of imports beyond parent and child.
+    /// Loops of imports, except between parent and child.
     loops: Vec<String>,
 }
 
 struct File {
     path: String,
-    /// The modules with files of their own that it declares, but those for tests.
+    /// The number of modules with their own files that the file declares, without test modules.
     modules: usize,
     shapes: Shapes,
     comments: Vec<String>,
-    /// Lines with code in them: neither blank, nor comment, nor test.
+    /// The number of lines with code: not blank, no comment, and no test.
     code: usize,
 }
 
@@ -228,7 +229,7 @@ fn test_lines(items: &[syn::Item]) -> Vec<RangeInclusive<usize>> {
         .collect()
 }
 
-/// The modules that a file declares for tests, as paths without their ending.
+/// The test modules that a file declares, as paths without the file ending.
 fn test_files(source: &Source) -> Vec<String> {
     let folder = folder(&source.path);
     source
@@ -245,7 +246,7 @@ fn test_files(source: &Source) -> Vec<String> {
         .collect()
 }
 
-/// Where the modules that a file declares have their files.
+/// The folder of the modules that a file declares.
 pub(super) fn folder(path: &str) -> String {
     let stem = path.trim_end_matches(".rs");
     ["/mod", "/lib", "/main"]
@@ -292,7 +293,7 @@ fn code_lines(tokens: TokenStream, found: &mut BTreeSet<usize>) {
     let mut tokens = tokens.into_iter().peekable();
     while let Some(token) = tokens.next() {
         match token {
-            // A comment of documentation is an attribute once it is parsed.
+            // In the parsed syntax a documentation comment is an attribute.
             TokenTree::Punct(mark) if mark.as_char() == '#' => {
                 if let Some(TokenTree::Punct(inner)) = tokens.peek()
                     && inner.as_char() == '!'
@@ -323,7 +324,7 @@ fn is_documentation(group: &proc_macro2::Group) -> bool {
         && matches!(group.stream().into_iter().next(), Some(TokenTree::Ident(name)) if name == "doc")
 }
 
-/// What one file has of the shapes that are counted, with its lines.
+/// The counted shapes in one file, with their lines.
 #[derive(Default)]
 struct Shapes {
     tuple_parameters: Vec<usize>,
@@ -423,7 +424,7 @@ impl<'a> Visit<'a> for Shapes {
     }
 }
 
-/// Tells of a count, and of each place when it is too high.
+/// Prints a count, and fails with all its places if it is too high.
 fn verdict(name: &str, found: &[String], most: usize) -> Result<(), String> {
     println!("{name}: {} (at most {most})", found.len());
     if found.len() > most {

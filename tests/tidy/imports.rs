@@ -1,5 +1,5 @@
-//! Which file of `src` imports which, through what rooms re-export and in the bodies of macros, and the loops that this
-//! makes.
+//! The imports between the files of `src`, through the re-exports of rooms and in the bodies of macros, and the loops
+//! that these imports form.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::grain::{Source, folder};
 /// A module's path from the crate, as `["store", "redis"]`.
 type Module = Vec<String>;
 
-/// The imports between modules. A module and those that it declares in its own file are one.
+/// The imports between modules. Modules that one file declares inline count as one with the file.
 pub(super) struct Imports {
     edges: BTreeMap<Module, BTreeSet<Module>>,
 }
@@ -41,7 +41,8 @@ impl Imports {
         Self { edges }
     }
 
-    /// Every loop, as the files in it. A parent and its children may know each other; children among themselves may not.
+    /// Every loop, as a list of its files. A parent and its children may import each other, but children among
+    /// themselves may not.
     pub(super) fn loops(&self) -> Vec<String> {
         let mut found = Vec::new();
         for group in self.components(|_, _| true) {
@@ -60,7 +61,7 @@ impl Imports {
         found
     }
 
-    /// Strongly connected groups of more than one module, over the edges that `counts` lets through.
+    /// Strongly connected groups of more than one module. Only edges for which `counts` is true are followed.
     fn components(&self, counts: impl Fn(&Module, &Module) -> bool) -> Vec<Vec<Module>> {
         let reach: BTreeMap<&Module, BTreeSet<&Module>> = self
             .edges
@@ -81,7 +82,7 @@ impl Imports {
         groups.into_iter().collect()
     }
 
-    /// What can be reached from a module, itself only if a loop leads back.
+    /// All modules that can be reached from a module. The module itself is among them only if a loop leads back to it.
     fn reachable<'a>(
         &'a self,
         start: &'a Module,
@@ -109,7 +110,7 @@ fn module(path: &str) -> Module {
     folder(path).split('/').skip(1).map(str::to_owned).collect()
 }
 
-/// The module in which what a path names stands: through re-exports, as far as they go.
+/// The module that defines the target of a path. Re-exports are followed as far as they lead.
 fn resolve(
     files: &BTreeMap<Module, Vec<Vec<String>>>,
     faces: &BTreeMap<Module, BTreeMap<String, Vec<String>>>,
@@ -161,7 +162,7 @@ fn resolve(
     Some(at)
 }
 
-/// The paths of one file that may lead into another, and the names that it takes from elsewhere.
+/// The paths in one file that may lead into another, and the names that the file imports.
 #[derive(Default)]
 struct Paths {
     found: Vec<Vec<String>>,
@@ -200,11 +201,11 @@ impl Paths {
         self.found.push(path);
     }
 
-    /// The paths in the body of a macro, which has no syntax but its tokens. A single name there may be anything: a
-    /// name that is imported has its path at its import.
+    /// The paths in the body of a macro, which is only known as tokens. A single name there may mean anything: an
+    /// imported name has its path at its import.
     fn tokens(&mut self, body: TokenStream) {
         let mut path: Vec<String> = Vec::new();
-        // The colons since the last name: two of them lead to the next name of one path.
+        // The number of colons since the last name. Two of them connect the next name to the same path.
         let mut colons = 0;
         for token in body {
             match token {

@@ -1,4 +1,4 @@
-//! The house itself: who imports whom, what every file begins with, how long it is, and which twins must exist.
+//! The rules of this repository: imports between rooms, the first line of each file, lengths, and required twins.
 
 mod grain;
 mod imports;
@@ -9,9 +9,10 @@ mod release_build;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Rooms from the ground up: one may import only from lines above its own here, and only what it names.
+/// The rooms, lowest first. A room may import only from rooms above it in this list, and only those that its entry
+/// names.
 ///
-/// The order is the walls, the list the doors in them. A `*` is every room above.
+/// The order gives the levels, and each list gives the permitted imports. A `*` means every room above.
 const ROOMS: [(&str, &[&str]); 26] = [
     ("client", &[]),
     ("clock", &[]),
@@ -147,17 +148,17 @@ const ROOMS: [(&str, &[&str]); 26] = [
     ("main", &["*"]),
 ];
 
-/// From so many lines on a file may tell two stories: it is printed.
+/// A file with so many lines may have two subjects, so it is printed.
 const LINES: usize = 400;
 
-/// A file of so many lines does.
+/// A file with so many lines fails the test.
 const MOST_LINES: usize = 700;
 
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every file below `folder` that ends so, with its path from the repository and its text.
+/// Every file below `folder` with this extension, with its path from the repository and its text.
 fn files(folder: &str, extension: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut open = vec![repository().join(folder)];
@@ -183,7 +184,7 @@ fn assert_none(wrong: &[String]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The room that a file of `src` belongs to; `lib.rs` is the front door and has none.
+/// The room that a file of `src` belongs to. `lib.rs` lists the rooms and belongs to none.
 fn room(path: &Path) -> Option<String> {
     let first = path
         .strip_prefix("src")
@@ -195,16 +196,17 @@ fn room(path: &Path) -> Option<String> {
     (name != "lib").then(|| name.to_owned())
 }
 
-/// The rooms that a text names behind `crate::` (or `tollgate::`), with their lines. Tests may know more than what they test.
+/// The rooms that a text names after `crate::` (or `tollgate::`), with their lines. Tests may import more than the code
+/// that they test.
 fn imports(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut skip = false;
     for (number, line) in text.lines().enumerate() {
-        // A module of tests is the end of a file's own text, by habit of this repository.
+        // By convention, a module of tests is at the end of a file.
         skip |= line.trim_start().starts_with("#[cfg(test)]");
         let code = line.split("//").next().unwrap_or_default();
         if skip && !code.starts_with("#[cfg(test)]") && code.trim_end().ends_with(';') {
-            // `#[cfg(test)] mod tests;` was only this line.
+            // The line `#[cfg(test)] mod tests;` skips only itself.
             skip = false;
             continue;
         }
@@ -239,7 +241,7 @@ fn rooms_import_in_one_direction() {
     let mut wrong = Vec::new();
     for (path, text) in files("src", "rs") {
         let Some(own) = room(&path) else { continue };
-        // A folder `tests` or a file `tests.rs` sees its room from outside.
+        // A folder `tests` or a file `tests.rs` tests its room from outside.
         if path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs") {
             continue;
         }
@@ -294,7 +296,7 @@ fn every_file_says_its_job_first() {
     ] {
         for (path, text) in files(folder, extension) {
             let first = text.lines().next().unwrap_or_default();
-            // A page may speak for its module.
+            // A page may take the place of the module's documentation.
             if !first.starts_with(mark) && !first.starts_with("#![doc = include_str!") {
                 wrong.push(format!("{} begins with {first:?}", path.display()));
             }
@@ -322,7 +324,7 @@ fn no_file_is_too_long_to_read() {
 
 #[test]
 fn nothing_is_left_for_later() {
-    // Put together here, so that this file does not find itself.
+    // The words are composed here, so that the test does not find its own file.
     let marks = [
         ["todo", "!("].concat(),
         ["unimplemented", "!("].concat(),

@@ -1,11 +1,11 @@
-//! Names in lower case: fields, functions, modules and variables are called by words of the field, in tests too.
+//! Names in lower case: fields, functions, modules and variables have names from the field, in tests too.
 
 use std::path::Path;
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
-/// Words that are no names, as whole words of an identifier: `is_told` has one, `untold` has none.
+/// Words that are not allowed as whole words of an identifier: `is_told` contains one, `untold` does not.
 const NO_WORDS: &[&str] = &[
     "again",
     "apart",
@@ -46,23 +46,23 @@ const NO_WORDS: &[&str] = &[
     "whom",
 ];
 
-/// Identifiers of others that have such a word, each with its reason.
+/// Names that come from other projects and contain such a word, each with its reason.
 const KEPT: &[(&str, &str)] = &[(
     "half_close",
     "hyper's word for a connection of which one direction is over",
 )];
 
-/// One word that says nothing without the type whose method it is.
+/// Single words that mean nothing without the type whose method they name.
 const METHODS_ALONE: [&str; 8] = [
     "all", "check", "leave", "note", "of", "read", "take", "text",
 ];
 
-/// What one file of `src` declares.
+/// The declarations of one file.
 #[derive(Default)]
 struct Names {
-    /// Words that are no names: the line and the identifier.
+    /// Declared names with forbidden words: the line and the identifier.
     wrong: Vec<(usize, String)>,
-    /// Functions outside a type that are called as if they were methods.
+    /// Functions outside a type that have the name of a method.
     bare: Vec<(usize, String)>,
 }
 
@@ -75,7 +75,7 @@ fn is_wrong(name: &str) -> bool {
             .any(|word| padded.contains(&format!("_{word}_")))
 }
 
-/// Is this a test? Its name is a sentence.
+/// Is this a test? The name of a test is a sentence.
 fn is_test(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let last = attribute.path().segments.last();
@@ -91,7 +91,7 @@ impl Names {
         }
     }
 
-    /// The identifiers of a macro's body, whose declarations cannot be told from their uses.
+    /// The identifiers in a macro's body. Declarations and uses cannot be distinguished there.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut is_test = false;
         for token in tokens {

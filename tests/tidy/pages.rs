@@ -1,4 +1,4 @@
-//! The pages: cells of tables that can be read at a glance, and links that lead somewhere.
+//! The pages: table cells that can be read at a glance, and links with an existing target.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,13 +6,13 @@ use std::fs;
 use super::grain::folder;
 use super::{assert_none, files, repository};
 
-/// What needs more words stands below the table.
+/// The most words in a cell. Longer text belongs below the table.
 const WORDS_IN_A_CELL: usize = 25;
 
-/// How many cells are longer. This figure only goes down.
+/// The number of longer cells. This figure only goes down.
 const LONG_CELLS: usize = 0;
 
-/// The pages for readers, with their text.
+/// The pages for readers, each with its text.
 fn pages() -> Vec<(String, String)> {
     let mut pages: Vec<(String, String)> = files("docs", "md")
         .into_iter()
@@ -31,7 +31,7 @@ fn pages() -> Vec<(String, String)> {
     pages
 }
 
-/// The lines of a page outside of its examples, with their numbers.
+/// The lines of a page that are not part of an example, with their numbers.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut example = false;
     text.lines().enumerate().filter_map(move |(number, line)| {
@@ -46,7 +46,7 @@ fn a_cell_of_a_table_is_read_at_a_glance() {
     let mut long = Vec::new();
     for (page, text) in pages() {
         for (number, line) in prose(&text).filter(|(_, line)| line.starts_with('|')) {
-            // A bar inside a cell is written with a backslash.
+            // A vertical bar inside a cell is written with a backslash.
             let cells = line.replace("\\|", "/");
             for cell in cells.split('|') {
                 let words = cell.split_whitespace().count();
@@ -65,7 +65,7 @@ fn a_cell_of_a_table_is_read_at_a_glance() {
     }
 }
 
-/// What a heading is called in a link, as GitHub makes it.
+/// The anchor of a heading in links, as GitHub makes it.
 fn anchor(heading: &str) -> String {
     heading
         .trim_start_matches('#')
@@ -125,7 +125,8 @@ fn is_path(word: &str) -> bool {
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_/".contains(c))
 }
 
-/// What the map calls a file of `src`, as `store/lease`: the beginnings of a request's way, and what stands in backticks.
+/// The names of `src` files on the map, such as `store/lease`: at the beginnings of the steps of a request, and in
+/// backticks.
 fn named_files(map: &str) -> BTreeSet<String> {
     let mut named = BTreeSet::new();
     let mut take = |word: &str| {
@@ -160,7 +161,7 @@ fn the_map_leads_to_files_that_are_there() {
     assert_none(&wrong);
 }
 
-/// The files that the map in a face names, as `src/store/lease`: the first word of each line of its block of text.
+/// The files that the map in a face names, such as `src/store/lease`: the first word of each line in its block of text.
 fn mapped_files(face: &str, text: &str) -> Vec<String> {
     let folder = folder(face);
     let mut found = Vec::new();
@@ -199,7 +200,7 @@ fn the_faces_name_each_file_and_no_other() {
             }
         }
     }
-    // A room, as `src/store`, is on the map of the house.
+    // A room, such as `src/store`, is on the map in `src/README.md`.
     for file in there.iter().filter(|file| file.matches('/').count() > 1) {
         if !named.contains(file) {
             wrong.push(format!("{file} is in no face above it"));

@@ -1,11 +1,12 @@
-//! `deploy/build/release` with stubs in place of every tool: which it finds, what it leaves out, and what it says at the end.
+//! `deploy/build/release` with stubs in place of all tools: the tools that it finds, the steps that it leaves out, and
+//! its last lines.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the script needs of every system.
+/// The commands that the script needs on every system.
 const PLAIN: [&str; 15] = [
     "bash", "cat", "chmod", "cp", "dirname", "env", "grep", "head", "mkdir", "mv", "rm", "sed",
     "seq", "tail", "wc",
@@ -18,7 +19,7 @@ case $1 in
 esac
 "#;
 
-/// Writes down how it was called, and "builds" a program that says its version.
+/// Records its arguments, and "builds" a program that prints its version.
 const CARGO: &str = r#"#!/usr/bin/env bash
 echo "build strip=${CARGO_PROFILE_DIST_STRIP:-} debug=${CARGO_PROFILE_DIST_DEBUG:-} flags=$RUSTFLAGS" >>calls
 mkdir -p "$CARGO_TARGET_DIR/here-linux-gnu/dist"
@@ -26,14 +27,14 @@ printf '#!/usr/bin/env bash\necho tollgate\n' >"$CARGO_TARGET_DIR/here-linux-gnu
 chmod +x "$CARGO_TARGET_DIR/here-linux-gnu/dist/tollgate"
 "#;
 
-/// The training leaves a profile of either kind.
+/// The training leaves a profile of each kind.
 const PYTHON: &str = r#"#!/usr/bin/env bash
 echo "train" >>calls
 : >target/release-build/profile/a.profraw
 : >target/release-build/profile/tollgate.fdata.1
 "#;
 
-/// BOLT reads its first argument, and writes what stands behind `-o`.
+/// BOLT reads its first argument, and writes the file named after `-o`.
 const BOLT: &str = r#"#!/usr/bin/env bash
 echo "bolt ${0##*/}" >>calls
 cp "$1" "$(echo "$@" | sed 's/.*-o \([^ ]*\) .*/\1/; s/.*-o \([^ ]*\)$/\1/')"
@@ -42,7 +43,7 @@ cp "$1" "$(echo "$@" | sed 's/.*-o \([^ ]*\) .*/\1/; s/.*-o \([^ ]*\)$/\1/')"
 const MERGE: &str = "#!/usr/bin/env bash\necho merge >>calls\n";
 const OBJCOPY: &str = "#!/usr/bin/env bash\necho \"objcopy $1\" >>calls\n";
 
-/// A copy of the script in a folder of its own, with tools that are stubs.
+/// A copy of the script in its own folder, with stubs as tools.
 struct Workshop(tempfile::TempDir);
 
 impl Workshop {
@@ -73,7 +74,7 @@ impl Workshop {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// What the script says, a line each, and what it called.
+    /// The output of the script, line by line, and the commands that it called.
     fn run(&self) -> (Vec<String>, String) {
         let here = self.0.path();
         let script: PathBuf = here.join("deploy/build/release");
@@ -165,7 +166,7 @@ fn without_the_tools_of_llvm_debug_information_goes_all_the_same() {
         "{said:?}"
     );
 
-    // BOLT takes relocations, beside which a linker may not take what debuggers read out.
+    // BOLT needs relocations. If they are kept, a linker may not remove debug information.
     let workshop = Workshop::with(&[
         ("bin/python3", PYTHON),
         ("bin/llvm-bolt-19", BOLT),

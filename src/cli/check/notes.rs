@@ -36,8 +36,7 @@ fn kept_connections(compiled: &Compiled) -> Option<String> {
     let has_one = outline.names_keep_alive || !outline.trust.is_empty();
     has_one.then(|| {
         format!(
-            "connections are kept for {} between two requests (`keep_alive`); a balancer in front must give its idle ones up \
-             sooner",
+            "connections are kept for {} between two requests (`keep_alive`); a balancer in front must close its idle connections sooner",
             time_text(outline.keep_alive)
         )
     })
@@ -77,7 +76,7 @@ fn digests(compiled: &Compiled) -> Option<String> {
     let mut groups = compiled.outline.groups.iter();
     let group = groups.find(|group| group.by.is_credential())?;
     Some(format!(
-        "members of group {} are looked up with their scheme in small letters and one blank: a digest is that of `bearer TOKEN`",
+        "members of group {} are looked up with their scheme in small letters and one blank: write the digest of `bearer TOKEN`",
         group.name
     ))
 }
@@ -133,7 +132,7 @@ fn guesses(compiled: &Compiled) -> Vec<String> {
             idle => format!(" ({})", idle.join(", ")),
         };
         let note = format!(
-            "a request that {} answers 401 is counted by no other limit{idle}, and guesses are free; a limit by ip would count them",
+            "a request that {} answers 401 is counted by no other limit{idle}, so guesses cost nothing; a limit by ip would count them",
             limit.name
         );
         if !notes.contains(&note) {
@@ -213,7 +212,7 @@ pub(super) fn store(compiled: &Compiled) -> Option<&'static str> {
     let limited = limits.any(|limit| limit.scope == Scope::Cluster && limit.on_down.is_none());
     match (&store.source, store.on_down) {
         (Backend::Redis(_), OnDown::Local) if limited => Some(
-            "while Redis is away each gateway counts alone, as one of the N gateways that were there: together they admit each limit once, but one request each where a burst or a window's limit is smaller than N",
+            "while Redis is away each gateway counts alone, as one of the N known gateways: together they admit each limit once, but one request in each gateway where a burst or a window's limit is smaller than N",
         ),
         (Backend::Redis(_), OnDown::Open) if limited => {
             Some("while Redis is away no request is limited (on_down = \"open\")")

@@ -98,13 +98,12 @@ pub(super) fn notes(compiled: &Compiled) -> Vec<String> {
         let storage = &authority.storage;
         if let Some(group) = group_of(storage) {
             notes.push(format!(
-                "members of group {group} may write to {storage}, and to certificates there until the gateway starts: fine for \
-                 the `fsGroup` of a volume, which the gateway must be in"
+                "members of group {group} may write to {storage}, and to certificates there until the gateway starts: this is right for the `fsGroup` of a volume, if the gateway is in that group"
             ));
         }
         if let Some(why) = unwritable(storage) {
             notes.push(format!(
-                "certificates are kept in {storage}, and {why}: a gateway of this user orders none"
+                "certificates are kept in {storage}, and {why}: a gateway that runs as this user orders none"
             ));
         }
     }

@@ -44,9 +44,9 @@ fn a_good_file_is_said_in_numbers() {
         answer.out,
         "gateway.toml is good: 1 route, 1 upstream, 1 limit\n  \
          per-key  at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one\n\
-         note: while Redis is away each gateway counts alone, as one of the N gateways that were there: together they admit each limit once, but one request each where a burst or a window's limit is smaller than N\n\
+         note: while Redis is away each gateway counts alone, as one of the N known gateways: together they admit each limit once, but one request in each gateway where a burst or a window's limit is smaller than N\n\
          note: counted byte for byte: x-api-key; if a server reads several spellings as one value, a client has a counter for each spelling\n\
-         note: a request that per-key answers 401 is counted by no other limit, and guesses are free; a limit by ip would count them\n"
+         note: a request that per-key answers 401 is counted by no other limit, so guesses cost nothing; a limit by ip would count them\n"
     );
     assert_eq!((answer.err.as_str(), answer.code), ("", 0));
 }
@@ -75,8 +75,8 @@ fn forged_tokens_that_are_verified_whatever_limits_say_are_named() {
     let others = |limits: &str| format!("[routes.others]\nupstream = \"u\"\nlimits = [{limits}]\n");
     let by_post = "methods = \"POST\"\n";
     let defaults = "[defaults]\nlimits = \"per-ip\"\n";
-    let is_other = "note: forged tokens are verified for members, also of clients that limits refuse: others, which takes clients in none of their groups, shares no limit";
-    let is_memberless = "note: forged tokens are verified for members, also of clients that limits refuse: the answer 404 for clients in none of their groups shares no limit";
+    let is_other = "note: forged tokens are verified for members, even if a limit refuses their client: others, which takes clients outside their groups, has no limit in common";
+    let is_memberless = "note: forged tokens are verified for members, even if a limit refuses their client: the answer 404 to clients outside their groups has no limit in common";
     let second_limits = others("").replace("others", "beside");
     for (members, others, defaults, note) in [
         ("\"per-ip\"", others("\"per-ip\""), "", None),
@@ -92,7 +92,7 @@ fn forged_tokens_that_are_verified_whatever_limits_say_are_named() {
             "\"per-ip\"",
             others("\"per-ip\"") + &second_limits + by_post,
             "",
-            Some("beside, which takes clients in none of their groups"),
+            Some("beside, which takes clients outside their groups"),
         ),
     ] {
         let found = report(members, &others, defaults);
@@ -215,7 +215,7 @@ fn how_limits_count_is_said() {
     let queue = "algorithm = \"leaky-bucket\"\nrate = \"10/s\"\n";
     let never = noted("", &format!("{queue}queue = 100\nmax_wait = \"2s\""));
     assert!(
-        never.contains("note: queue-never-full: limit l has a queue of 100, and `max_wait` lets at most 20 wait: `queue = 20` means the same; for all of them write `max_wait = \"10s\"`"),
+        never.contains("note: queue-never-full: limit l has a queue of 100, and `max_wait` lets at most 20 wait: `queue = 20` means the same; to let the whole queue wait, write `max_wait = \"10s\"`"),
         "{never}"
     );
     for full in [
@@ -302,7 +302,7 @@ fn networks_that_lose_a_translators_clients_are_noted() {
         noted("", &exempt("[\"64:ff9b::/64\"]")),
         [
             "note: clients behind NAT64 count by their IPv4 addresses, which 64:ff9b::/64 (`exempt` of limit l) does not contain: write \
-             64:ff9b::/96 beside it for all of them"
+             64:ff9b::/96 beside it to include all of them"
         ]
     );
     assert_eq!(noted("trust = \"::/8\"", "").len(), 1);
@@ -342,7 +342,7 @@ fn what_keys_leave_open_is_said() {
         let report = checked(&format!("{text}{more}\n"), Format::Human, false);
         assert_eq!(report.code, 0, "{more} {}", report.err);
         let note =
-            why.map(|why| format!("counted by no other limit ({why}), and guesses are free"));
+            why.map(|why| format!("counted by no other limit ({why}), so guesses cost nothing"));
         match note {
             Some(note) => assert!(report.out.contains(&note), "{more} {}", report.out),
             None => assert!(!report.out.contains("guesses"), "{more} {}", report.out),

@@ -42,8 +42,8 @@ fn plain(compiled: &Compiled) -> impl Iterator<Item = &Listener> {
     listeners.filter(|listener| listener.tls.is_none())
 }
 
-/// The port that a request names: in its URI, or else behind its host. One that names none may go to any: what stands in
-/// front of the gateway may have the default port.
+/// The port that a request names: in its URI, or else behind its host. A request that names no port may go to any
+/// listener: a proxy in front of the gateway may have the default port.
 pub(super) fn asked_port(parts: &Parts) -> Option<u16> {
     let by_host = || {
         let host = parts.headers.get(header::HOST)?;

@@ -61,7 +61,7 @@ fn counter(applied: &AppliedLimit) -> Option<Value> {
 
 /// The verdict of a counter in this state on a request of `cost`; `None` if the state is unknown.
 ///
-/// The time until a counter is as if unused tells how full a bucket is, and when a window ends.
+/// The time until a counter equals an unused one shows how full a bucket is, and when a window ends.
 fn verdict(limit: &Limit, cost: u32, state: &CounterState) -> Option<LiveVerdict> {
     let CounterState::Units {
         remaining,

@@ -86,7 +86,7 @@ pub(super) struct Routing {
 pub(super) enum EarlyCounters {
     /// All are in its memory.
     All,
-    /// Those of limits that each gateway counts alone; the others are in Redis, which is not asked then.
+    /// The counters of limits that each gateway counts alone. The other counters are in Redis, which is not asked then.
     OfGateway,
 }
 

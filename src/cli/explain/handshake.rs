@@ -77,7 +77,7 @@ impl HandshakeOutlook {
         };
         let order = self.order.clone().map(|text| ("", text));
         let certificate = self.certificate.clone().map(|text| ("", text));
-        let other = "the host is another identity's, and one of the two demands or asks for certificates: it belongs on a connection of its own";
+        let other = "the host belongs to another identity, and one of the two demands or asks for certificates: the request needs a connection for its host";
         let misdirected = self.is_misdirected.then(|| ("", other.to_owned()));
         let lines = [Some(("tls", identity)), order, certificate, misdirected];
         lines.into_iter().flatten().collect()
@@ -209,7 +209,7 @@ fn certificate(identity: &ServerIdentity, client: &ClientHandshake) -> Certifica
     };
     let shown = client.certificate.as_deref();
     let Some(check) = identity.client() else {
-        let unasked = shown.map(|_| "no certificate is asked of clients".to_owned());
+        let unasked = shown.map(|_| "clients are not asked for a certificate".to_owned());
         return CertificateOutlook {
             text: unasked,
             ..CertificateOutlook::default()
@@ -217,7 +217,7 @@ fn certificate(identity: &ServerIdentity, client: &ClientHandshake) -> Certifica
     };
     match (shown, check.verify()) {
         (None, ClientVerify::Optional) => {
-            said("the client shows no certificate, and need not".to_owned(), false)
+            said("the client shows no certificate, which is allowed".to_owned(), false)
         }
         (None, ClientVerify::Required) => said(
             "the client shows no certificate, and the handshake is refused; name one with --client-cert".to_owned(),

@@ -182,26 +182,26 @@ impl AppliedLimit {
         let left = fresh.remaining;
         match fresh.outcome {
             VerdictOutcome::Refuse(_) if !self.limit.mode.decides() => {
-                "would refuse it even unused, and lets it pass".into()
+                "would refuse the request even on an unused counter, but lets it pass".into()
             }
             VerdictOutcome::Admit { .. } if !self.limit.mode.decides() => format!(
-                "unused it would admit this and have {left} left; used up, it would refuse, and lets the request pass"
+                "on an unused counter it would admit this request and have {left} left; on a used-up one it would refuse, but lets the request pass"
             ),
             VerdictOutcome::Refuse(Wait::Micros(_)) => {
                 format!("refuses the request even on an unused counter: {status}")
             }
             VerdictOutcome::Refuse(_) => {
-                format!("can never admit that much: always {status}, without a time to come back")
+                format!("can never admit this cost: always {status}, without a time to come back")
             }
             VerdictOutcome::Admit { delay } => {
                 let now = match delay {
-                    0 => format!("unused it admits this and has {left} left"),
+                    0 => format!("on an unused counter it admits this request and has {left} left"),
                     delay => format!(
-                        "even unused it holds this for {}",
+                        "even on an unused counter it holds this request for {}",
                         describe::show_span(delay)
                     ),
                 };
-                format!("{now}; used up, it {}", beyond(&self.limit, status))
+                format!("{now}; on a used-up one it {}", beyond(&self.limit, status))
             }
         }
     }

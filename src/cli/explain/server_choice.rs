@@ -77,7 +77,7 @@ impl ServerChoice {
         if let Some(percent) = self.bounded {
             let _ = write!(
                 text,
-                "; one with more than {percent}% of the average in flight is passed over"
+                "; a server with more than {percent}% of the average in flight is passed over"
             );
         }
         text

@@ -100,7 +100,7 @@ fn route(routing: &Routing, out: &mut String) {
         line(out, "", &text);
     }
     if let Some(more @ 1..) = routing.candidates.len().checked_sub(MOST_CANDIDATES) {
-        line(out, "", &format!("nor {more} more that came near"));
+        line(out, "", &format!("nor {more} more routes that are similar"));
     }
 }
 
@@ -138,7 +138,7 @@ fn request(routing: &Routing, out: &mut String) {
     if !routing.before_token.is_empty() {
         let names = routing.before_token.join(", ");
         let text = format!(
-            "checked after {names}, which all routes have that may take the request: no signature is verified if these limits are known to refuse"
+            "checked after {names}, limits of all routes that may take the request: no signature is verified if these limits are known to refuse"
         );
         line(out, "token", &text);
     }
@@ -242,17 +242,19 @@ fn limit(applied: &AppliedLimit, title: &str, out: &mut String) {
 /// The reason why the limit has no key for the request.
 fn key_fault(fault: KeyFault, part: &str, decides: bool) -> String {
     let refuses = match fault {
-        _ if !decides => "would refuse, and lets the request pass",
+        _ if !decides => "would refuse, but lets the request pass",
         KeyFault::Ambiguous => "refuses with 400",
         _ => "refuses",
     };
     match fault {
         KeyFault::LeftOut => format!("is not asked: no group knows the request's {part}"),
-        KeyFault::Ambiguous => format!("{refuses}: {part} came several times and differs"),
+        KeyFault::Ambiguous => {
+            format!("{refuses}: {part} came several times with different values")
+        }
         KeyFault::Unknown => format!("{refuses}: no group knows the request's {part}"),
         KeyFault::Absent => format!("{refuses}: the request has no {part}"),
         KeyFault::KeysUnread => {
-            format!("counts by {part}, which the token states: nobody here can verify that")
+            format!("counts by {part}, which the token states: this cannot be verified here")
         }
         KeyFault::Untrusted => {
             format!("{refuses}: {part} is needed, and the request's token is not trusted")
@@ -330,7 +332,7 @@ fn gets(applied: &AppliedLimit, live: &LiveVerdict, cost: u32) -> String {
     if applied.limit.mode.decides() {
         format!("; refuses the request with {}{until}", applied.status())
     } else {
-        format!("; would refuse the request{until}, and lets it pass")
+        format!("; would refuse the request{until}, but lets it pass")
     }
 }
 
@@ -368,7 +370,7 @@ fn ending(answer: &ExpectedAnswer) -> String {
 
 /// The end of a request that depends on unknown facts.
 fn unknown_ending(limits: Option<LimitOutlook>) -> String {
-    let what = "not known, since it depends on that";
+    let what = "not known, since it depends on what is unknown above";
     match limits {
         Some(LimitOutlook::Unasked | LimitOutlook::Room(_)) => {
             format!(

@@ -189,7 +189,7 @@ pub(super) fn inner_table<R: Section, T>(
     })
 }
 
-/// The table that an entry of `key` is, and the value that `finish` makes of it.
+/// Reads an entry of `key` that is a table, and converts it by `finish`.
 pub(super) fn entry_table<R: Section, T>(
     key: &'static str,
     fields: &mut Fields<'_>,

@@ -173,7 +173,7 @@ impl WarningFilter {
         let message = format!("nothing in {} warns of `{}`", self.shown(), code.value);
         Diagnostic::warning(Code::IgnoresNothing, message)
             .at(&code.span, "there is nothing to ignore")
-            .help("take it out: it would hide what comes later")
+            .help("take it out: it would hide later warnings")
     }
 
     fn shown(&self) -> String {

@@ -55,7 +55,7 @@ pub fn print(path: &Path, environment: &EnvironmentFiles) -> Result<(String, Com
     };
     let included = source.included().count();
     writer.line(format!(
-        "# {} as it is understood{}; what nobody wrote is marked as default",
+        "# {} as it is understood{}; values that are not written are marked as default",
         source.name(),
         match included {
             0 => String::new(),

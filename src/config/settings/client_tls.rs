@@ -107,7 +107,7 @@ fn pem(file: &At<String>, label: &str, side_files: &mut SideFiles<'_>) -> Option
 }
 
 fn note_unusable(file: &At<String>, why: &str, side_files: &mut SideFiles<'_>) {
-    let message = format!("{} is of no use for TLS: {why}", quoted(&file.value));
+    let message = format!("{} cannot be used for TLS: {why}", quoted(&file.value));
     side_files
         .found
         .error(Code::BadCertificate, message)

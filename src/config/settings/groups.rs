@@ -366,7 +366,8 @@ fn warn_of_empty_group(written: &GroupTable, found: &mut Findings) {
         .help("write one member on a line; lines that begin with `#` are comments");
 }
 
-/// Notes a group by a field that any client can write, unless a proxy in front sets the field.
+/// Warns of a group by a field that any client can write, unless the file names a proxy in `trust`, which may set the
+/// field.
 fn warn_of_say_so(
     written: &GroupTable,
     by: &KeyPart,

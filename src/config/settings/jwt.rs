@@ -278,7 +278,7 @@ impl KeyReader<'_> {
         if secret.len() < least {
             let (file_name, many) = (quoted(&file.value), secret.len());
             let message = format!("the secret in {file_name} is short enough to be guessed");
-            let label = format!("{many} bytes; {least} at least are wanted (RFC 7518)");
+            let label = format!("{many} bytes; at least {least} are needed (RFC 7518)");
             self.found
                 .warning(Code::WeakSecret, message)
                 .at(&file.span, label)

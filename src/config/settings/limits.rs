@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// The tag of all limits under `together = true` of the store.
 const ALL: &str = "together";
 
-/// The limit under `together = true`. A limit with its own tag keeps the tag.
+/// The limit under `together = true`. A limit that has a tag keeps it.
 pub(in crate::config) fn together(written: &Limit, all: &Setting<bool>) -> Limit {
     let mut written = written.clone();
     if let Some(all) = all.at().filter(|all| all.value)
@@ -360,7 +360,12 @@ fn warn_of_cost(written: &Limit, rules: &[RatedRule], cost: Cost, found: &mut Fi
         _ if u64::from(cost) > whole => ("a request pass", format!("{cost}"), span, "cost"),
         Some(most) if u64::from(most.value) > whole => {
             let costs = format!("up to {}", most.value);
-            ("the dearest requests pass", costs, Some(&most.span), "max")
+            (
+                "its most expensive requests pass",
+                costs,
+                Some(&most.span),
+                "max",
+            )
         }
         _ => return,
     };

@@ -73,9 +73,9 @@ fn of_routes<'a>(groups: &mut NameIndex<'a>, file: WholeFile<'a>, found: &mut Fi
             let by = group.and_then(|group| group.by.at());
             if let Some(by) = by.filter(|by| by.value.parameter().is_some()) {
                 found
-                    .conflict(format!("{route} is for a group by a part of the path"))
-                    .at(&name.span, "asked before any route is known")
-                    .and(&by.span, "the path of a route")
+                    .conflict(format!("{route} requires a group that is found by a part of the path"))
+                    .at(&name.span, "this group is looked up before any route is known")
+                    .and(&by.span, "known only once a route is found")
                     .help("choose another `by` for the group, such as a token, a certificate or a key, or write the path of the route");
             }
         }

@@ -315,11 +315,10 @@ fn waits_longer(
         let whose = whose.unwrap_or_default();
         let [wait, timeout] = [wait, timeout].map(time_text);
         let message = format!(
-            "{limit} may delay a request{whose} for {wait}, and {route} gives its upstream {timeout}"
+            "{limit} may delay a request{whose} for {wait}, but {route} gives its upstream only {timeout}"
         );
         let place = longest.place.unwrap_or(&limit.name.span);
-        let help =
-            "a client waits for both together: write a shorter `max_wait`, or a longer `timeout`";
+        let help = "a client may wait for the sum of both times: write a shorter `max_wait`, or a longer `timeout`";
         found
             .warning(Code::WaitsLonger, message)
             .at(at, "")

@@ -237,7 +237,7 @@ fn held_and_dropped(list: &LimitList<'_>, found: &mut Findings) {
         if let Some(held) = held.get(name) {
             let (title, name) = (&list.title, quoted(name));
             found
-                .conflict(format!("{title} is held to limit {name} and drops it"))
+                .conflict(format!("{title} has limit {name} and also drops it"))
                 .at(&dropped.span, "dropped")
                 .and(&held.span, "and named")
                 .help("keep the one that is meant");

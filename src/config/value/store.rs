@@ -158,10 +158,10 @@ fn sentinel(text: &str) -> Result<(RedisEndpoint, u16), ValueError> {
     // The characters that sentinels accept in a name.
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     if name.is_empty() || !name.bytes().all(good) {
-        return Err(
-            wrong("the name under which the sentinels know the master must follow")
-                .help("write `\"redis+sentinel://h1,h2,h3/NAME/0\"`"),
-        );
+        return Err(wrong(
+            "after the addresses write the name that the sentinels have for the master",
+        )
+        .help("write `\"redis+sentinel://h1,h2,h3/NAME/0\"`"));
     }
     let database = number(
         parts.next().unwrap_or_default(),
@@ -190,7 +190,7 @@ fn addresses(text: &str, port: u16) -> Result<Arc<[Address]>, ValueError> {
     for part in text.split(',') {
         let one = address(part, port)?;
         if all.contains(&one) {
-            return Err(wrong("one of the addresses is here twice"));
+            return Err(wrong("an address is in this list twice"));
         }
         all.push(one);
     }

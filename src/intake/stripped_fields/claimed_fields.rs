@@ -259,7 +259,7 @@ pub fn claim(name: &str) -> Option<Claim> {
     }
 }
 
-/// Hardly any other field gets here than those of the list.
+/// Hardly any field gets this far that is not in the list.
 #[cold]
 fn look_up(name: &str) -> Option<Claim> {
     let found = CLAIMED

@@ -392,7 +392,9 @@ impl Dispatcher {
         });
         if let Some(more) = REJECTIONS.pass(scope as usize) {
             let bound = self.reached_bound(scope, from);
-            tracing::warn!("{bound}, and none waits for its client: a new one was closed{more}");
+            tracing::warn!(
+                "{bound}, and none can be closed for a new one: the new connection was closed{more}"
+            );
         }
     }
 

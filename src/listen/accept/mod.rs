@@ -181,7 +181,7 @@ impl ListenerFacts {
     }
 }
 
-/// Did the client abort before its connection was accepted? The listener then has no fault.
+/// Did the client abort before its connection was accepted? If so, the listener has no fault.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(

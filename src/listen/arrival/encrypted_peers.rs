@@ -197,7 +197,7 @@ impl Peer {
         let from = spelled(self.ip());
         if why.is_empty() {
             tracing::info!(
-                "{from} has shown no certificate, which `client` demands by now (identity `{identity}`); its connection ends{more}"
+                "{from} has shown no certificate, which `client` now demands (identity `{identity}`); its connection ends{more}"
             );
         } else {
             tracing::info!(

@@ -66,7 +66,7 @@ const fn fatal(alert: u8) -> [u8; 7] {
 pub(super) struct HandshakeSources<'a> {
     pub(in crate::listen) offer: &'a OfferInForce,
     pub(super) challenges: &'a AuthorityChallenges,
-    /// The client, against which lookups at other gateways count.
+    /// The client. Look-ups of challenges at other gateways count against its bound.
     pub(in crate::listen) client: Client,
     /// Clients whose certificates are refused. `None` for peers that represent many clients, which are not counted.
     pub(in crate::listen) refused: Option<&'a RefusedChains>,

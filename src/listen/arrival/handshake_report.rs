@@ -145,7 +145,7 @@ fn words(failed: &FailedHandshake) -> String {
             "it begins with a header of the PROXY protocol, which the listener takes once, from the peers in its `proxy_protocol`".into()
         }
         HandshakeFailure::NoName(Some(host)) => format!(
-            "it asks for `{host}`, which no identity of the listener answers for; `default = true` in a table `[tls.NAME]` would take it"
+            "it asks for `{host}`, which no identity of the listener has; an identity with `default = true` in its table `[tls.NAME]` would answer"
         ),
         HandshakeFailure::NoName(None) => {
             "it names no host, and the listener has no default identity; `default = true` in a table `[tls.NAME]` makes one".into()
@@ -166,7 +166,7 @@ fn words(failed: &FailedHandshake) -> String {
             )
         }
         HandshakeFailure::Protocol(_) if lacks_certificate(failed) => {
-            format!("its certificate is ordered and has not come yet{}", of_identity())
+            format!("the certificate for its host is ordered and has not come yet{}", of_identity())
         }
         HandshakeFailure::Client(why) => format!("{why}{}", of_identity()),
         HandshakeFailure::Protocol(why) => format!("{}{}", disagreement(why), of_identity()),

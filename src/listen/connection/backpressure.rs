@@ -180,7 +180,7 @@ impl<B> PendingResponse<B> {
         self.task.set(Some(task));
     }
 
-    /// Has hyper dropped the body, and is no piece of it still to be taken?
+    /// Has hyper dropped the body, and have all of its pieces been taken?
     pub(in crate::listen) fn is_over(&self) -> bool {
         self.gone.get() && self.pieces.get() == 0
     }

@@ -54,7 +54,7 @@ impl RateBound {
         }
     }
 
-    /// This bound without a rate, for a stream that may be silent by its nature.
+    /// The same bound without a rate, for a stream that may be silent for long.
     #[must_use]
     pub fn idle_alone(self) -> Self {
         Self { least: 0, ..self }

@@ -64,8 +64,8 @@ impl SocketState {
         }
     }
 
-    /// Sends bytes that resembled hyper's own answer and were none, if the socket takes them: the rest precedes hyper's
-    /// next write.
+    /// Sends bytes that looked like hyper's own answer but were not one, as far as the socket takes them: the rest
+    /// precedes hyper's next write.
     #[cold]
     fn send_withheld(&mut self, cx: &mut Context<'_>) {
         while !self.withheld.is_empty() {

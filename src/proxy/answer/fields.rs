@@ -223,8 +223,8 @@ fn standing(limits: &[&Arc<Limit>], verdicts: &[Verdict]) -> Option<HeaderValue>
 }
 
 /// The limit for the older fields, which have room for one. On a refusal it is the named limit, so that the fields
-/// agree with `Retry-After`, else the tightest. A limit without a window is in none of them: if it refuses, no other
-/// limit is either.
+/// agree with `Retry-After`, else the tightest. A limit without a window is in none of these fields, and if it refuses,
+/// no other limit is in them either.
 fn reported_limit<'a>(
     limits: &[&'a Arc<Limit>],
     decision: &'a Decision,

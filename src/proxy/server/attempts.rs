@@ -26,7 +26,7 @@ use tokio::time::sleep;
 
 /// The least number of servers that are tried for one request while they accept no connection.
 const LEAST_SERVERS: u32 = 3;
-/// The most of them if no server is available and all are tried.
+/// The most servers that are tried for one request if none is available and all are tried.
 const MOST_SERVERS: u32 = 16;
 /// The most times that a request is sent if its servers refuse it.
 const MOST_REFUSALS: u32 = 4;

@@ -93,7 +93,7 @@ pub async fn send(
     // A tunnel keeps its connection, and a handshake is worth a fresh one.
     let is_exchange = purpose == Purpose::Exchange;
     let idle = is_exchange.then(|| pool.take(at, &request)).flatten();
-    // The descriptor is dropped only here, or the new connection has taken it at once.
+    // The pool has been asked: a descriptor that was dropped earlier could have been taken for another new connection.
     drop(descriptor);
     let (mut connection, pool) = match idle {
         Some(idle) => (idle, Rc::clone(pool)),

@@ -143,13 +143,12 @@ fn warn_of_offer(offer: &HeaderValue, exchange: &Exchange) {
     };
     if is_h2c {
         tracing::info!(
-            "{client} offers the upgrade `h2c`: the offer was taken away, and the request went on over HTTP/1.1{more}"
+            "{client} offers the upgrade `h2c`: the offer was removed, and the request was forwarded over HTTP/1.1{more}"
         );
     } else {
         let offer = excerpt(offer, MOST_TOLD);
         tracing::warn!(
-            "{client} offers the upgrade `{offer}`: the offer was taken away, and the request went on as an ordinary one; \
-             of upgrades, a WebSocket alone passes, by GET over HTTP/1.1{more}"
+            "{client} offers the upgrade `{offer}`: the offer was removed, and the request was forwarded without it; the only upgrade that passes is a WebSocket, by GET over HTTP/1.1{more}"
         );
     }
 }

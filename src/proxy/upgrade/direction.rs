@@ -44,7 +44,7 @@ enum Farewell {
     None,
     /// This frame, at the next frame boundary.
     Due(Vec<u8>),
-    /// The frame has been sent: nothing of the sender's follows.
+    /// The frame has been sent: no more bytes of the sender follow.
     Said,
 }
 

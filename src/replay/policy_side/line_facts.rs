@@ -65,7 +65,7 @@ impl LineFacts<'_, '_> {
     }
 }
 
-/// Was the path cut by the access log? The missing end has decided on the route that the line names.
+/// Was the path cut by the access log? The missing end may have decided which route the line names.
 fn is_cut(path: &str) -> bool {
     path.len() >= LONGEST_TEXT && path.ends_with("...")
 }

@@ -60,7 +60,7 @@ fn head(out: &mut String, report: &Report, took: Duration) {
     for (odd, what) in [
         (
             &report.nameless,
-            "name no client and no path, and were passed over",
+            "name no client and no path, and were skipped",
         ),
         (&report.clientless, "name no client: they count as one"),
         (&report.pathless, "name no path: they count as for /"),
@@ -75,7 +75,7 @@ fn head(out: &mut String, report: &Report, took: Duration) {
         let _ = writeln!(out, "note: {}", note.text);
     }
     odd(out, &report.unreadable, "could not be read");
-    let late = "came earlier than one before and counted at the latest time seen";
+    let late = "have an earlier time than a line before, and counted at the latest time so far";
     odd(out, &report.late, late);
 }
 

@@ -1,5 +1,5 @@
 //! Permits of several limits of one request. A request takes permits only if no other limit can refuse it. A refused
-//! request takes none, orders none, and withholds none from the admitted requests.
+//! request takes no permit, orders no permit, and withholds no permit from the admitted requests.
 
 use super::{BRISK, Leases, entry, may_take};
 use crate::clock::Timestamp;

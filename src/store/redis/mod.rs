@@ -249,7 +249,9 @@ impl RedisStore {
         match receiver.await {
             Ok(Ok(0)) => Ok(false),
             Ok(Ok(1 | 2)) => Ok(true),
-            Ok(Ok(_)) => Err(StoreError::Refused("it may not be removed".into())),
+            Ok(Ok(_)) => Err(StoreError::Refused(
+                "the counter's key may not be deleted".into(),
+            )),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(StoreError::Down),
         }

@@ -163,7 +163,7 @@ reasons! {
     MissingKey = "missing_key", "a part of a limit's key is missing";
     /// The key of the limit is in no group.
     UnknownKey = "unknown_key", "the key is in no group";
-    /// The request's token is not believed, and a limit or a group asks for a claim of it.
+    /// The request's token is not trusted, and a limit or a group needs a claim of the token.
     BadToken = "bad_token", "the token is not trusted";
     /// The keys that would verify the request's token have not been read yet, and a limit or a group asks for a claim.
     KeysUnread = "keys_unread", "the keys of tokens have not been read yet";

@@ -86,21 +86,21 @@ static METRICS: &[FamilyDescriptor] = descriptors! {
         => |all| all.total(|worker| worker.totals.received.get());
     Counter BYTES "tollgate_http_sent" "Bytes of response bodies sent."
         => |all| all.total(|worker| worker.totals.sent.get());
-    Histogram SECONDS "tollgate_overhead" "What the gateway adds to a forwarded request, without the upstream's time and the held."
+    Histogram SECONDS "tollgate_overhead" "Time that the gateway adds to a forwarded request, without the upstream's time and the time of a delay."
         => |all| all.total(|worker| worker.overhead.read());
-    Counter NONE "tollgate_connections_gave_way" "Connections of clients closed to make room for new ones, by what they waited for."
+    Counter NONE "tollgate_connections_gave_way" "Connections of clients closed to make room for new ones, by their state."
         => |all| by_label("kind", Eviction::ALL, |kind| all.metrics.evicted[kind as usize].get());
     Counter NONE "tollgate_connections_turned_away" "New connections of clients that were not taken."
         => |all| by_label("reason", Rejection::ALL, |reason| all.metrics.rejected[reason as usize].get());
     Counter NONE "tollgate_tls_handshakes" "Handshakes with clients, by the identity that was chosen, the version and the result."
         => |all| all.sums(|worker| &worker.handshakes, |identity, cells| met(&identity, "result", words::<Handshake>(), &cells.0));
-    Gauge SECONDS "tollgate_tls_certificate_not_after_timestamp" "When the certificate of an identity ends, in Unix time."
+    Gauge SECONDS "tollgate_tls_certificate_not_after_timestamp" "Time at which the certificate of an identity ends, in Unix time."
         => |all| kept(&all.metrics.certificates, |identity| Labels::of("identity", identity));
     Gauge NONE "tollgate_tls_files_ok" "1 when the present files of an identity are in use, 0 while earlier files stay in use, or an ordered certificate has not come."
         => |all| kept(&all.metrics.tls_files, |identity| Labels::of("identity", identity));
-    Counter NONE "tollgate_limit_decisions" "Verdicts of each limit, and what decided them."
+    Counter NONE "tollgate_limit_decisions" "Verdicts of each limit, by their source."
         => |all| all.sums(|worker| &worker.decisions, decisions);
-    Histogram SECONDS "tollgate_limit_delay" "How long a limit held requests back."
+    Histogram SECONDS "tollgate_limit_delay" "Time for which a limit held requests back."
         => |all| all.sums(|worker| &worker.limits, |limit, cells| observed(limit, cells.delays.read()));
     Gauge NONE "tollgate_limit_held_requests" "Requests waiting for a limit."
         => |all| all.sums(|worker| &worker.limits, |limit, cells| [(limit, cells.held.0.get())]);
@@ -121,7 +121,7 @@ static METRICS: &[FamilyDescriptor] = descriptors! {
         => |all| single(all.stores.iter().all(|store| store.reach() == StoreReach::All));
     Gauge NONE "tollgate_gateways" "Gateways that count together, this one included, as the store last answered."
         => |all| single(all.metrics.shared_store().map_or(1, |store| store.gateways));
-    Counter NONE "tollgate_store_fallbacks" "Requests decided without the store, by what stood in for it."
+    Counter NONE "tollgate_store_fallbacks" "Requests decided without the store, by the fallback that answered."
         => |all| by_label("answer", &[DecidedBy::Local, DecidedBy::Open, DecidedBy::Closed], |by| total(&all.stores, |store| store.fallbacks[by as usize].get()));
     Counter NONE "tollgate_store_permits" "Units charged for several requests at once, and units that went back unused."
         => |all| by_label("what", Permits::ALL, |what| total(&all.stores, |store| store.permits[what as usize].get()));
@@ -141,9 +141,9 @@ static METRICS: &[FamilyDescriptor] = descriptors! {
         => |all| all.sums(|worker| &worker.servers, |server, cells| met(&server, "code_class", CLASSES, &cells.answers));
     Counter NONE "tollgate_upstream_ejections" "Times that a server was ejected for failures in a row."
         => |all| kept(&all.metrics.servers.ejections, Labels::clone);
-    Counter NONE "tollgate_upstream_probes" "Probes of a server, by what came of them."
+    Counter NONE "tollgate_upstream_probes" "Probes of a server, by their result."
         => |all| kept(&all.metrics.servers.probes, Labels::clone);
-    Counter NONE "tollgate_upstream_retries" "Requests that were sent once more, by the failure before and by what came of them; budget: they were not."
+    Counter NONE "tollgate_upstream_retries" "Requests that were sent once more, by the failure before and by their result; budget: they were not."
         => |all| all.sums(|worker| &worker.retries, |labels, count| [(labels, count.get())]);
     Histogram SECONDS "tollgate_upstream_queue" "Time that requests waited for a server to be free."
         => |all| all.sums(|worker| &worker.queues, |upstream, times| observed(upstream, times.read()));
@@ -153,7 +153,7 @@ static METRICS: &[FamilyDescriptor] = descriptors! {
         => |all| all.sums(|worker| &worker.upstreams, times_of_answers);
     Counter NONE "tollgate_upstream_resolutions" "Resolutions of servers' names, by the answer."
         => |all| by_label("result", Resolution::ALL, |result| all.metrics.resolutions[result as usize].get());
-    Counter NONE "tollgate_jwks_fetches" "Reads of the keys that issuers publish, by what came of them."
+    Counter NONE "tollgate_jwks_fetches" "Reads of the keys that issuers publish, by their result."
         => |all| by_label("result", KeyFetch::ALL, |result| all.metrics.key_fetches[result as usize].get());
     Gauge NONE "tollgate_jwks_read" "1 when the keys at a URL were read, 0 before: tokens that they may have signed are answered 503."
         => |all| kept(&all.metrics.keys_read, |url| Labels::of("url", url));
@@ -163,17 +163,17 @@ static METRICS: &[FamilyDescriptor] = descriptors! {
         => reloads;
     Gauge NONE "tollgate_config_last_reload_successful" "1 when the file as it was last read is in force."
         => |all| single(all.metrics.reloads.last_failed.get() == 0);
-    Gauge SECONDS "tollgate_config_last_reload_success_timestamp" "When the configuration in force was taken over, in Unix time."
+    Gauge SECONDS "tollgate_config_last_reload_success_timestamp" "Time at which the configuration in force was taken over, in Unix time."
         => |all| single(all.metrics.reloads.last_success.get());
     Gauge NONE "tollgate_config_generation" "Number of the configuration in force, 1 at the start."
         => |all| single(all.metrics.reloads.generation.get());
-    Counter NONE "tollgate_handover_failures" "Successors that did not come to serve, so that this gateway went on."
+    Counter NONE "tollgate_handover_failures" "Successors that never served, so that this gateway went on."
         => |all| single(all.metrics.failed_handovers.get());
     Counter NONE "tollgate_acme_orders" "Orders for certificates, by how they ended."
         => |all| Some(orders(all.metrics));
     Counter NONE "tollgate_acme_taken" "Certificates taken from the store or a folder, where another gateway or process has put them."
         => |all| kept(&all.metrics.taken, |identity| Labels::of("identity", identity));
-    Counter NONE "tollgate_acme_lookups" "Looks for challenges of other gateways, or of other processes on a folder, by how they ended."
+    Counter NONE "tollgate_acme_lookups" "Look-ups of challenges of other gateways, or of other processes on a folder, by how they ended."
         => |all| lookups(all.metrics);
     Gauge NONE "tollgate_acme_store_up" "1 while the store of certificates answers."
         => |all| single((*all.metrics.acme_store.lock())?);
@@ -181,7 +181,7 @@ static METRICS: &[FamilyDescriptor] = descriptors! {
         => |all| single(all.metrics.lines_dropped.get());
     Counter NONE "tollgate_access_log_lines_summarised" "Access-log lines that one further line represents, because one client was refused too often."
         => |all| single(all.metrics.lines_summarised.get());
-    Gauge NONE "tollgate_build_info" "1, labelled with what is running."
+    Gauge NONE "tollgate_build_info" "1, labelled with the version that is running."
         => |_| Some(vec![sample(Labels::of("version", env!("CARGO_PKG_VERSION")), 1_u64)]);
     Counter SECONDS "process_cpu" "User and system time this process has used."
         => |all| all.process(|process| Some(process.cpu_seconds));
@@ -195,7 +195,7 @@ static METRICS: &[FamilyDescriptor] = descriptors! {
         => |all| all.process(|process| process.max_files);
     Gauge NONE "process_threads" "Threads."
         => |all| all.process(|process| Some(process.threads));
-    Gauge SECONDS "process_start_time" "When this process started, in Unix time."
+    Gauge SECONDS "process_start_time" "Time at which this process started, in Unix time."
         => |all| all.process(|process| Some(process.started));
 };
 

@@ -131,7 +131,7 @@ labels! {
         NotOurs = "not_ours",
         /// The authority could not be reached, or took too long.
         Unreachable = "unreachable",
-        /// This machine failed: a file, a key.
+        /// This machine failed, for example at a file or a key.
         Failed = "failed",
     }
 
@@ -153,7 +153,7 @@ labels! {
         Changed = "changed",
         /// The keys have not changed.
         Same = "same",
-        /// They could not be read, or are of no use.
+        /// The keys could not be read, or cannot be used.
         Failed = "failed",
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-/// The time without a failure, in microseconds, after which a server is logged as back. Without it a server that
+/// The time without a failure, in microseconds, after which a server is logged as back. Without this time a server that
 /// accepts every second connection would fill the log.
 const STEADY: u64 = 1_000_000;
 /// The time between two log lines about one server and one cause.

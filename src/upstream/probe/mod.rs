@@ -97,7 +97,7 @@ struct GoodAnswer<'a> {
 impl GoodAnswer<'_> {
     fn check_status(&self, status: StatusCode) -> Result<(), String> {
         if status == StatusCode::SWITCHING_PROTOCOLS {
-            return Err("status 101: the server switched to another protocol, and the probe had asked for none".to_owned());
+            return Err("status 101: the server switched to another protocol, which the probe had not asked for".to_owned());
         }
         if self
             .status
@@ -177,7 +177,7 @@ async fn read_body(mut body: h2::RecvStream, heard: &HeardWords) -> Result<(), A
     Ok(())
 }
 
-/// Sends `request` over HTTP/2 and reads the answer. The library's words meanwhile are kept in `heard`.
+/// Sends `request` over HTTP/2 and reads the answer. Meanwhile the library's words are kept in `heard`.
 async fn over_http2<T>(
     stream: ServerStream,
     request: Request<()>,

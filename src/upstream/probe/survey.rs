@@ -135,7 +135,7 @@ async fn reach(destination: &Destination, within: Duration) -> Result<ReachedSer
             "ends the connection where HTTP/2 begins (it may speak HTTP/1.1, write `http://`)"
         }
         (None, FirstAnswer::Ended) => "ends the connection without an answer",
-        (None, FirstAnswer::Unknown) => "does not tell what it speaks",
+        (None, FirstAnswer::Unknown) => "does not show its protocol",
     };
     Ok(ReachedServer {
         took,

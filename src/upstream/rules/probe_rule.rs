@@ -57,7 +57,7 @@ pub struct ProbeCount {
     good: u32,
     /// The server gets no requests.
     is_down: bool,
-    /// It has been probed before.
+    /// The server has been probed before.
     is_known: bool,
 }
 

@@ -113,7 +113,7 @@ impl Upstream {
                 self.state.changed();
                 let rise = counted(rule.rise, "probe");
                 tracing::info!(
-                    "upstream {name}: {server} gets requests again: {rise} in a row good"
+                    "upstream {name}: {server} gets requests again: {rise} in a row succeeded"
                 );
                 self.note_none_left();
             }

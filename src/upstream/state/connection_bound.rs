@@ -105,7 +105,7 @@ struct Debt<'a>(&'a ConnectionBound);
 
 impl Drop for Debt<'_> {
     fn drop(&mut self) {
-        // It may have been paid already.
+        // The debt may have been paid already.
         let waiting = u32::try_from(self.0.line.len()).unwrap_or(u32::MAX);
         let most = |owed: u32| (owed > waiting).then_some(waiting);
         let _ = self

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The least share of a returning server, in thousandths of its own.
+/// The least share of a returning server, in thousandths of its whole share.
 const LEAST: u64 = 100;
 
 /// The health of one server. Times are microseconds of this process.

@@ -105,7 +105,7 @@ pub enum Joined<T> {
 }
 
 impl<T> ServerQueue<T> {
-    /// Is the line empty? If so, a newcomer may try by itself.
+    /// Is the line empty? If so, a new request may try to take a place itself.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) == 0
@@ -179,7 +179,7 @@ impl<T> ServerQueue<T> {
     }
 }
 
-/// A place in a line. Dropped, it frees the place for later waiters.
+/// A place in a line. When it is dropped, its place is free for later waiters.
 #[derive(Debug)]
 pub struct Place<T> {
     queue: Arc<ServerQueue<T>>,

@@ -9,7 +9,7 @@ use std::fmt;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The most time that a server that is slow to take a body gets beyond its own.
+/// The longest additional time for a server that takes a body slowly.
 const MOST_GRACE: Duration = Duration::from_secs(1);
 
 /// The event that a body in transfer waits for.
@@ -69,8 +69,8 @@ impl OwedTime {
         self.since.get().is_none() && self.held.is_long(clock::now())
     }
 
-    /// Has the client delayed its body for longer than the server has had the end of it by now? If so, the client is
-    /// the cause when a server's time for the whole request is over.
+    /// Has the client delayed its body for longer than the time that the server has had since the body's end? If so,
+    /// the client is the cause when a server's time for the whole request is over.
     #[must_use]
     pub fn was_held_back(&self) -> bool {
         let since = self.since.get();

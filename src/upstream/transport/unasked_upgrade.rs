@@ -43,7 +43,7 @@ impl fmt::Display for UnaskedUpgrade {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match (self.is_asked, &self.line) {
             (false, _) => {
-                "the server switched to another protocol (status 101), and the request had asked for none"
+                "the server switched to another protocol (status 101), which the request had not asked for"
             }
             (true, None) => {
                 "the server switched protocols (status 101) and does not say to which: its answer needs \

@@ -1,4 +1,5 @@
-//! Servers that take so many requests at once, and no more: counted over all workers, with a queue in order of arrival.
+//! Servers that take only so many requests at once. The requests are counted over all workers, and the others wait in a
+//! queue in the order of arrival.
 
 use super::file;
 use crate::support::{
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// A server that answers a request when the test adds a permit, and knows how many it has had at once.
+/// A server that answers a request when the test adds a permit. It counts the requests that it has at once.
 struct Gated {
     upstream: Upstream,
     open: Arc<Semaphore>,
@@ -77,7 +78,7 @@ async fn beyond_the_bound_requests_wait_in_order_and_beyond_the_queue_they_are_r
     let gateway = Gateway::run(folder, &path).await;
     let mut wires = Vec::new();
     for number in 0..4 {
-        // One client has half of the queue.
+        // One client may have half of the queue.
         let client = IpAddr::from([127, 0, 0, 10 + number]);
         let mut wire = Wire::from(client, gateway.address()).await;
         wire.send(get(&format!("/{number}"))).await;
@@ -97,7 +98,7 @@ async fn beyond_the_bound_requests_wait_in_order_and_beyond_the_queue_they_are_r
         (&"server_busy".into(), &0.into()),
         "{line}"
     );
-    // One that leaves frees its place, and those behind move up.
+    // A client that leaves frees its place, and the clients behind it move up.
     wires.remove(2).reset();
     waiting(&gateway, 1).await;
     server.open.add_permits(1);
@@ -161,7 +162,7 @@ async fn one_client_leaves_half_of_the_queue_to_others() {
     server.open.add_permits(100);
     wire.answer().await.expect(200);
     assert!(refused.join_all().await.iter().all(|status| *status == 200));
-    // What is served leaves no place taken.
+    // Requests that were served leave no place taken.
     waiting(&gateway, 0).await;
     gateway.get("/").await.expect(200);
 }
@@ -222,7 +223,7 @@ async fn without_a_queue_the_answer_is_503_at_once_and_waiting_has_an_end() {
     }
 }
 
-/// Streams that end make room where the server may have no further connection.
+/// Ended streams make room at a server that may have no further connection.
 #[tokio::test]
 async fn over_http2_a_request_waits_for_a_stream_where_no_connection_may_be_opened() {
     let server = ModernServer::start(Manner {

@@ -1,5 +1,5 @@
-//! Servers that are killed, stopped, slowed down, restarted and replaced at random, under load: what fails is what was
-//! under way and may not be repeated, and the counts add up.
+//! Servers that are killed, stopped, slowed down, restarted and replaced at random, under load. Only requests fail that
+//! were under way and may not be repeated, and the counts add up.
 
 use super::{file, metric};
 use crate::support::{Gateway, PATIENCE, Wire, eventually, free_port, get, long, process, request};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::process::Child;
 use tokio::time::sleep;
 
-/// A server process: a gateway that answers by itself.
+/// A server process: a gateway that itself answers.
 struct Server {
     port: u16,
     folder: tempfile::TempDir,
@@ -58,7 +58,7 @@ impl Server {
         process::signal(pid.expect("it runs"), name);
     }
 
-    /// Ends it in order: it finishes what it has.
+    /// Stops the server in order: it finishes its requests first.
     async fn restart(&mut self) {
         self.signal("TERM");
         if let Some(mut child) = self.child.take() {
@@ -94,7 +94,7 @@ fn urls(servers: &[Server]) -> Vec<String> {
     servers.iter().map(Server::url).collect()
 }
 
-/// One client: a GET, and now and then a POST; its answers' statuses and times.
+/// One client: GET requests and some POST requests. Returns the statuses and times of its answers.
 async fn client(
     mut wire: Wire,
     pause: Duration,
@@ -115,7 +115,7 @@ async fn client(
     shots
 }
 
-/// Another server takes the place of one of the file, which is killed when the gateway has heard of it.
+/// Replaces a server of the file by another. The old server is killed when the gateway knows the new one.
 async fn replace(victim: &mut Server, gateway: &Gateway) {
     let new = Server::start().await;
     let heard = gateway.said.lines().len();
@@ -128,7 +128,7 @@ async fn replace(victim: &mut Server, gateway: &Gateway) {
     *victim = new;
 }
 
-/// Something happens to one of the servers, and passes.
+/// Disturbs one of the servers for a while.
 async fn strike(victim: &mut Server, gateway: &Gateway) {
     match fastrand::u8(..5) {
         3 => victim.restart().await,
@@ -143,7 +143,7 @@ async fn strike(victim: &mut Server, gateway: &Gateway) {
             sleep(Duration::from_millis(fastrand::u64(600..1_500))).await;
             victim.signal("CONT");
         }
-        // Slow: it runs a tenth of the time.
+        // Slows the server down: it runs for a tenth of the time.
         _ => {
             for _ in 0..5 {
                 victim.signal("STOP");
@@ -159,7 +159,7 @@ async fn strike(victim: &mut Server, gateway: &Gateway) {
 fn may_have_failed(line: &Value) -> bool {
     let was_repeated = line["attempts"].as_u64() >= Some(2) || line["retry"] == "budget";
     match line["reason"].as_str() {
-        // It was under way at a server that had stopped.
+        // The request was under way at a server that had stopped.
         Some("upstream_timeout") => line["status"] == 504,
         Some("upstream_reset") => line["method"] == "POST" || was_repeated,
         Some("connect_failed" | "none_left") => was_repeated,
@@ -218,7 +218,7 @@ async fn what_fails_was_under_way_and_may_not_be_repeated() {
     adds_up(&gateway.metrics().await, &lines);
 }
 
-/// The metrics count what the log has.
+/// Checks that the metrics have the counts that the log has.
 fn adds_up(metrics: &str, lines: &[Value]) {
     let of_status =
         |status: u64| lines.iter().filter(|line| line["status"] == status).count() as u64;
@@ -237,7 +237,7 @@ fn adds_up(metrics: &str, lines: &[Value]) {
     };
     assert_eq!(failures("timeout"), of_status(504));
     assert_eq!(failures("connect") + failures("reset"), of_status(502));
-    // Each attempt beyond a request's first is a retry of one cause, with one result.
+    // Each attempt after a request's first is a retry with one cause and one result.
     let attempts: u64 = lines
         .iter()
         .filter_map(|line| line["attempts"].as_u64())

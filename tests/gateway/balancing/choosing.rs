@@ -1,4 +1,4 @@
-//! Which server gets a request.
+//! The choice of the server for a request.
 
 use super::file;
 use crate::support::{Connection, File, Gateway, PATIENCE, Upstream, eventually, get, request};
@@ -66,7 +66,7 @@ async fn a_key_stays_with_its_server_and_one_that_leaves_moves_only_its_own() {
     ports.sort_unstable();
     ports.dedup();
     assert!(ports.len() >= 4, "{ports:?}");
-    // Without the key, servers take turns.
+    // Without the key, requests go to the servers in turn.
     let seen = servers[0].seen();
     for _ in 0..8 {
         gateway.get("/").await.expect(200);
@@ -95,7 +95,7 @@ async fn slow() -> Upstream {
 #[tokio::test]
 async fn requests_go_where_the_fewest_are_in_flight() {
     let (slow, quick) = (Upstream::silent().await, Upstream::echo().await);
-    // The route has the usual time limit: what hangs stays in flight.
+    // The route has the usual time limit, so that hanging requests stay in flight.
     let file = File::default()
         .server("workers = 2")
         .upstream("main", &[&slow, &quick])
@@ -106,7 +106,8 @@ async fn requests_go_where_the_fewest_are_in_flight() {
     while slow.seen() == 0 {
         let mut wire = gateway.connect().await;
         wire.send(get("/")).await;
-        // It is answered by the one server, or has come to the other: else the next may also go there.
+        // The request is answered by the one server, or has come to the other. Without this wait the next request might
+        // also go there.
         tokio::select! {
             answer = wire.answer() => drop(answer.expect(200)),
             () = eventually(PATIENCE, "a request at the slow server", async || slow.seen() > 0) => {}

@@ -1,4 +1,5 @@
-//! A server that fails requests in a row gets none for a while; never the last one, and never for a 500.
+//! A server that fails several requests in a row gets none for a while. The last server is never ejected, and a 500
+//! never counts as a failure.
 
 use super::{UPGRADE, answering, breaking, file, metric};
 use crate::support::{Connection, Gateway, PATIENCE, Upstream, eventually, free_port, request};
@@ -68,7 +69,7 @@ async fn half_may_go_and_the_last_never() {
         let lines = format!("{eject}\nretry = {{ budget = \"100%\" }}");
         let workers = format!("workers = {workers}");
         let gateway = Gateway::start(&file(&urls, &lines).server(&workers)).await;
-        // A request is tried at three servers: one may find the dead ones alone, and after it no other can.
+        // A request is tried at three servers: one request alone may find all dead servers, and no later request can.
         let mut failed = 0;
         eventually(PATIENCE, "the dead ones are found", async || {
             failed += u32::from(gateway.get("/").await.status != 200);
@@ -76,7 +77,7 @@ async fn half_may_go_and_the_last_never() {
         })
         .await;
         assert!(failed <= 1, "{failed} with {at_most}");
-        // Where a dead one is left, these requests are few, so that the budget of retries allows each of them one.
+        // If a dead server is left, these requests are so few that the budget of retries allows each of them one retry.
         for _ in 0..more {
             gateway.get("/").await.expect(200);
         }
@@ -84,7 +85,7 @@ async fn half_may_go_and_the_last_never() {
     }
 }
 
-/// How many servers of the upstream get requests.
+/// The number of the upstream's servers that get requests.
 async fn available(gateway: &Gateway) -> u64 {
     let shown = gateway.admin_get("/v1/upstreams").await.json();
     shown["upstreams"][0]["available"]
@@ -114,7 +115,7 @@ async fn a_client_that_leaves_or_is_slow_with_its_body_ejects_nobody() {
     assert_eq!(shown["upstreams"][0]["available"], 1, "{shown}");
 }
 
-/// A server that loses patience where a body stops coming has not failed.
+/// A server whose time for a stalled body is over has not failed.
 #[tokio::test]
 async fn a_client_that_stops_in_its_body_ejects_nobody() {
     let impatient = async || {
@@ -186,7 +187,7 @@ async fn without_a_server_all_are_tried_and_the_log_says_so() {
     );
 }
 
-/// What is known of a server stays when the file changes.
+/// The knowledge about a server survives changes of the file.
 #[tokio::test]
 async fn a_reload_forgets_no_ejection() {
     let good = Upstream::echo().await;
@@ -239,7 +240,7 @@ async fn a_server_that_breaks_off_websockets_leaves_too() {
     assert_eq!(bad.seen(), 2);
 }
 
-/// A server whose application serves GET, and fails every POST in a way that its path says.
+/// A server whose application serves GET, and fails every POST in the way that the path names.
 async fn weak() -> Upstream {
     Upstream::playing(async |mut connection: Connection| {
         while let Ok(head) = connection.request().await {
@@ -272,7 +273,7 @@ async fn one_client_ejects_no_server_that_others_ask() {
         let honest = async || {
             gateway.get("/").await.expect(200);
         };
-        // All at once, so that no success comes between them.
+        // All requests are sent at once, so that no success comes between them.
         let attack = async |clients: &[std::net::IpAddr]| {
             let mut all = tokio::task::JoinSet::new();
             for n in 0..24 {
@@ -288,14 +289,14 @@ async fn one_client_ejects_no_server_that_others_ask() {
         attack(&attackers[..1]).await;
         assert_eq!(available(&gateway).await, 4, "{way}");
         honest().await;
-        // Of two clients it is the server's failure, by everything that a gateway can know.
+        // With two failing clients the fault is the server's, as far as a gateway can know.
         attack(&attackers).await;
         assert!(available(&gateway).await < 4, "{way}");
         drop(servers);
     }
 }
 
-/// Nobody else asks: one client's requests are all that is known of a server.
+/// No other client sends requests: the requests of one client are all that the gateway knows about the server.
 #[tokio::test]
 async fn a_single_client_ejects_as_soon_as_ever() {
     let (good, bad) = (Upstream::echo().await, breaking().await);
@@ -313,7 +314,7 @@ async fn a_single_client_ejects_as_soon_as_ever() {
         .await;
 }
 
-/// A server that fails for one client and is asked by no other is dead all the same: its row lasts.
+/// A server that fails for its only client is treated as dead all the same, once its row of failures has lasted.
 #[tokio::test]
 async fn a_row_that_lasts_ten_seconds_ejects_whoever_asks() {
     let (good, bad) = (Upstream::echo().await, answering(503).await);

@@ -1,4 +1,4 @@
-//! Several servers of one upstream: which one gets a request, and what becomes of it when servers fail.
+//! Several servers of one upstream: the server that gets a request, and the fate of requests whose server fails.
 
 mod bounds;
 mod chaos;
@@ -10,7 +10,7 @@ mod with_limits;
 
 use crate::support::{Connection, File, Upstream};
 
-/// The fields of a handshake of WebSocket.
+/// The fields of a WebSocket handshake.
 const UPGRADE: [(&str, &str); 4] = [
     ("Connection", "Upgrade"),
     ("Upgrade", "websocket"),
@@ -18,7 +18,7 @@ const UPGRADE: [(&str, &str); 4] = [
     ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
 ];
 
-/// An upstream of these servers with these lines, and a route with `timeout = "500ms"`.
+/// A file whose upstream has these servers and these lines, with a route with `timeout = "500ms"`.
 fn file(servers: &[String], lines: &str) -> File {
     let servers: Vec<String> = servers
         .iter()
@@ -39,7 +39,7 @@ fn file(servers: &[String], lines: &str) -> File {
         .with("timeout = \"500ms\"")
 }
 
-/// A server that answers every request with this status.
+/// A server that answers all requests with this status.
 async fn answering(status: u16) -> Upstream {
     Upstream::playing(move |mut connection: Connection| async move {
         while let Ok(head) = connection.request().await {
@@ -63,7 +63,7 @@ async fn breaking() -> Upstream {
     .await
 }
 
-/// The value of a series, by its name and labels as they stand in the text.
+/// The value of a series, found by its name and labels in the form of the text.
 fn metric(text: &str, series: &str) -> u64 {
     let mut lines = text.lines();
     let line = lines.find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));

@@ -1,11 +1,11 @@
-//! Probes: a server that fails them gets no requests, and gets them again when they are good.
+//! Probes: a server that fails them gets no requests, and gets requests again when it passes them.
 
 use super::{file, metric};
 use crate::support::{Connection, Gateway, PATIENCE, Upstream, eventually};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// A server that echoes, and answers probes with the status that is set.
+/// A server that echoes requests, and answers probes with the status in `status`.
 async fn probed(status: &Arc<AtomicU16>) -> Upstream {
     let status = Arc::clone(status);
     Upstream::playing(move |mut connection: Connection| {
@@ -79,7 +79,7 @@ async fn a_server_falls_and_rises_by_its_probes() {
     gateway
         .said
         .line(0, "the rise", |line| {
-            line.contains("2 probes in a row good")
+            line.contains("2 probes in a row succeeded")
         })
         .await;
     for _ in 0..4 {
@@ -92,7 +92,7 @@ async fn a_server_falls_and_rises_by_its_probes() {
         .find(|seen| seen.head.target() == "/healthz");
     let host = other.url().replace("http://", "");
     assert_eq!(probe.unwrap().head.fields.get("host"), Some(&*host));
-    // Probes are no requests of clients.
+    // Probes do not count as requests of clients.
     assert!(
         gateway
             .access
@@ -125,7 +125,7 @@ async fn good_probes_end_an_ejection_early() {
     let lines = "health = { path = \"/healthz\", interval = \"100ms\", rise = 2 }\neject = { after = 1, for = \"1m\" }\nretry = false";
     let gateway =
         Gateway::start(&file(&[good.url(), other.url()], lines).server("workers = 1")).await;
-    // A silent path of the server: the request times out, and ejects it.
+    // A path at which the server is silent: the request times out, and the server is ejected.
     let silent = Upstream::silent().await;
     drop(silent);
     let dead = Upstream::playing(async |connection: Connection| drop(connection)).await;

@@ -1,4 +1,4 @@
-//! Requests that are sent once more: which, to whom, and how many of them.
+//! Requests that are sent again: which requests, to which servers, and how often.
 
 use super::{UPGRADE, answering, breaking, file, metric};
 use crate::support::{Connection, Gateway, Upstream, free_port, get, request};
@@ -151,7 +151,7 @@ async fn an_attempt_after_a_status_may_fail_in_another_way() {
     );
 }
 
-/// All servers break off: the budget keeps the attempts near the number of requests.
+/// All servers break off, and the budget keeps the number of attempts near the number of requests.
 #[tokio::test]
 async fn when_all_servers_fail_there_are_few_more_attempts_than_requests() {
     let servers = [breaking().await, breaking().await];

@@ -1,4 +1,4 @@
-//! Servers and limits: one decision, whatever the servers do; the final answer is what refunds look at.
+//! Servers and limits: a request gets one decision, whatever the servers do, and refunds depend on the final answer.
 
 use super::{answering, breaking, file};
 use crate::support::{Connection, File, Gateway, PATIENCE, Upstream, eventually, free_port, get};
@@ -48,7 +48,7 @@ async fn refunds_look_at_the_final_answer() {
             "the second answer is good"
         );
     }
-    // The gateway's own answers for want of a server count as server errors too.
+    // The gateway's own answers, given where no server is available, count as server errors too.
     let dead = [free_port(), free_port()].map(|port| format!("http://127.0.0.1:{port}"));
     let lines = "none_left = \"503\"\nhealth = { connect = true, interval = \"30s\" }";
     let gateway = Gateway::start(&limited(file(&dead, lines), limit)).await;
@@ -79,7 +79,7 @@ async fn a_slot_spans_attempts_and_the_queue_and_is_free_at_the_end() {
         gateway.admin_get("/v1/upstreams").await.json()["upstreams"][0]["waiting"] == 1
     })
     .await;
-    // Both have a slot, the one at the server and the one in the queue.
+    // Both requests have a slot: the one at the server, and the one in the queue.
     gateway.get("/limited/3").await.expect(429);
     second.answer().await.expect(503);
     first.answer().await.expect(504);
@@ -91,7 +91,7 @@ async fn a_slot_spans_attempts_and_the_queue_and_is_free_at_the_end() {
     .await;
 }
 
-/// A client that leaves the queue has had nothing forwarded.
+/// The request of a client that leaves the queue was not forwarded.
 #[tokio::test]
 async fn who_leaves_the_queue_pays_nothing() {
     let server = Upstream::playing(async |mut connection: Connection| {

@@ -54,7 +54,7 @@ async fn live_answers_as_the_gateway_then_does() {
                     (&window["outcome"], &window["takes"]),
                     (&"admit".into(), &0.into())
                 );
-                // A third of an hour, less what has gone by.
+                // A third of an hour, less the time that has passed.
                 let told = answer.number("retry-after");
                 let wait = bucket["wait_us"].as_u64().unwrap().div_ceil(1_000_000);
                 assert!(wait.abs_diff(told) <= 60 && told <= 1200, "{wait} {told}");
@@ -135,8 +135,8 @@ async fn routes_that_answer_themselves_say_what() {
     assert_eq!(said["path"]["forwarded"], Value::Null);
 }
 
-/// A listener that sends everything on to `https` answers before routes and limits; a request without a scheme is then one
-/// that comes by TLS.
+/// A listener that redirects everything to `https` answers before routes and limits. A request without a scheme is then
+/// taken for one over TLS.
 #[tokio::test]
 async fn a_listener_that_sends_requests_on_is_known() {
     let folder = tempfile::tempdir().unwrap();
@@ -167,7 +167,7 @@ async fn a_listener_that_sends_requests_on_is_known() {
         );
         assert!(said.contains("answer  204 by the gateway"), "{said}");
     }
-    // With another listener that serves them, requests without TLS are served.
+    // If another listener serves requests without TLS, they are served.
     let open = text.replace("listen = [", "listen = [\":8080\", ");
     let said = ask(&open, &["http://api.example.com/"]).await;
     assert!(said.contains("answer  404 by the gateway"), "{said}");

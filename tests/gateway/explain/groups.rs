@@ -1,4 +1,4 @@
-//! The answers of `tollgate explain` about groups: the group whose numbers hold, exempt clients, and the choice among
+//! The answers of `tollgate explain` about groups: the group whose numbers apply, exempt clients, and the choice among
 //! several groups.
 
 use super::FILE;
@@ -36,7 +36,7 @@ async fn a_tier_and_its_group_are_said() {
     let said = ask(&gold).await;
     for line in [
         "  for group gold, which the client is in: at most 200 at once, 1200 in the first minute, 1000 in each later minute",
-        "unused it admits this and has 199 left",
+        "on an unused counter it admits this request and has 199 left",
     ] {
         assert!(said.contains(line), "{said}");
     }
@@ -63,7 +63,7 @@ async fn a_tier_and_its_group_are_said() {
         (&false.into(), &"office".into())
     );
 
-    // As an invented key is refused, and said to be.
+    // The key is refused like an invented one, and the message says so.
     let text = std::fs::read_to_string(&file).unwrap();
     let strict = text.replace("unknown = \"ip\"", "unknown = \"refuse\"");
     std::fs::write(&file, &strict).unwrap();
@@ -78,7 +78,7 @@ async fn a_tier_and_its_group_are_said() {
     assert_eq!(limit["unknown"], "header:x-api-key");
     std::fs::write(&file, text).unwrap();
 
-    // Without the store, whose password is not here.
+    // The file without the store, whose password is not available here.
     let text = std::fs::read_to_string(&file).unwrap();
     let store = text.find("[store]").unwrap()..text.find("[limits.").unwrap();
     std::fs::write(&file, text.replace(&text[store], "")).unwrap();
@@ -93,7 +93,7 @@ async fn a_tier_and_its_group_are_said() {
     }
 }
 
-/// `explain` names the same cause of an exemption as the gateway's log: no group where another cause suffices, else the
+/// `explain` names the same cause of an exemption as the gateway's log: no group if another cause suffices, else the
 /// first group.
 #[tokio::test]
 async fn of_two_reasons_to_be_exempt_the_gateways_is_told() {

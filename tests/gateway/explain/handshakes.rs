@@ -1,9 +1,9 @@
-//! What `tollgate explain` says of the certificate that a client would show, and of files that are none.
+//! The words of `tollgate explain` about the certificate that a client would show, and about files that contain none.
 
 use crate::support::tls::Authority;
 use crate::support::{Finished, tollgate};
 
-/// Asks with `file` as the client's certificate, of a file in which `inner.test` demands one.
+/// Asks with `file` as the client's certificate. The configuration demands one for `inner.test`.
 async fn shown(ca: &Authority, file: &str) -> Finished {
     let folder = tempfile::tempdir().unwrap();
     let text = format!(
@@ -67,10 +67,10 @@ async fn the_port_of_a_request_says_which_listener_it_goes_to() {
     for (asked, said) in [
         (&["https://open.test:8443/"][..], inner),
         (&["https://inner.test:443/"], open),
-        // Without a port it is the listener for the name.
+        // Without a port, `explain` takes the listener for this name.
         (&["https://open.test/"], open),
         (&["https://inner.test/"], inner),
-        // Something in front has this port.
+        // This port belongs to another server in front of the gateway.
         (&["https://inner.test:9443/"], inner),
         (&["/", "--host", "open.test:8443"], inner),
         (&["/", "--sni", "inner.test"], inner),

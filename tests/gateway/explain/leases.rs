@@ -1,9 +1,9 @@
-//! The limits that are leased: the answers of `check` and `explain`, and the gateway's behaviour.
+//! Limits with leases: the words of `check` and `explain`, and the behaviour of the gateway.
 
 use super::{explain, said};
 use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, get, tollgate};
 
-/// A file with a limit that is alone on one route, and beside another limit on a second route.
+/// A file with a limit that is the only one of one route, and stands beside another limit on a second route.
 fn file(upstream: &Upstream, redis: &Redis) -> File {
     File::default()
         .redis(redis, "on_down = \"closed\"")
@@ -58,7 +58,7 @@ async fn where_permits_are_taken_ahead_is_told() {
         for target in ["/alone", "/beside"] {
             let mut wire = gateway.connect().await;
             for _ in 0..40 {
-                // Where the machine is too busy, Redis does not answer in time.
+                // On a machine that is too busy, Redis does not answer in time.
                 let status = wire.ask(get(target)).await.status;
                 assert!(matches!(status, 200 | 503), "{status}");
             }
@@ -69,7 +69,7 @@ async fn where_permits_are_taken_ahead_is_told() {
     assert!(!leased("beside", "mine").await);
 }
 
-/// Terms of leases are not shown where the file has no Redis.
+/// Leases are not described if the file has no Redis.
 #[tokio::test]
 async fn in_memory_nothing_is_said_of_redis() {
     let folder = tempfile::tempdir().unwrap();
@@ -101,7 +101,7 @@ async fn in_memory_nothing_is_said_of_redis() {
     for text in [&check, &explained] {
         assert!(text.contains("; 503 while Redis is away"), "{text}");
         assert!(text.contains("leased while it is busy"), "{text}");
-        // Of what is counted in each gateway.
+        // These words are about limits that each gateway counts alone.
         assert!(!text.contains("not at all while"), "{text}");
     }
 }

@@ -36,7 +36,7 @@ async fn the_server_of_a_key_is_named() {
         let mut all: Vec<&str> = order.iter().map(|one| one.as_str().unwrap()).collect();
         let text = explained(&gateway, &["GET", "/", "-H", &field]).await;
         let line = format!(
-            "server  {}, by header:x-user; while it is away {}, then {}; one with more than 200% of the average in flight is passed over",
+            "server  {}, by header:x-user; while it is away {}, then {}; a server with more than 200% of the average in flight is passed over",
             all[0], all[1], all[2]
         );
         assert!(text.lines().any(|one| one == line), "{line}\n{text}");

@@ -1,4 +1,4 @@
-//! Requests without a body: what a server of HTTP/1.1 is told of it, whatever the client spoke.
+//! Requests without a body: the fields that a server of HTTP/1.1 gets, for clients of each protocol.
 
 use crate::support::h2_frames::{DATA, HEADERS, frame, greeted, read_frame};
 use crate::support::{Feed, File, Gateway, Upstream, request};
@@ -29,11 +29,11 @@ async fn methods_that_may_have_a_body_say_that_there_is_none() {
     assert_eq!(echoed.fields.all("content-length"), ["0"]);
 }
 
-/// The head of a request with this method, whose stream it does not end.
+/// The head of a request with this method. The head does not end the stream.
 fn open_head(method: &[u8]) -> Vec<u8> {
     let mut block = vec![0x02, u8::try_from(method.len()).unwrap()];
     block.extend(method);
-    // http, /, :authority a
+    // The fields `http`, `/` and `:authority: a`.
     block.extend([0x86, 0x84, 0x41, 1, b'a']);
     frame(HEADERS, 4, 1, &block)
 }
@@ -63,7 +63,7 @@ async fn an_empty_frame_that_ends_a_stream_is_no_body() {
         );
         while read_frame(&mut client).await.unwrap().0 != HEADERS {}
     }
-    // The end may come later than its head.
+    // The end of the stream may come later than the head.
     let mut client = greeted(&gateway).await;
     client.send(open_head(b"GET")).await;
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -71,7 +71,7 @@ async fn an_empty_frame_that_ends_a_stream_is_no_body() {
     upstream.sees(5).await;
     let seen = upstream.requests().pop().unwrap();
     assert!(!seen.head.fields.has("transfer-encoding"), "{seen:?}");
-    // A body is one as before.
+    // A request with a body is forwarded as before.
     let mut client = greeted(&gateway).await;
     client.send(open_head(b"GET")).await;
     client.send(frame(DATA, 1, 1, b"body")).await;
@@ -94,7 +94,7 @@ async fn an_empty_frame_that_ends_a_stream_is_no_body() {
     );
 }
 
-/// Clients of HTTP/2 reset the stream of an answer to HEAD that has a body.
+/// HTTP/2 clients reset the stream if an answer to HEAD has a body.
 #[tokio::test]
 async fn an_answer_to_head_has_no_body_over_http2() {
     let upstream = Upstream::echo().await;

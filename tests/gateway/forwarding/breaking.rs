@@ -1,4 +1,4 @@
-//! Answers that break off, and answers that are no HTTP: the client, the metrics and the log show the fault.
+//! Answers that break off, and answers that are not HTTP: the client, the metrics and the log show the fault.
 
 use crate::support::{Connection, End, File, Gateway, PATIENCE, Upstream, get};
 use std::sync::Arc;
@@ -93,8 +93,7 @@ async fn what_came_before_a_body_broke_reaches_the_client() {
     }
 }
 
-/// An upstream that sends `hello` behind this head, and resets the connection after the notice that `hello` has
-/// arrived.
+/// An upstream that sends `head` and `hello`. It resets the connection after the notice that `hello` has arrived.
 async fn resetting_after(head: &'static str, came: &Arc<Notify>) -> Upstream {
     let came = Arc::clone(came);
     Upstream::playing(move |mut connection: Connection| {

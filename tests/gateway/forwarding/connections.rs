@@ -1,4 +1,4 @@
-//! Connections are kept and shared out: many requests on few, two protocols on one port, servers in turn.
+//! Connections are kept and shared: many requests on few connections, two protocols on one port, and servers in turn.
 
 use crate::support::{Connection, Feed, File, Gateway, Upstream, get, h2, long, process, request};
 use http::Request;
@@ -49,7 +49,7 @@ async fn a_client_that_wants_to_close_is_closed() {
         client.ended(crate::support::PATIENCE).await,
         crate::support::End::Open
     );
-    // The upstream's connection is another matter.
+    // The connection to the upstream is not affected.
     gateway.get("/").await.expect(200);
     assert!(upstream.connections() <= 2, "{}", upstream.connections());
 }
@@ -153,7 +153,7 @@ async fn streams_of_one_http2_connection_do_not_wait_for_each_other() {
 #[tokio::test]
 async fn connections_to_the_upstream_are_reused_across_clients() {
     let upstream = Upstream::echo().await;
-    // One worker: which connection is reused by whom is then certain.
+    // With one worker it is certain which request reuses which connection.
     let gateway = Gateway::start(&File::to(&upstream, &[]).server("workers = 1")).await;
     for _ in 0..10 {
         gateway.get("/").await.expect(200);
@@ -204,20 +204,20 @@ async fn clients_are_spread_over_all_workers() {
         client.ask(get("/")).await.expect(200);
         clients.push(client);
     }
-    // Each worker has upstream connections of its own: four workers at work show as four connections.
+    // Each worker has its own upstream connections, so four busy workers have four connections.
     assert_eq!(upstream.connections(), 4);
 }
 
 #[tokio::test]
 async fn idle_connections_cost_little() {
-    // Both ends of each are open files; the long form wants `ulimit -n` above 10,000.
+    // Both ends of each connection are open files. The long form needs `ulimit -n` above 10,000.
     let many = if long() { 10_000 } else { 800 };
     let upstream = Upstream::echo().await;
     let gateway = Gateway::start(&File::to(&upstream, &[]).server("idle = \"10min\"")).await;
     let mut clients = Vec::with_capacity(many);
     let mut before = 0;
     for n in 0..many + 100 {
-        // The first hundred warm every buffer there is.
+        // The first hundred requests fill all buffers.
         if n == 100 {
             before = process::resident(gateway.pid());
         }

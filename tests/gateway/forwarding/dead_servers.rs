@@ -1,9 +1,9 @@
-//! Servers that take no connections: each has one line in the log and its own count, and the lines of failed requests
-//! name it.
+//! Servers that accept no connections: each has one line in the log and its own count, and the log lines of failed
+//! requests name it.
 
 use crate::support::{Connection, File, Gateway, PATIENCE, Upstream, eventually, free_port, get};
 
-/// One upstream with these servers.
+/// A file with one upstream that has these servers.
 fn to(servers: &[String], workers: u8) -> File {
     let servers: Vec<_> = servers.iter().map(|url| format!("\"{url}\"")).collect();
     File::default()
@@ -15,7 +15,7 @@ fn to(servers: &[String], workers: u8) -> File {
         .server(&format!("workers = {workers}"))
 }
 
-/// The number of connections that a server did not take, over all causes.
+/// The number of connections that a server did not accept, over all causes.
 async fn unreached(gateway: &Gateway, server: &str) -> Option<u64> {
     let metrics = gateway.metrics().await;
     let series = format!(
@@ -37,7 +37,7 @@ async fn its_first_failure_and_its_return_are_said_once_by_all_workers() {
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}");
     let gateway = Gateway::start(&to(std::slice::from_ref(&url), 2)).await;
-    // Connections are dealt to the workers in turn, so both meet it.
+    // The workers get connections in turn, so both meet the server.
     for _ in 0..6 {
         gateway.get("/").await.expect(502);
     }
@@ -85,7 +85,7 @@ async fn a_bad_gateway_names_the_server_that_was_tried_last() {
         assert!(line["upstream_ms"].is_null(), "{line}");
         last.push(line["upstream"].as_str().expect("a server").to_owned());
     }
-    // The turn moves on, and with it who is tried last.
+    // The turn moves on, so the server that is tried last changes.
     last.sort();
     let mut both = servers.to_vec();
     both.sort();

@@ -1,11 +1,11 @@
-//! Why a server's answer is none stands in the log, in the request's line and in what `check --connect` says; and such a
-//! server is ejected as one that breaks off.
+//! The fault of a server's answer is in the log, in the request's line and in the output of `check --connect`. Such a
+//! server is ejected like one that breaks off.
 
 use crate::support::{Connection, Feed, File, Gateway, Upstream, get, grpc, tollgate};
 
 const FIRST: &str = "HTTP/1.1 200 OK\r\n";
 
-/// A head with this line between others.
+/// A head that has this line among others.
 fn with(line: &str) -> String {
     format!("{FIRST}server: a\r\n{line}\r\ncontent-length: 0\r\n\r\n")
 }
@@ -186,7 +186,7 @@ async fn a_server_that_answers_garbage_is_ejected() {
     }
 }
 
-/// A client that asks a server of HTTP/1.1 for gRPC ejects no server.
+/// A client that makes a gRPC call to a server of HTTP/1.1 does not eject the server.
 #[tokio::test]
 async fn a_call_to_servers_of_http1_ejects_nobody_and_is_told() {
     let servers = [Upstream::echo().await, Upstream::echo().await];
@@ -234,7 +234,7 @@ async fn check_connect_tells_it_where_health_asks() {
     assert!(told.stdout.contains("is there twice"), "{}", told.stdout);
 }
 
-/// An answer that breaks behind its head has its own status, and the cause.
+/// An answer that becomes faulty after its head has its own status, and the log has the cause.
 #[tokio::test]
 async fn an_answer_that_breaks_is_told() {
     let upstream = Upstream::playing(async |mut connection: Connection| {
@@ -261,7 +261,7 @@ async fn an_answer_that_breaks_is_told() {
     assert!(said.contains("no valid answer"), "{said}");
 }
 
-/// It has words of its own: not those of a server that has not answered.
+/// The fault has its own words, not the words for a server that has not answered.
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_told() {
     for framing in ["content-length: 50", "transfer-encoding: chunked"] {
@@ -281,7 +281,7 @@ async fn an_answer_that_breaks_off_is_told() {
     }
 }
 
-/// A probe meets what requests meet, the body included.
+/// A probe finds the same faults as a request, also in the body.
 #[tokio::test]
 async fn a_probe_reads_the_body_too() {
     let switching = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";

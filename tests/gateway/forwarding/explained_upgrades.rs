@@ -1,5 +1,5 @@
-//! Why a WebSocket does not come to be is told like the fault of any other answer: in words, with the line that is to blame,
-//! and with what to write where that is known.
+//! The log says why a WebSocket fails as it does for any other answer: in words, with the faulty line, and with the
+//! remedy where it is known.
 
 use crate::support::{File, Gateway, Manner, ModernServer, Upstream, get, request};
 
@@ -11,7 +11,7 @@ const UPGRADE: [(&str, &str); 4] = [
 ];
 const SWITCHING: &str = "HTTP/1.1 101 Switching Protocols\r\n";
 
-/// Asks, and expects a 502 of which the request's line and the log tell `cause`, the latter with `line`.
+/// Sends this request and expects a 502. The request's line and the log must state `cause`, and the log also `line`.
 async fn tells(gateway: &Gateway, asked: String, cause: &str, line: &str) {
     let mut client = gateway.connect().await;
     client.send(asked).await;
@@ -34,7 +34,7 @@ async fn a_switch_to_another_protocol_is_told_with_its_name() {
         (
             &plain,
             "Connection: upgrade\r\nUpgrade: h2c\r\n",
-            "had asked for none",
+            "had not asked for",
             "\"upgrade: h2c\"",
         ),
         (
@@ -100,7 +100,7 @@ async fn an_answer_to_a_websockets_request_is_told_with_its_line() {
     }
 }
 
-/// A server of HTTP/2 alone has no WebSockets, however it is written.
+/// A server of HTTP/2 alone has no WebSockets, in whichever way the file says that it has HTTP/2 alone.
 #[tokio::test]
 async fn a_websocket_to_a_server_of_http2_is_told_what_it_needs() {
     let server = ModernServer::start(Manner::default()).await;

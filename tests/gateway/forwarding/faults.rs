@@ -1,4 +1,4 @@
-//! The gateway's own answers: without a route, without a server, after a deadline, after a malformed response.
+//! The gateway's own answers: without a route, without a server, after a deadline, and after a malformed response.
 
 use crate::support::{
     Answer, Connection, End, Feed, File, Gateway, PATIENCE, Upstream, eventually, free_port, get,
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-/// Checks the body that every answer of the gateway itself has.
+/// Checks the body that all of the gateway's own answers have.
 #[track_caller]
 fn assert_problem(answer: &Answer, status: u16) {
     assert_eq!(answer.status, status, "{answer:?}");
@@ -81,7 +81,7 @@ async fn a_server_that_dies_with_idle_connections_fails_no_request() {
     for _ in 0..4 {
         clients.push(gateway.connect().await);
     }
-    // Sent all at once, so that several connections to either server are idle afterwards.
+    // The requests are sent at once, so that several connections to each server are idle afterwards.
     for client in &mut clients {
         client.send(get("/").repeat(2)).await;
     }
@@ -90,7 +90,7 @@ async fn a_server_that_dies_with_idle_connections_fails_no_request() {
         client.answer().await.expect(200);
     }
     assert!(doomed.seen() > 0);
-    // Dead is who has let go of its connections, and of its port.
+    // A server is dead once it has closed its connections and its port.
     let port = doomed.port();
     dying.notify_waiters();
     doomed.closes(doomed.connections()).await;
@@ -134,7 +134,7 @@ async fn an_answer_that_starts_too_late_is_a_gateway_timeout() {
         "{took:?}"
     );
     assert_eq!(gateway.line_of(&answer).await["reason"], "upstream_timeout");
-    // The answer that may still come must not become somebody else's.
+    // The late answer must not go to another client.
     assert_eq!(client.ask(get("/quick")).await.expect(200).text(), "ok");
     assert_eq!(upstream.connections(), 2);
 }
@@ -218,7 +218,7 @@ async fn a_client_that_stops_in_mid_body_is_given_up() {
         .await;
     client.send("half").await;
     upstream.sees(1).await;
-    // Whether it hears a 408 or not: it is let go, and the upstream never got a whole request.
+    // The client may or may not get a 408. Its connection ends, and the upstream never got a whole request.
     assert_ne!(client.ended(Duration::from_secs(9)).await, End::Open);
 }
 
@@ -262,7 +262,7 @@ async fn what_is_not_idempotent_is_not_sent_again_once_it_was_read() {
 
 #[tokio::test]
 async fn a_post_meets_a_connection_that_was_closed_while_it_rested_and_goes_out_on_another() {
-    // Closes right behind its answer, without saying so.
+    // The upstream closes right after its answer, without `Connection: close`.
     let upstream = Upstream::playing(async |mut connection: Connection| {
         connection.request().await.unwrap();
         connection
@@ -275,7 +275,7 @@ async fn a_post_meets_a_connection_that_was_closed_while_it_rested_and_goes_out_
     let mut client = gateway.connect().await;
     for nth in 1..=20 {
         client.ask(request("POST", "/", &[])).await.expect(200);
-        // Its end is on its way when the upstream has ended the script of the connection.
+        // The end is on its way once the upstream has ended the script of the connection.
         upstream.closes(nth).await;
     }
     assert_eq!(upstream.seen(), 20);
@@ -325,7 +325,7 @@ async fn a_refusal_that_ends_its_connection_says_so() {
     ] {
         assert_eq!(refused(fields).await.field("connection"), "close");
     }
-    // Their bodies are read, if they come: the connection goes on.
+    // The bodies of refused requests are read if they come, so the connection goes on.
     for fields in [&[("Content-Length", "0")][..], &[("Content-Length", "5")]] {
         assert!(!refused(fields).await.fields.has("connection"));
     }

@@ -1,4 +1,4 @@
-//! Header and trailer fields: hop-by-hop fields go, end-to-end fields stay, and the gateway's own are added.
+//! Header and trailer fields: hop-by-hop fields are removed, end-to-end fields stay, and the gateway adds its own.
 
 use crate::support::{Connection, Feed, File, Gateway, Upstream, h2, request};
 use bytes::Bytes;
@@ -216,7 +216,7 @@ async fn trailers_of_a_request_reach_the_upstream() {
     assert_eq!(echoed.trailers.get("x-sum"), Some("42"));
 }
 
-/// Fields that no trailer may have: a receiver that merges trailers into the head would take them for fields of the
+/// Fields that may not be in trailers: a receiver that merges trailers into the head would take them for fields of the
 /// head.
 const NEVER_BEHIND: [&str; 12] = [
     "Tollgate-Granted",

@@ -1,9 +1,9 @@
-//! The bounds of messages: lengths, chunks, answers without a body, and the connection after them.
+//! The bounds of messages: lengths, chunks, answers without a body, and the next request on the connection.
 
 use crate::support::{Connection, End, Feed, File, Gateway, Upstream, Wire, get, request};
 use http::Request;
 
-/// Checks that the connection is in step: a further request on it is answered.
+/// Checks that the connection is in step: it answers a further request.
 async fn assert_in_step(client: &mut Wire) {
     client.ask(get("/next")).await.expect(200);
 }
@@ -227,7 +227,7 @@ async fn a_refused_request_is_not_told_to_continue() {
             &[("Expect", "100-continue"), ("Content-Length", "4")],
         ))
         .await;
-    // The very first line is the final one.
+    // The first head is already the final one.
     assert_eq!(client.head().await.status(), 429);
 }
 

@@ -1,4 +1,4 @@
-//! A request that cannot be sent again goes out only on a connection that its server still keeps.
+//! A request that cannot be sent again goes out only on a connection that its server has not closed.
 
 use crate::support::{Connection, File, Gateway, Upstream, request};
 use std::time::Duration;
@@ -6,10 +6,10 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nKeep-Alive: timeout=1\r\nContent-Length: 2\r\n\r\nok";
-/// The time that the upstream announces.
+/// The keep-alive time that the upstream announces.
 const KEPT: Duration = Duration::from_secs(1);
 
-/// An upstream that keeps its connections for the second that it announces, and no longer.
+/// An upstream that keeps its connections for exactly the second that it announces.
 async fn punctual() -> Upstream {
     Upstream::playing(async |mut connection: Connection| {
         while let Ok(Ok(head)) = timeout(KEPT, connection.request()).await {
@@ -35,7 +35,7 @@ async fn posts_at_any_moment_meet_no_connection_that_ends_when_it_was_said_to() 
             for turn in 0..EACH {
                 let post = request("POST", "/", &[("Content-Length", "4")]) + "body";
                 client.ask(post).await.expect(200);
-                // All around the time at which the server closes.
+                // The requests come at all times around the moment at which the server closes.
                 let phase = (nth * EACH + turn) * 400 / (CLIENTS * EACH);
                 sleep(KEPT - Duration::from_millis(200) + Duration::from_millis(phase)).await;
             }
@@ -53,13 +53,13 @@ async fn a_connection_rests_for_less_than_its_server_announces() {
     for connections in 1..=3 {
         client.ask(request("POST", "/", &[])).await.expect(200);
         assert_eq!(upstream.connections(), connections);
-        // Its server has not closed it yet.
+        // The server has not closed the connection yet.
         sleep(KEPT * 6 / 10).await;
     }
 }
 
-/// A server that keeps a connection behind each answer but one to HEAD: there it reads on, and ends the connection when
-/// the next request has come, as if the end had crossed it.
+/// A server that keeps a connection after each answer except an answer to HEAD. After that answer it reads on, and ends
+/// the connection when the next request has come, as if the end and the request had crossed.
 async fn closing_behind_head() -> Upstream {
     Upstream::playing(async |mut connection: Connection| {
         while let Ok(head) = connection.request().await {
@@ -99,7 +99,7 @@ async fn a_connection_behind_head_without_a_length_is_for_what_can_be_repeated()
     client.ask(request("GET", "/", &[])).await.expect(200);
 }
 
-/// A GET that such a connection has answered shows that its server keeps it.
+/// If such a connection has answered a GET, this shows that its server keeps it.
 #[tokio::test]
 async fn a_connection_that_answered_again_is_for_all() {
     let upstream = Upstream::playing(async |mut connection: Connection| {

@@ -1,8 +1,9 @@
-//! Heads of servers have one bound over both versions: bytes, as HTTP/2 counts them, and no number of fields.
+//! The heads of servers have one bound over both versions. The bound counts bytes as HTTP/2 does, and does not count
+//! fields.
 
 use crate::support::{Connection, File, Gateway, Manner, ModernServer, Upstream, get};
 
-/// A server of HTTP/1.1 whose answer has as many fields as the path says, each as long.
+/// A server of HTTP/1.1 whose answer has the number and length of fields that the path names.
 async fn old_server() -> Upstream {
     Upstream::playing(async |mut connection: Connection| {
         while let Ok(head) = connection.request().await {
@@ -17,7 +18,7 @@ async fn old_server() -> Upstream {
     .await
 }
 
-/// `/fields/COUNT/LENGTH`.
+/// The number and the length in `/fields/COUNT/LENGTH`.
 fn asked(target: &str) -> (usize, usize) {
     let mut numbers = target.rsplit('/').map(|part| part.parse().unwrap_or(0));
     let length = numbers.next().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! A client that leaves ends its request at the upstream at once, however it leaves.
+//! If a client leaves in any way, its request ends at the upstream at once.
 
 use crate::support::{
     Connection, End, Feed, File, Gateway, H2, PATIENCE, Upstream, Wire, get, h2, request,
@@ -62,7 +62,7 @@ impl Deserted {
     }
 }
 
-/// A time that is long for a busy machine, and shorter than any deadline of the gateway.
+/// A time that is long even for a busy machine, but shorter than any deadline of the gateway.
 const AT_ONCE: Duration = Duration::from_secs(8);
 const NOTHING: &str = "";
 const HALF: &str = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";
@@ -77,7 +77,7 @@ async fn by_closing() {
     deserted.assert_left_since(Instant::now()).await;
     let line = deserted.gateway.line_where("reason", "client_gone").await;
     assert_eq!(line["path"], "/");
-    // A server was asked, though it has said nothing.
+    // The log names the server, although the server has not answered.
     assert_eq!(line["upstream"], deserted.upstream.url(), "{line}");
     assert!(line["upstream_ms"].is_null(), "{line}");
 }

@@ -1,4 +1,4 @@
-//! Requests and responses pass whole, in time, and with the right fields; each fault has its status.
+//! Requests and responses are forwarded whole, in time, and with the right fields. Each fault has its status.
 
 mod bodiless;
 mod breaking;

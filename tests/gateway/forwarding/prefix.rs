@@ -1,4 +1,4 @@
-//! The beginning of a path that a route takes away is told to its servers.
+//! Servers learn the beginning of a path that a route takes away.
 
 use crate::support::{File, Gateway, Upstream, request};
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 
-/// An upstream that sends a first chunk, and the rest only when `go` is given.
+/// An upstream that sends a first chunk, and sends the rest when `go` is notified.
 async fn two_chunks(go: &Arc<Notify>) -> Upstream {
     let go = Arc::clone(go);
     Upstream::playing(move |mut connection: Connection| {
@@ -132,7 +132,7 @@ async fn an_answer_given_before_the_request_is_complete_reaches_the_client() {
     assert_eq!(answer.text(), "big!");
 }
 
-/// Sends bodies through, in pieces, and returns by how much the gateway's memory grew meanwhile.
+/// Sends bodies through in pieces. Returns by how much the gateway's memory grew meanwhile.
 async fn growth_while_streaming(total: usize) -> u64 {
     const PIECE: usize = 256 * 1024;
     let upstream = Upstream::playing(move |mut connection: Connection| async move {
@@ -153,7 +153,7 @@ async fn growth_while_streaming(total: usize) -> u64 {
     let mut client = gateway.connect().await;
     client.send(request("GET", "/", &[])).await;
     assert_eq!(client.head().await.length(), Some(total));
-    // A first part warms every buffer there is.
+    // A first part fills all buffers.
     let warm = 8 * 1024 * 1024;
     client.exactly_ignored(warm).await;
     let before = process::resident(gateway.pid());
@@ -192,13 +192,13 @@ async fn a_client_that_does_not_read_stops_its_upstream() {
     let mut client = gateway.connect().await;
     client.send(request("GET", "/", &[])).await;
     client.head().await;
-    // 128 MiB were asked for, nothing is read: what fills is kernel buffers, and the upstream stands still.
+    // The client asked for 128 MiB and reads nothing. Only kernel buffers fill, and the upstream stops sending.
     let mut last = 0;
     while let Ok(piece) = timeout(Duration::from_millis(250), sent.acquire()).await {
         piece.unwrap().forget();
         last += 1;
     }
     assert!(last < MANY / 2, "{last} of {MANY} pieces left the upstream");
-    // Read on, it goes on.
+    // When the client reads, the upstream goes on.
     client.exactly_ignored(PIECE * (last + 1)).await;
 }

@@ -1,5 +1,5 @@
-//! The ends of WebSockets: who has left frees what was held for it, whatever the other side does, and the log says who it
-//! was.
+//! The ends of WebSockets: when one side leaves, everything that was held for it is freed, whatever the other side
+//! does, and the log names the side that left.
 
 use crate::support::{
     Connection, End, File, Gateway, PATIENCE, Upstream, Wire, eventually, request,
@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 const UPGRADE: [(&str, &str); 2] = [("Connection", "Upgrade"), ("Upgrade", "websocket")];
 const SWITCHING: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
-/// Frames as a client sends them: a text, and the one that closes.
+/// Frames of a client: a text, and a close frame.
 const TEXT: [u8; 8] = [0x81, 0x82, 0, 0, 0, 0, b'h', b'i'];
 const CLOSE: [u8; 8] = [0x88, 0x82, 0, 0, 0, 0, 0x03, 0xE8];
-/// As a server sends them.
+/// Frames of a server.
 const BARE_TEXT: [u8; 4] = [0x81, 2, b'h', b'o'];
 const BARE_CLOSE: [u8; 4] = [0x88, 2, 0x03, 0xE8];
-/// `going away`, as it comes to a client.
+/// The close frame `going away`, as the client receives it.
 const GOING_AWAY: [u8; 4] = [0x88, 2, 0x03, 0xE9];
 
-/// A server that agrees, sends `first`, and then neither reads nor ends.
+/// A server that agrees to the upgrade, sends `first`, and then neither reads nor ends.
 async fn deaf(first: &'static [u8]) -> Upstream {
     Upstream::playing(move |mut connection: Connection| async move {
         connection.request().await.unwrap();
@@ -29,7 +29,7 @@ async fn deaf(first: &'static [u8]) -> Upstream {
     .await
 }
 
-/// A gateway with one place for WebSockets, and one at its server.
+/// A gateway with one place for WebSockets, before a server with one place.
 async fn narrow(upstream: &Upstream) -> Gateway {
     let file = File::default()
         .server("idle = \"10min\"\nworkers = 1")
@@ -104,13 +104,14 @@ async fn a_client_that_leaves_frees_its_place_whatever_its_server_does() {
     }
 }
 
-/// A reset is seen behind bytes that nobody takes. An end would not come that far: the client's system sends it behind them.
+/// The gateway notices a reset although unread bytes are in front of it. It could not notice an end, which the client's
+/// system sends after these bytes.
 #[tokio::test]
 async fn a_reset_behind_much_that_the_server_does_not_take_frees_the_place() {
     let upstream = deaf(b"").await;
     let gateway = narrow(&upstream).await;
     let mut client = open(&gateway, "/left").await;
-    // One frame without an end. The system takes megabytes of it.
+    // One frame that never ends. The system's buffers take megabytes of it.
     let mut frame = vec![0x82, 0xFF, 0, 0, 0, 1, 0, 0, 0, 0, 1, 2, 3, 4];
     frame.resize(64 * 1024, 7);
     let filling = async { while client.try_send(&frame).await.is_ok() {} };
@@ -170,7 +171,7 @@ async fn a_silent_websocket_is_ended_by_idle() {
     assert!(metrics.lines().any(|line| line == ended), "{metrics}");
 }
 
-/// At the end of draining both sides are told, and the tunnel is over when both have answered.
+/// At the end of the drain both sides get a close frame, and the tunnel is over when both have answered.
 #[tokio::test]
 async fn at_drain_both_sides_read_that_the_gateway_goes_away() {
     let (told, hears) = tokio::sync::oneshot::channel();
@@ -208,7 +209,7 @@ async fn at_drain_both_sides_read_that_the_gateway_goes_away() {
     );
 }
 
-/// Inside a frame nothing is said: the client would take it for content.
+/// The gateway sends nothing inside a frame, since the client would take it for content.
 #[tokio::test]
 async fn inside_a_frame_nothing_is_said_at_drain() {
     let upstream = deaf(&[0x81, 5, b'h', b'a', b'l']).await;
@@ -225,14 +226,14 @@ async fn inside_a_frame_nothing_is_said_at_drain() {
     );
 }
 
-/// A frame that ends in time is followed by the farewell, and the next one does not begin.
+/// After a frame that ends in time the close frame follows, and the next frame does not begin.
 #[tokio::test]
 async fn the_farewell_comes_at_the_next_border() {
     let upstream = Upstream::playing(|mut connection: Connection| async move {
         connection.request().await.unwrap();
         connection.wire.send(SWITCHING).await;
         connection.wire.send([0x81, 5, b'h', b'a', b'l']).await;
-        // The gateway's own word comes first on this side.
+        // On this side the gateway's own close frame comes first.
         connection.wire.exactly(8).await.unwrap();
         connection
             .wire

@@ -1,4 +1,4 @@
-//! Upgrades, such as WebSocket: a connection that stops being HTTP passes bytes both ways, if both sides agreed.
+//! Upgrades, such as WebSocket: a connection stops being HTTP and passes bytes in both directions, if both sides agree.
 
 use crate::support::{Connection, End, File, Gateway, PATIENCE, Upstream, request};
 

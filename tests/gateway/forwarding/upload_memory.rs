@@ -1,4 +1,4 @@
-//! Uploads to servers that do not read: the gateway holds little of each, whatever the client still sends.
+//! Uploads to servers that do not read: the gateway buffers little of each, however much the client sends.
 
 use crate::support::{Connection, Feed, File, Gateway, H2, Upstream, Wire, request};
 use bytes::Bytes;
@@ -10,9 +10,9 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Uploads at a time.
+/// The number of uploads at a time.
 const MANY: usize = 40;
-/// The most memory of the gateway's for each, beside its connection.
+/// The most memory that the gateway uses for each upload, in addition to its connection, in bytes.
 const MOST: usize = 128 * 1024;
 
 async fn resident(gateway: &Gateway) -> usize {
@@ -22,7 +22,7 @@ async fn resident(gateway: &Gateway) -> usize {
     value.unwrap().trim().parse::<f64>().unwrap() as usize
 }
 
-/// A server that reads the beginning and no more.
+/// A server that reads the beginning of a request and no more.
 async fn deaf() -> Upstream {
     Upstream::playing(|mut connection: Connection| async move {
         let _ = connection.wire.exactly(16).await;
@@ -31,7 +31,7 @@ async fn deaf() -> Upstream {
     .await
 }
 
-/// A client, whose connection has carried a request already.
+/// A client whose connection has already carried a request.
 enum Uploader {
     Http1(Wire),
     Http2(H2),
@@ -49,10 +49,10 @@ impl Uploader {
         Self::Http1(client)
     }
 
-    /// Sends until nothing more is taken, and tells so.
+    /// Sends until the gateway takes no more bytes, and reports this.
     async fn upload(self, told: UnboundedSender<()>) {
         let piece = Bytes::from(vec![b'x'; 64 * 1024]);
-        // The server takes what its system takes for it.
+        // Of these bytes the server's system takes as many as its buffers hold.
         let taken = Duration::from_secs(4);
         match self {
             Self::Http1(mut client) => {
@@ -80,7 +80,8 @@ impl Uploader {
     }
 }
 
-/// Many uploads at a time, until nothing more is taken of each: the memory that each takes beside its connection.
+/// Many uploads at a time, until the gateway takes no more bytes of any. Returns the memory of each, in addition to its
+/// connection.
 async fn for_each(gateway: &Gateway, is_http2: bool) -> usize {
     let mut clients = Vec::new();
     for _ in 0..MANY {

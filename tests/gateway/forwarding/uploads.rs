@@ -1,5 +1,4 @@
-//! Uploads whose answer comes before their end: the uploads arrive whole, and hold no connection after they are given
-//! up.
+//! Uploads that are answered before they end: they arrive whole, and an upload that is given up holds no connection.
 
 use crate::support::{
     Connection, End, File, Gateway, PATIENCE, Upstream, eventually, process, request,
@@ -9,7 +8,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
 const EARLY: &str = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n";
-/// The size of an upload: a little more than the kernel takes for a server that does not read.
+/// The size of an upload, in bytes: a little more than the kernel buffers for a server that does not read.
 const LARGE: usize = 4_000_000;
 
 fn head(length: usize) -> String {
@@ -42,7 +41,7 @@ async fn those_of_unknown_length_arrive_whole_at_a_server_of_http_1_0() {
 
 #[tokio::test]
 async fn one_that_is_answered_early_arrives_whole() {
-    // The systems between the client and a server that does not read hold as much for certain.
+    // The buffers of the systems between the client and a server that does not read are certainly as large.
     const LARGE: usize = 1_000_000;
     let read = Arc::new(Notify::new());
     let reading = Arc::clone(&read);
@@ -63,14 +62,14 @@ async fn one_that_is_answered_early_arrives_whole() {
     client.send(head(LARGE)).await;
     client.send(vec![b'x'; LARGE]).await;
     client.answer().await.expect(202);
-    // The client has its answer, and the gateway what the server has not taken yet.
+    // The client has its answer, and the gateway holds the bytes that the server has not taken yet.
     drop(client);
     read.notify_one();
     let all = timeout(PATIENCE, arrived.recv()).await;
     assert_eq!(all.expect("the upload was cut off"), Some(()));
 }
 
-/// The client has closed its half in the middle, and reads on.
+/// In the middle of its upload the client ends its sending side, and reads on.
 #[tokio::test]
 async fn half_of_one_is_a_bad_request_to_its_client_and_a_client_gone_in_the_log() {
     let upstream = Upstream::echo().await;
@@ -142,13 +141,13 @@ async fn one_that_its_client_gives_up_is_let_go_though_the_server_reads_nothing(
     client.send(head(100 * LARGE)).await;
     client.answer().await.expect(202);
     let piece = vec![b'x'; 64 * 1024];
-    // Until nobody takes any more.
+    // Sends until no more bytes are taken.
     while let Ok(sent) = timeout(PATIENCE / 60, client.try_send(&piece)).await {
         sent.unwrap();
     }
     let during = process::open_files(gateway.pid());
     client.reset();
-    // Its server takes nothing.
+    // The server takes no bytes.
     eventually(PATIENCE, "both its connections are closed", async || {
         process::open_files(gateway.pid()) <= during - 2
     })

@@ -1,4 +1,4 @@
-//! A server that breaks off in the middle of a call: the client is told in trailers, as gRPC has it.
+//! A server that breaks off in the middle of a call: the client learns it from trailers, as gRPC requires.
 
 use super::leading_to;
 use crate::support::grpc::call;
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 async fn beginning(breaks: bool) -> Upstream {
     Upstream::playing(move |mut connection: Connection| async move {
         let wire = &mut connection.wire;
-        // The request has ended.
+        // Has the request ended?
         let ends = |kind: u8, flags: u8| kind <= 1 && flags & 1 == 1;
         if !greet(wire).await {
             return;
@@ -33,7 +33,7 @@ async fn beginning(breaks: bool) -> Upstream {
     .await
 }
 
-/// Reads the client's preface, and sends settings. False where the client has left.
+/// Reads the client's preface, and sends settings. Returns false if the client has left.
 async fn greet(wire: &mut Wire) -> bool {
     let has_come = wire.exactly(24).await.is_ok();
     if has_come {
@@ -42,7 +42,7 @@ async fn greet(wire: &mut Wire) -> bool {
     has_come
 }
 
-/// The stream of the next frame of such a kind with such flags; nothing where the client has left.
+/// The stream of the next frame with this kind and these flags, or nothing if the client has left.
 async fn stream_where(wire: &mut Wire, is_it: impl Fn(u8, u8) -> bool) -> Option<Vec<u8>> {
     loop {
         let head = wire.exactly(9).await.ok()?;
@@ -78,7 +78,7 @@ async fn a_server_that_is_gone_in_the_middle_is_unavailable() {
     let limit = "by = \"everyone\"\nrate = \"1/h\"\nrefund = [\"5xx\"]";
     let file = leading_to(&url, &["l"]).limit("l", limit);
     let gateway = Gateway::start(&file).await;
-    // The charge comes back each time.
+    // The charge is given back each time.
     for _ in 0..3 {
         let told = ask(&gateway).await;
         assert_eq!(told, ("upstream_reset".to_owned(), Some("14".to_owned())));
@@ -106,7 +106,7 @@ async fn what_the_gateway_says_for_a_server_ejects_none() {
     assert!(!gateway.said.text().contains("gets no requests"));
 }
 
-/// A server of HTTP/2 that sends a head and then piece after piece, whatever the client does.
+/// A server of HTTP/2 that sends a head and then one piece after another, whatever the client does.
 async fn talking() -> Upstream {
     Upstream::playing(move |mut connection: Connection| async move {
         let wire = &mut connection.wire;
@@ -140,7 +140,7 @@ async fn a_client_that_falls_silent_in_the_middle_is_told_in_trailers() {
     let line = gateway.line_of(&answer).await;
     assert_eq!(line["reason"], "client_timeout");
     assert_eq!(line["grpc_status"], 4);
-    // It was no failure of the server: the charge stays.
+    // The server has not failed, so the charge stays.
     let (_feed, body) = Feed::open();
     let refused = client.ask(call("Echo", &[], body)).await.expect(200);
     assert_eq!(refused.fields.get("grpc-status"), Some("8"));

@@ -1,4 +1,4 @@
-//! `grpc-timeout`: what a server is told of it, and calls that end by it.
+//! `grpc-timeout`: the value that a server gets, and calls that end at their deadline.
 
 use super::{file, gateway};
 use crate::support::grpc::call;
@@ -10,7 +10,7 @@ async fn ask(gateway: &Gateway, method: &str, timeout: &str) -> Answer {
     gateway.h2().await.ask(call).await.expect(200)
 }
 
-/// The microseconds that a server was told.
+/// The `grpc-timeout` that the server got, in microseconds.
 fn told(answer: &Answer) -> u64 {
     let text = answer.field("x-saw-timeout");
     text.strip_suffix('u').unwrap().parse().unwrap()
@@ -23,7 +23,7 @@ async fn a_server_is_told_what_is_left() {
     let answer = ask(&gateway, "Unary", "20S").await;
     assert_eq!(answer.field("x-saw-timeout"), "20S");
     assert_eq!(answer.field("x-saw-te"), "trailers");
-    // The route has written none.
+    // The route has no written `timeout`.
     let answer = ask(&gateway, "Unary", "1H").await;
     assert_eq!(answer.field("x-saw-timeout"), "1H");
     let call = call("Unary", &[], Feed::of("x"));
@@ -60,7 +60,7 @@ async fn a_malformed_time_is_refused() {
     assert_eq!(server.calls(), 0);
 }
 
-/// The client's time ends the call, and is nothing that the server has failed.
+/// The client's deadline ends the call, and does not count as a failure of the server.
 #[tokio::test]
 async fn a_call_ends_with_its_time() {
     let server = GrpcServer::start().await;
@@ -87,7 +87,7 @@ async fn a_call_ends_with_its_time() {
     assert_eq!(line["grpc_status"], 4, "{line}");
     let shown = gateway.admin_get("/v1/upstreams").await.json();
     assert_eq!(shown["upstreams"][0]["available"], 2, "{shown}");
-    // Short times are no way to be served for nothing.
+    // A client cannot avoid charges by short deadlines.
     let answer = ask(&gateway, "Unary", "9S").await;
     assert_eq!(answer.remaining("back"), 94);
     let none = ask(&gateway, "Unary", "0S").await;
@@ -112,7 +112,7 @@ async fn a_hold_that_would_outlast_the_time_is_refused_at_once() {
         assert_eq!(answer.field("grpc-status"), "4");
     }
     assert!(start.elapsed() < Duration::from_secs(2));
-    // Their places and charges have come back: the next one is held as if they had never come.
+    // The places and charges of these calls were given back. The next call is held as if they had never come.
     let answer = ask(&gateway, "Unary", "20S").await;
     assert_eq!(answer.trailers.get("grpc-status"), Some("0"), "{answer:?}");
     assert!(told(&answer) < 20_000_000 - 500_000, "{answer:?}");

@@ -1,4 +1,5 @@
-//! `idle` of a route: streams and WebSockets that are silent for longer, or less long, than the server's time.
+//! `idle` of a route: its streams and WebSockets may be silent for a longer or shorter time than `idle` of the server
+//! allows.
 
 use crate::support::grpc::call;
 use crate::support::{Connection, Feed, File, Gateway, GrpcServer, PATIENCE, Upstream, request};
@@ -8,7 +9,7 @@ use hyper::body::Frame;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
-/// Longer than the server's time, and shorter than the route's.
+/// Longer than the `idle` of the server, and shorter than the `idle` of the route.
 const SILENCE: Duration = Duration::from_millis(2500);
 
 fn file(upstream: &str) -> File {
@@ -32,7 +33,7 @@ async fn a_stream_may_be_silent_for_long() {
         .unwrap()
         .into_body();
     for text in ["one", "two"] {
-        // Both directions say nothing, and the connection has nothing else to do.
+        // Both directions are silent, and the connection has no other stream.
         sleep(SILENCE).await;
         let piece = Frame::data(Bytes::from_static(text.as_bytes()));
         feed.send(piece).await.unwrap();
@@ -42,7 +43,7 @@ async fn a_stream_may_be_silent_for_long() {
     drop(feed);
     let last = timeout(PATIENCE, answer.frame()).await.unwrap().unwrap();
     assert_eq!(last.unwrap().trailers_ref().unwrap()["grpc-status"], "0");
-    // Another route has the server's time.
+    // On another route the `idle` of the server applies.
     let (_feed, body) = Feed::open();
     let silent = http::Request::post("http://gateway.test/other/Silent")
         .header("content-type", "application/grpc")
@@ -56,7 +57,7 @@ async fn a_stream_may_be_silent_for_long() {
     assert_eq!(end.unwrap().trailers().unwrap()["grpc-status"], "4");
 }
 
-/// A client that takes nothing for a while, over HTTP/2: neither its stream nor its connection is ended.
+/// An HTTP/2 client that reads nothing for a while: neither its stream nor its connection ends.
 #[tokio::test]
 async fn a_client_may_take_nothing_for_long() {
     let server = GrpcServer::start().await;
@@ -121,7 +122,7 @@ async fn a_websocket_may_be_silent_for_long() {
     assert!(ended.is_ok(), "the server's time holds elsewhere");
 }
 
-/// A time that is shorter than the server's.
+/// An `idle` of the route that is shorter than the server's.
 #[tokio::test]
 async fn a_route_may_be_less_patient() {
     let server = GrpcServer::start().await;

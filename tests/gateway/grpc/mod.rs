@@ -9,7 +9,7 @@ mod streams;
 
 use crate::support::{File, Gateway, GrpcServer};
 
-/// A file with a server of gRPC behind `/`, and a route whose table may go on.
+/// A file with a gRPC server behind `/`. The route's table comes last, so that a test can add keys.
 fn file(server: &GrpcServer, limits: &[&str]) -> File {
     leading_to(&server.url(), limits)
 }

@@ -12,7 +12,7 @@ use std::future::poll_fn;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// The head of an answer that has nothing behind it.
+/// The head of an answer that consists of a head alone.
 async fn trailers_only(gateway: &Gateway, call: Request<Feed>) -> http::HeaderMap {
     let (head, body) = gateway.h2().await.send(call).await.unwrap().into_parts();
     assert!(body.is_end_stream(), "{head:?}");
@@ -128,11 +128,11 @@ async fn servers_of_http1_answer_no_call() {
         assert!(fields["grpc-message"].to_str().unwrap().contains("h2c://"));
         gateway.h2().await.get("/").await.expect(200);
     }
-    // No call has gone out, and the connections have served the others.
+    // The refused calls were not forwarded, and their connections have served the other calls.
     assert_eq!(upstream.seen(), 2);
 }
 
-/// The client learns at once, and from a reset that is no error that nobody reads on.
+/// The client gets the refusal at once, and then a reset without an error, so that it sends nothing more.
 #[tokio::test]
 async fn an_open_stream_is_refused_at_once() {
     let server = GrpcServer::start().await;

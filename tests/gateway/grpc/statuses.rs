@@ -1,4 +1,4 @@
-//! The status of a call, in its trailers or its head: for the log, metrics, ejection and refunds.
+//! The status of a call, in its trailers or its head, as the log, metrics, ejection and refunds use it.
 
 use super::{file, gateway};
 use crate::support::grpc::call;
@@ -23,7 +23,7 @@ async fn the_log_and_the_metrics_have_it() {
             (&200.into(), &"ok".into())
         );
     }
-    // A client that leaves is told nothing.
+    // A client that leaves gets no status.
     let (feed, body) = Feed::open();
     let client = gateway.h2().await;
     let answer = client.send(call("Silent", &[], body)).await.unwrap();
@@ -41,7 +41,7 @@ async fn the_log_and_the_metrics_have_it() {
     }
 }
 
-/// Unavailable in the head or in trailers, and nothing else, counts against a server.
+/// Only the status `unavailable`, in the head or in trailers, counts as a failure of a server.
 #[tokio::test]
 async fn unavailable_ejects() {
     for (method, is_ejected) in [
@@ -141,7 +141,7 @@ async fn the_health_service_is_asked_through_and_through() {
     eventually(PATIENCE, "probes come", async || server.calls() > 2).await;
     let shown = gateway.admin_get("/v1/upstreams").await.json();
     assert_eq!(shown["upstreams"][0]["available"], 1, "{shown}");
-    // A client's own question passes like any call.
+    // A client's own health check is forwarded like any call.
     let answer = ask(&gateway, "Check").await;
     assert_eq!(&answer.body[..], b"\0\0\0\0\x02\x08\x01");
     assert_eq!(answer.trailers.get("grpc-status"), Some("0"));

@@ -1,4 +1,4 @@
-//! Streams, one way and both, and many of them over servers that ask their connections to end.
+//! Streams in one or both directions, and many streams over servers that end their connections.
 
 use super::gateway;
 use crate::support::grpc::call;
@@ -26,7 +26,7 @@ async fn streams_pass_both_ways_while_they_are_open() {
     assert_eq!(server.connections(), 1);
 }
 
-/// A conversation of so many turns.
+/// A conversation with this number of turns.
 async fn converse(client: &crate::support::H2, turns: usize) {
     let (feed, body) = Feed::open();
     let answer = client.send(call("Echo", &[], body)).await.unwrap();
@@ -44,11 +44,12 @@ async fn converse(client: &crate::support::H2, turns: usize) {
     assert_eq!(trailers["grpc-status"], "0");
 }
 
-/// Streams that open at the same time: those that open at once wait for each other's connections, and the tests' own
-/// server is no faster than the gateway.
+/// The number of streams that open at the same time. Streams that open at once wait for each other's connections, and
+/// the tests' own server is no faster than the gateway.
 const OPENING: usize = 200;
 
-/// The server asks each of its connections to end every second: streams under way go on, new ones find another.
+/// The server ends each of its connections every second: streams under way go on, and new streams use another
+/// connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_stream_is_lost_when_connections_are_asked_to_end() {
     let server = GrpcServer::going_away(Some(Duration::from_secs(1))).await;
@@ -65,7 +66,8 @@ async fn no_stream_is_lost_when_connections_are_asked_to_end() {
     answers_still(&gateway).await;
 }
 
-/// So many streams at once on one connection, all open for longer than the server keeps its own.
+/// Opens this number of streams on one connection. All of them stay open for longer than the server keeps its own
+/// connections.
 async fn many(client: crate::support::H2, count: usize, opening: Arc<Semaphore>) {
     let mut all = JoinSet::new();
     for number in 0..count {

@@ -5,7 +5,7 @@ use http::Request;
 
 const ONE: &str = "by = \"ip\"\nrate = \"1/h\"";
 
-/// The answer of a gateway to a request with these fields that its one limit, `ip`, refuses.
+/// The answer to a request with these fields, which the one limit of the gateway, `ip`, refuses.
 async fn refused(
     lines: &str,
     response: &str,
@@ -49,7 +49,7 @@ async fn of_limits_as_tight_as_each_other_the_first_in_the_file_is_told_of_and_o
                 "{wait} s, file order {file_order}"
             );
         }
-        // Refused by both; b has the longer wait.
+        // Both limits refuse; `b` has the longer wait.
         let refused = gateway.get("/").await.expect(429);
         let wait = refused.number("x-ratelimit-reset") - now();
         assert!(
@@ -113,7 +113,7 @@ async fn a_delay_is_told_under_the_public_name() {
     let lines = "by = \"ip\"\nrate = \"2/s\"\nalgorithm = \"leaky-bucket\"\npublic_name = \"even\"";
     let file = File::to(&upstream, &["smooth"]).limit("smooth", lines);
     let gateway = Gateway::start(&file).await;
-    // A machine that stands still for half a second between two requests lets the second one pass at once.
+    // If the machine stops for half a second between two requests, the second one is admitted at once.
     for _ in 0..20 {
         let answer = gateway.get("/").await.expect(200);
         if answer.fields.has("server-timing") {
@@ -168,7 +168,7 @@ async fn a_file_is_sent_with_its_places_filled_and_taken_over_by_a_reload() {
     let body = answer.json();
     assert_eq!((&body["code"], &body["limit"]), (&429.into(), &"ip".into()));
     assert_eq!(body["in"], answer.number("retry-after"));
-    // What no limit refuses stays a problem.
+    // Errors that no limit has caused keep the problem form.
     let lost = gateway.get("/%2f").await.expect(400);
     assert_eq!(lost.field("content-type"), "application/problem+json");
 
@@ -380,7 +380,7 @@ async fn what_an_upstream_says_of_its_limits_stays() {
     };
     let theirs = "RateLimit: \"db\";r=3;t=9\r\nRateLimit-Policy: \"db\";q=5;w=60\r\n\
         RateLimit: \"disk\";r=1";
-    // 4 of 5 are left of ours.
+    // Of our limit, 4 of 5 units are left.
     for (fields, lists, limit, left) in [
         (
             theirs,

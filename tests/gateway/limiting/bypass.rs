@@ -1,4 +1,4 @@
-//! Ways to get a second counter, or none: every one of them ends in a refusal.
+//! Ways to get a second counter, or no counter: each of them ends in a refusal.
 
 use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{Feed, File, Gateway, Upstream, request};
@@ -13,7 +13,7 @@ on_both_stores! {
     no_address_of_a_network_is_another_client
 }
 
-/// A gateway with one limit on one route, and its upstream.
+/// A gateway with one limit on one route, whose quota is used up, and its upstream.
 async fn spent(place: &Place, by: &str, path: &str, server: &str) -> (Gateway, Upstream) {
     let upstream = Upstream::echo().await;
     static FILES: AtomicUsize = AtomicUsize::new(0);
@@ -174,7 +174,7 @@ async fn no_forged_address_is_believed(place: Place) {
             assert_eq!(answer.status, 429, "{fields:?}");
         }
     }
-    // Behind a proxy that is trusted, what stands on the left is the client's own word.
+    // Behind a trusted proxy, the addresses on the left come from the client itself.
     let (gateway, _upstream) = spent(&place, lines, "/", "trust = [\"127.0.0.0/8\"]").await;
     let mut client = gateway.connect().await;
     let from = |chain: &'static str| request("GET", "/", &[("X-Forwarded-For", chain)]);
@@ -249,7 +249,7 @@ async fn what_http_2_says_of_itself_counts_as_http_1_says_it() {
     }
 }
 
-/// Members of a group and other clients behind one address: neither empties the bucket of the other.
+/// Members of a group and other clients share an address, and neither empties the bucket of the other.
 #[tokio::test]
 async fn a_tier_is_not_emptied_by_who_is_in_none() {
     let upstream = Upstream::echo().await;
@@ -269,8 +269,7 @@ async fn a_tier_is_not_emptied_by_who_is_in_none() {
     assert_eq!((members, others), (10, 2));
 }
 
-/// A field that `Connection` names is removed at the gateway: it must not be counted by, since the upstream never sees
-/// it.
+/// The gateway removes a field that `Connection` names. A limit must not count by it, since the upstream never sees it.
 #[tokio::test]
 async fn what_the_connection_takes_away_is_not_counted_by() {
     let upstream = Upstream::echo().await;

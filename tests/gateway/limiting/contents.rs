@@ -1,4 +1,4 @@
-//! Repeats are recognised by query and body as well: an id that was charged once does not let other requests pass.
+//! The query and the body are part of a repeat: an id that was charged once lets no other requests go free.
 
 use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{Feed, File, Gateway, Upstream, Wire, request};
@@ -46,7 +46,7 @@ async fn an_id_is_no_ticket_for_other_queries_and_bodies(place: Place) {
     let upstream = Upstream::echo().await;
     let gateway = place.gateway(file(&upstream, "")).await;
     let mut client = gateway.connect().await;
-    // A megabyte, told apart by its first 16 KiB.
+    // A body of a megabyte. Only its first 16 KiB are compared.
     let long = |first: char, last: char| {
         let mut text = first.to_string();
         text.extend(std::iter::repeat_n('.', 1 << 20));
@@ -60,7 +60,7 @@ async fn an_id_is_no_ticket_for_other_queries_and_bodies(place: Place) {
         ("/pay?amount=1000", "to=ann", 4),
         ("/pay?", "to=ann", 5),
         ("/pay", "", 6),
-        // These have been paid for.
+        // These requests were charged before.
         ("/pay", "to=ann", 6),
         ("/pay?amount=1", "to=ann", 6),
         ("/./pay", "to=ben", 6),
@@ -75,7 +75,7 @@ async fn an_id_is_no_ticket_for_other_queries_and_bodies(place: Place) {
         let count = charged(&mut client, &asked, body).await;
         assert_eq!(count, expected, "{target} {:.9}", body);
     }
-    // 3 of each go free, and the next is charged.
+    // Three repeats of each request go free, and the next is charged.
     for (nth, expected) in [8, 8, 9].into_iter().enumerate() {
         let asked = post("/pay", "to=ann");
         assert_eq!(
@@ -113,7 +113,7 @@ async fn what_is_framed_otherwise_is_the_same_body(place: Place) {
         (answer.remaining("calls"), echoed.body.as_str()),
         (99, "abc")
     );
-    // A body that was read to its end goes on as it came, with what stood behind it.
+    // A body that was read to its end is forwarded unchanged, together with the bytes behind it.
     assert_eq!(echoed.fields.all("transfer-encoding"), ["chunked"]);
     assert_eq!(echoed.trailers.get("x-sum"), Some("1"));
 
@@ -138,7 +138,7 @@ async fn what_is_framed_otherwise_is_the_same_body(place: Place) {
         assert_eq!(echoed.body, "abc");
         assert_eq!(echoed.trailers.get("x-sum"), trailers.then_some("2"));
     }
-    // Chunks without anything in them are no body.
+    // Chunks without any bytes are no body.
     assert_eq!(charged(&mut client, &post("/empty", ""), "").await, 2);
     let nothing = chunked("/empty", &[], "");
     assert_eq!(charged(&mut client, &nothing, "").await, 2);
@@ -179,7 +179,7 @@ async fn a_shadow_waits_for_no_body() {
     let head = request("POST", "/", &[ID, ("Content-Length", "4")]);
     client.send(head + "ab").await;
     upstream.sees(1).await;
-    // Five seconds where a limit decides.
+    // With a limit that decides, this would take five seconds.
     assert!(start.elapsed() < std::time::Duration::from_secs(4));
     assert_eq!(client.ask("cd").await.expect(200).echoed().body, "abcd");
 }
@@ -192,7 +192,7 @@ async fn a_body_that_does_not_come_costs_its_id_and_nothing_else() {
         let mut client = gateway.connect().await;
         let head = request("POST", "/", &[ID, ("Content-Length", "4")]);
         client.send(head + "ab").await;
-        // It is forwarded all the same, as far as it has come.
+        // The request is forwarded all the same, with the part of the body that has come.
         upstream.sees(nth).await;
         let answer = client.ask("cd").await.expect(200);
         assert_eq!(answer.echoed().body, "abcd");
@@ -229,11 +229,11 @@ async fn a_body_that_was_read_is_not_kept_for_a_refusal() {
     let gateway = Gateway::start(&file).await;
     let mut client = gateway.connect().await;
     client.ask(post("/", "a")).await.expect(200);
-    // The connection stays in step, whatever became of the body.
+    // The connection stays in step, however the body ends.
     client.ask(post("/", "b")).await.expect(429);
     client.ask(post("/", "a")).await.expect(200);
     client.ask(post("/", "a")).await.expect(429);
-    // Who waits for a 100 gets it where the body says which request it is.
+    // A client that waits for a 100 gets it if the body decides which request this is.
     let expecting = [ID, ("Content-Length", "1"), ("Expect", "100-continue")];
     client.send(request("POST", "/", &expecting)).await;
     assert_eq!(client.head().await.status(), 100);

@@ -37,7 +37,7 @@ async fn a_request_takes_what_its_field_says(place: Place) {
         assert_eq!(remaining, left, "{said:?}");
         let costs = serde_json::json!({ "calls": taken, "plain": 3 });
         assert_eq!(gateway.line_of(&answer).await["costs"], costs);
-        // It is the upstream's business as well.
+        // The upstream gets the field too.
         assert_eq!(answer.echoed().fields.all("x-cost").len(), said.len());
     }
 }
@@ -53,7 +53,7 @@ async fn nonsense_takes_the_most_and_is_logged(place: Place) {
         let answer = costing(&mut client, said).await.expect(200);
         assert_eq!(answer.remaining("calls"), 16 - 4 * nth as u64, "{said:?}");
     }
-    let warning = "x-cost of 127.0.0.1 is 0; limit calls takes its most, 4";
+    let warning = "x-cost of 127.0.0.1 is 0; limit calls charges its maximum, 4";
     let warned = |line: &str| line.contains(warning);
     gateway.said.line(0, "a warning", warned).await;
 }
@@ -84,6 +84,6 @@ async fn what_costs_more_than_the_whole_limit_never_passes(place: Place) {
     );
     let line = gateway.line_of(&refused).await;
     assert_eq!(line["costs"]["calls"], 21);
-    // Nothing was taken.
+    // The refused request took nothing.
     costing(&mut client, &["20"]).await.expect(200);
 }

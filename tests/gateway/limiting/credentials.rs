@@ -1,4 +1,4 @@
-//! One credential has one counter, and values that look alike are different.
+//! One credential has one counter, and credentials that look alike have different counters.
 
 use crate::gateway::store_kind::{Place, on_both_stores};
 use crate::support::{File, Gateway, Upstream, request, tollgate};
@@ -47,7 +47,7 @@ async fn no_spelling_of_a_credential_makes_another_of_it(place: Place) {
                 assert_eq!(answer.status, 429, "{target} {value:?}");
             }
         }
-        // What follows the scheme has its case, and a word alone is no scheme.
+        // The text after the scheme is case-sensitive, and a single word is no scheme.
         for other in ["Bearer ab.c", "aB.c", "AB.C"] {
             let fields = [(field, other)];
             client
@@ -68,7 +68,7 @@ async fn no_spelling_of_a_credential_makes_another_of_it(place: Place) {
             .expect(200);
         assert_eq!(answer.remaining("one"), left, "{member}");
     }
-    // Of other fields nobody knows what is one.
+    // In other fields the gateway cannot know whether a word is a scheme.
     for value in ["Bearer k", "bearer k", "Bearer  k"] {
         let fields = [("X-Auth", value)];
         client
@@ -113,7 +113,7 @@ async fn values_are_counted_byte_for_byte(place: Place) {
 }
 
 /// Some upstreams split values at `;`, commas or blanks, or do not compare names byte for byte. A request that has a
-/// key for such an upstream is not let through as one without a key.
+/// key for such an upstream must not pass as one without a key.
 async fn what_an_upstream_may_find_is_not_skipped(place: Place) {
     let upstream = Upstream::echo().await;
     let by = |what: &str| format!("by = \"{what}\"\nmissing = \"skip\"\nrate = \"1/h\"");
@@ -172,7 +172,7 @@ async fn what_an_upstream_may_find_is_not_skipped(place: Place) {
         let status = if nth == 0 { 200 } else { 429 };
         assert_eq!(answer.status, status, "{cookie}");
     }
-    // Who is nobody to all is skipped.
+    // A request that has a key for no upstream is skipped.
     for _ in 0..3 {
         client
             .ask(request("GET", "/query?x=k;y&k.x=1&x[k]=2", &[]))
@@ -186,7 +186,7 @@ async fn what_an_upstream_may_find_is_not_skipped(place: Place) {
     }
 }
 
-/// The explanation of a GET.
+/// The output of `explain` for a GET.
 async fn explained(gateway: &Gateway, target: &str) -> String {
     let file = gateway.file().display().to_string();
     let words = ["explain", "GET", target, "--config", &file];

@@ -23,7 +23,7 @@ async fn defaults_hold_everywhere_but_where_they_are_dropped(place: Place) {
         one.field("ratelimit-policy"),
         "\"own\";q=1;w=3600, \"all\";q=3;w=3600"
     );
-    // Its own limit refuses; the default has not been charged.
+    // The route's own limit refuses, and the default limit was not charged.
     gateway.get("/one").await.expect(429);
     let two = gateway.get("/two").await.expect(200);
     assert_eq!(two.field("ratelimit"), "\"all\";r=1;t=2400");

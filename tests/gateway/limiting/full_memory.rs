@@ -1,12 +1,13 @@
-//! A memory store that a client fills with invented keys: it is full for the limit of these keys, and for no other
+//! A memory store that a client fills with invented keys: it is full for the limit with these keys, and for no other
 //! limit.
 
 use crate::support::{File, Gateway, Upstream, request};
 
-/// The number of new addresses after the flood.
+/// The number of new addresses that come after the flood.
 const FRESH: usize = 20;
 
-/// A file in which four limits share room for 400 counters, 24 kept for each and one for those without room.
+/// A file with four limits that share room for 400 counters. Each limit has 24 reserved counters, and one more for keys
+/// without room.
 fn crowded(upstream: &Upstream) -> File {
     let file = File::to(upstream, &["per-ip", "per-user", "calls"])
         .store("max_keys = 400")
@@ -52,11 +53,11 @@ async fn invented_keys_of_one_limit_leave_three_others_their_room() {
     let upstream = Upstream::echo().await;
     let gateway = Gateway::start(&crowded(&upstream)).await;
     let told = statuses(&gateway, "/keys", "x-key", invented(1000)).await;
-    // Its own part and what is everybody's, and one for all of the others together.
+    // The limit gets its reserved counters and the shared ones, and one counter for all other keys together.
     assert_eq!(admitted(&told), 24 + 300 + 1);
     assert!(told[325..].iter().all(|status| *status == 429), "{told:?}");
 
-    // None of these shares a counter with anybody.
+    // None of these clients shares a counter with another client.
     let told = statuses(&gateway, "/", "x-forwarded-for", addresses(FRESH)).await;
     assert_eq!(told, [200; FRESH]);
     let again = statuses(&gateway, "/", "x-forwarded-for", addresses(FRESH)).await;
@@ -82,7 +83,8 @@ async fn a_limit_that_comes_with_a_reload_has_room_kept_for_it() {
         .line(0, "the reload", |line| line.contains("generation 2"))
         .await;
 
-    // Twenty for each of five now, one of them for those without room; what was counted stays so.
+    // Each of the five limits now has twenty reserved counters, one of them for keys without room. Existing counters
+    // stay.
     let told = statuses(&gateway, "/keys", "x-key", invented(1000)).await;
     assert_eq!(
         (admitted(&told), &told[..100]),

@@ -1,4 +1,4 @@
-//! Groups: their tiers, their exemptions, and keys that no group knows.
+//! Groups: their tiers, their exemptions, and keys that belong to no group.
 
 use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{Answer, File, Gateway, Upstream, Wire, get, request};
@@ -16,13 +16,13 @@ on_both_stores! {
     nobody_leaves_a_group_by_saying_it_twice
 }
 
-/// `printf 'a b' | sha256sum`
+/// The output of `printf 'a b' | sha256sum`.
 const A_B: &str = "c8687a08aa5d6ed2044328fa6a697ab8e96dc34291e8c2034ae8c38e6fcc6d65";
 
-/// `printf %s gold-2 | sha256sum`
+/// The output of `printf %s gold-2 | sha256sum`.
 const GOLD_2: &str = "f2d7529f3c415f811c2e82ab5969537495ee3e524608de85583e9519da9a81e9";
 
-/// Asks until a request is refused; returns the number of admitted requests, and the refusal.
+/// Sends requests until one is refused. Returns the number of admitted requests, and the refusal.
 async fn burst(client: &mut Wire, target: &str, fields: &[(&str, &str)]) -> (u64, Answer) {
     for admitted in 0.. {
         let answer = client.ask(request("GET", target, fields)).await;
@@ -52,7 +52,7 @@ async fn a_member_has_its_own_numbers_and_everybody_else_the_limits(place: Place
     assert_eq!(first.remaining("key"), 6);
     let (many, refused) = burst(&mut client, "/", &[("X-Api-Key", "gold-1")]).await;
     assert_eq!(many, 6);
-    // One comes every minute.
+    // One token comes every minute.
     assert!(
         (50..=60).contains(&refused.number("retry-after")),
         "{refused:?}"
@@ -84,7 +84,7 @@ async fn the_first_group_of_the_file_decides(place: Place) {
         .server("trust = [\"127.0.0.0/8\"]")
         .with(&group("office", "ip", "[\"198.51.100.0/24\", \"2001:db8::/32\"]"))
         .with(&group("gold", "header:x-api-key", "\"k\""))
-        // Written the other way round, and by something else than the limit counts by.
+        // The group is written in the other form, and is found by another source than the limit counts by.
         .limit("calls", "by = \"header:x-user\"\nmissing = \"ip\"\nrate = \"1/h\"\ntiers.gold = { rate = \"2/h\" }\ntiers.office = { rate = \"3/h\" }");
     let gateway = place.gateway(file).await;
     let mut client = gateway.connect().await;
@@ -170,12 +170,12 @@ async fn keys_that_nobody_knows_count_by_address(place: Place) {
         ("s1", "203.0.113.1"),
         ("s2", "203.0.113.1"),
         ("g", "203.0.113.1"),
-        // All that are invented, and none at all, are one.
+        // All invented keys, and a missing key, share one counter.
         ("x1", "203.0.113.1"),
         ("x2", "203.0.113.1"),
         ("", "203.0.113.1"),
         ("x1", "203.0.113.2"),
-        // An address is no key that anybody could pretend.
+        // No client can imitate an address by a key.
         ("%ip=203.0.113.9", "203.0.113.2"),
     ] {
         let fields = [("X-Forwarded-For", from), ("X-Api-Key", key)];
@@ -227,7 +227,8 @@ async fn keys_that_nobody_knows_are_refused(place: Place) {
         assert_eq!(line["reason"], "unknown_key");
         assert_eq!(line["limit"], "key");
     }
-    // They were charged where they could be, and who has no key is not who has a wrong one.
+    // The requests were charged by the limits that could be asked. A client without a key is not counted with clients
+    // that have a wrong key.
     for (key, left) in [("s", 3), ("s", 2), ("", 1)] {
         let answer = client.ask(with("/key", key)).await.expect(200);
         assert_eq!(answer.remaining("all"), left, "{key}");
@@ -267,7 +268,7 @@ async fn every_kind_of_number_may_differ(place: Place) {
     }
     let all = held.join_all().await;
     let passed = all.iter().filter(|status| **status == 200).count();
-    // One goes at once and three wait; while a slow machine asks, one more may fit.
+    // One request goes on at once, and three wait. While a slow machine sends, one more may fit.
     assert!((4..=5).contains(&passed), "{all:?}");
 }
 
@@ -289,7 +290,7 @@ async fn a_list_of_rates_has_as_many_in_its_tier(place: Place) {
     );
 }
 
-/// The example of deploy/, with the upstreams and keys of the test.
+/// The example in `deploy/`, with the upstreams and keys of the test.
 async fn example(orders: &Upstream, site: &Upstream, total: &str) -> Gateway {
     let text = include_str!("../../../deploy/api-keys.toml");
     assert!(text.lines().count() <= 30);
@@ -320,7 +321,7 @@ async fn one_sentence_is_one_short_file_and_every_number_holds() {
         told.field("ratelimit-policy"),
         "\"per-key\";q=20;w=12, \"orders-total\";q=5000;w=1"
     );
-    // What comes back while a slow machine asks: a token every 600 ms, for gold every 60.
+    // The tokens that come back while a slow machine sends: one every 600 ms, for gold one every 60 ms.
     let asked = std::time::Instant::now();
     let (many, refused) = burst(&mut client, "/api/orders/7", &silver).await;
     let more = u64::try_from(asked.elapsed().as_millis()).unwrap() / 600 + 1;
@@ -338,7 +339,7 @@ async fn one_sentence_is_one_short_file_and_every_number_holds() {
     }
     assert_eq!(site.seen(), 300);
 
-    // In front of orders all are one, whoever asks.
+    // The limit in front of `orders` counts all clients together.
     let gateway = example(&orders, &site, "\"300/h\"").await;
     let before = orders.seen();
     let mut client = gateway.connect().await;
@@ -396,7 +397,7 @@ async fn nobody_leaves_a_group_by_saying_it_twice(place: Place) {
     client.ask(request("GET", "/", &twice)).await.expect(400);
 }
 
-/// The digest of a cookie is the digest of its value, however the value is spelled.
+/// The digest of a cookie is the digest of its value, in whatever form the cookie is written.
 #[tokio::test]
 async fn a_cookie_is_known_by_the_digest_of_what_it_means() {
     let upstream = Upstream::echo().await;

@@ -1,4 +1,4 @@
-//! Guesses at a key, and requests without one: answered 401, and counted by every limit that can be asked.
+//! Guessed keys and missing keys: the answer is 401, and every limit that can be asked counts the request.
 
 use crate::gateway::store_kind::{Place, on_both_stores};
 use crate::support::{
@@ -20,7 +20,7 @@ const KNOWN: &str = "[groups.known]\nby = \"header:x-api-key\"\nmembers = [\"rig
 const KEY: &str =
     "by = \"header:x-api-key\"\nmissing = \"refuse\"\nunknown = \"refuse\"\nrate = \"100/h\"";
 
-/// The limits that charged the request, and its cause, by the log.
+/// The limits that charged the request, and the cause of its answer, from the log.
 async fn charged(gateway: &Gateway, answer: &Answer) -> (Vec<String>, String) {
     let line = gateway.line_of(answer).await;
     let keys = line["keys"].as_object().unwrap().keys().cloned().collect();
@@ -51,7 +51,7 @@ async fn guesses_at_a_key_are_limited_by_address(place: Place) {
         let guess = format!("guess-{left}");
         let answer = client.ask(from("203.0.113.1", &guess)).await.expect(401);
         assert_eq!(answer.remaining("per-ip"), left);
-        // No counter is made of what nobody knows.
+        // An unknown key gets no counter.
         let told = (vec!["per-ip".to_owned()], "unknown_key".to_owned());
         assert_eq!(charged(&gateway, &answer).await, told);
     }
@@ -126,7 +126,7 @@ async fn a_401_frees_its_slot_and_waits_its_turn(place: Place) {
     let gateway = place.gateway(file).await;
     let mut client = gateway.connect().await;
     for _ in 0..4 {
-        // Redis hears of a slot's end a moment later.
+        // Redis learns a moment later that the slot is free.
         eventually(PATIENCE, "the slot is free", async || {
             client.ask(get("/slots")).await.status == 401
         })
@@ -167,7 +167,7 @@ async fn nothing_of_a_401_is_given_back(place: Place) {
         .expect(429);
 }
 
-/// The log would have a shadow's answer about the token, had the token been verified.
+/// If the token had been verified, the log would show a shadow limit's answer about it.
 async fn a_token_is_not_verified_for_who_is_refused_anyway(place: Place) {
     let upstream = Upstream::echo().await;
     let secret = format!("{}/tests/config/jwt/hs.secret", env!("CARGO_MANIFEST_DIR"));
@@ -177,7 +177,7 @@ async fn a_token_is_not_verified_for_who_is_refused_anyway(place: Place) {
         .limit("user", user)
         .limit("watch", &format!("{user}\nmode = \"shadow\""))
         .limit("per-ip", "by = \"ip\"\nrate = \"2/h\"\nlease = \"off\"");
-    // What one worker of Redis' remembers the others do not.
+    // With Redis, a worker does not know the refusals that another worker remembers.
     let gateway = place.gateway(file.server("workers = 1")).await;
     let mut client = gateway.connect().await;
     let forged = [(
@@ -194,14 +194,14 @@ async fn a_token_is_not_verified_for_who_is_refused_anyway(place: Place) {
         shadows.push(line["shadow"].to_string().contains("watch"));
     }
     let by_whom = match place.remembers() {
-        // The first refusal is Redis' own.
+        // Redis itself gives the first refusal.
         true => [true, true, true, false],
         false => [true, true, false, false],
     };
     assert_eq!(shadows, by_whom);
 }
 
-/// The keys were never read, so that a token is answered 503 as soon as it is looked at.
+/// The keys were never read. So a token is answered 503 as soon as it is looked at.
 async fn nor_is_it_where_routes_ask_for_groups_that_go_by_it(place: Place) {
     let upstream = Upstream::echo().await;
     let once = "by = [\"ip\", \"route\"]\nrate = \"1/h\"\nlease = \"off\"";
@@ -240,11 +240,11 @@ async fn nor_is_it_where_routes_ask_for_groups_that_go_by_it(place: Place) {
         assert_eq!(told, ["limit_refused", "per-ip", "others"]);
         assert_eq!(line["keys"]["per-ip"], "127.0.0.1");
     }
-    // Who shows a key is a member, whatever the token says.
+    // A client with a valid key is a member, whatever its token says.
     let both = [("Authorization", token), ("X-Api-Key", "k1")];
     let refused = client.ask(request("GET", "/", &both)).await.expect(429);
     assert_eq!(gateway.line_of(&refused).await["route"], "members");
-    // Nobody is refused by a limit that his own route lacks, or that counts for itself there.
+    // A request is not refused by a limit that its own route lacks, or that counts apart on that route.
     client.ask(forged("/free")).await.expect(503);
     for status in [200, 429] {
         client.ask(get("/apart")).await.expect(status);
@@ -262,7 +262,7 @@ async fn nor_is_it_where_routes_ask_for_groups_that_go_by_it(place: Place) {
     assert_eq!(refusals.sum::<u32>(), 4, "{metrics}");
 }
 
-/// A member's own limits hold, and not those of the route that others have.
+/// A member gets the limits of its own route, and not those of the route for other clients.
 #[tokio::test]
 async fn a_member_is_not_refused_by_the_limits_of_others() {
     let upstream = Upstream::echo().await;
@@ -292,7 +292,7 @@ async fn a_member_is_not_refused_by_the_limits_of_others() {
     assert_eq!(gateway.line_of(&refused).await["limit"], "all");
 }
 
-/// The answer of a limit that this gateway counts alone is known before Redis is asked; the answers of shared limits
+/// The answer of a limit that this gateway counts alone is known before Redis is asked. The answers of shared limits
 /// are not.
 #[tokio::test]
 async fn who_is_over_a_limit_of_this_gateway_is_not_verified_either() {
@@ -324,7 +324,7 @@ async fn who_is_over_a_limit_of_this_gateway_is_not_verified_either() {
             is_watched,
             "{line}"
         );
-        // Nobody asked Redis of the last.
+        // Redis was not asked about the last request.
         assert_eq!(
             answer.field("ratelimit").contains("\"all\""),
             is_watched,
@@ -353,7 +353,7 @@ async fn explain_says_what_counts_a_guess() {
         done.stdout
     };
     let lacks =
-        "401 by the gateway: the limit \"key\" takes no header:x-api-key that no group knows";
+        "401 by the gateway: the limit \"key\" takes header:x-api-key only if a group knows it";
     let all = explained(&[]).await;
     for told in [
         "refuses: no group knows the request's header:x-api-key",

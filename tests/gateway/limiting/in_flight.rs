@@ -19,7 +19,7 @@ async fn a_slot_is_taken_until_the_last_byte_and_then_free(place: Place) {
     let gateway = place.gateway(file).await;
     let mut client = gateway.connect().await;
     for _ in 0..5 {
-        // The slot comes back when the answer has been read, and to Redis nobody waits for that.
+        // The slot is freed after the answer has been read: no request waits for Redis to free it.
         eventually(PATIENCE, "the slot is free", async || {
             gateway.get("/").await.status == 200
         })
@@ -43,10 +43,10 @@ async fn who_leaves_gives_the_slot_back(place: Place) {
     let detail = refused.json()["detail"].to_string();
     assert!(detail.contains("1 request at a time"), "{detail}");
     waiting.abort();
-    // The gateway sees the client leave, and a free slot lets the next one through to the upstream.
+    // The gateway notices that the client left, and the free slot lets the next request through to the upstream.
     eventually(PATIENCE, "the slot is free", async || {
         let asked = tokio::time::timeout(Duration::from_millis(200), gateway.get("/"));
-        // No answer: it has gone on.
+        // No answer came, so the request was forwarded.
         asked.await.is_err()
     })
     .await;
@@ -90,7 +90,7 @@ async fn what_is_in_flight_is_told_as_no_rate(place: Place) {
     assert_eq!(refused.field("ratelimit"), "\"flight\";r=0");
     assert!(!refused.fields.has("x-ratelimit-limit"), "{refused:?}");
     assert!(!refused.fields.has("x-ratelimit-reset"), "{refused:?}");
-    // Beside a rate too: the older fields are about rates, and no rate refuses.
+    // The same holds beside a rate: the older fields are about rates, and no rate refuses here.
     let refused = gateway.get("/both").await.expect(429);
     assert_eq!(
         refused.field("ratelimit-policy"),

@@ -49,7 +49,7 @@ async fn a_missing_key_is_refused(place: Place) {
     assert!(answer.fields.has("www-authenticate"), "{answer:?}");
     assert!(answer.text().contains("x-user"), "{answer:?}");
     assert_eq!(upstream.seen(), 0);
-    // It was charged nothing.
+    // The request was charged nothing.
     assert_eq!(
         statuses(&gateway, [Some("ann"), Some("ann")]).await,
         [200, 200]
@@ -69,7 +69,7 @@ async fn a_missing_key_counts_by_address(place: Place) {
         .get_with("/", &[("X-Forwarded-For", "192.0.2.1")])
         .await
         .expect(200);
-    // A user who calls himself like an address is not that address.
+    // A user whose name looks like an address is not the client at that address.
     assert_eq!(statuses(&gateway, [Some("127.0.0.1")]).await, [200]);
 }
 
@@ -313,9 +313,9 @@ async fn a_trusted_proxy_names_its_clients_and_they_do_not_name_themselves() {
         ("192.0.2.1", 200),
         ("192.0.2.2", 200),
         ("192.0.2.1", 429),
-        // What the client wrote himself stands further left and is not believed.
+        // The addresses that the client itself wrote are further left, and are not trusted.
         ("198.51.100.1, 192.0.2.1", 429),
-        // A trusted hop is passed over.
+        // A trusted hop is skipped.
         ("192.0.2.3, 127.0.0.9", 200),
         ("192.0.2.3", 429),
     ] {

@@ -1,4 +1,4 @@
-//! Limits as clients see them: admitted requests, refused requests, and the answers to both, alike with both stores.
+//! Limits as clients see them: admitted and refused requests, and the answers to both, with both stores.
 
 mod answers;
 mod by_status;
@@ -74,7 +74,7 @@ async fn a_bucket_gives_its_burst_and_then_refuses_with_every_word(place: Place)
         assert_eq!(answer.remaining("calls"), left);
     }
     let refused = client.ask(get("/")).await.expect(429);
-    // One token comes every 10 s, and a moment of that has passed.
+    // One token comes every 10 s, and a moment of this time has passed.
     let wait = refused.number("retry-after-ms");
     assert!(wait > 5_000 && wait <= 10_000, "{wait}");
     assert_eq!(refused.number("retry-after"), wait.div_ceil(1000));
@@ -129,7 +129,7 @@ async fn an_admitted_request_is_told_where_it_stands(place: Place) {
         (99, 9)
     );
     assert_eq!(answer.parameter("ratelimit", "tight", "t"), 60);
-    // 9 of 10 is less than 99 of 100.
+    // The remainder 9 of 10 is smaller than 99 of 100.
     assert_eq!(
         (
             answer.field("x-ratelimit-limit"),
@@ -146,13 +146,14 @@ async fn an_admitted_request_is_told_where_it_stands(place: Place) {
 async fn the_tightest_has_the_least_left_of_what_it_holds(place: Place) {
     let upstream = Upstream::echo().await;
     let other = "by = \"everyone\"\nrate = \"4/h\"\nalgorithm = \"fixed-window\"";
-    // What is shown of each when it is the tightest: what it holds, and what is left of it.
+    // The quota and the remainder that are shown for each limit when it is the tightest.
     for (nth, (first, told)) in [
-        // A full small bucket is not tight: 1 of 2 is, beside 3 of 4, and 19 of 20 is not.
+        // A small full bucket is not tight. The bucket with 1 of 2 is tighter than the one with 3 of 4, but the bucket
+        // with 19 of 20 is not.
         ("rate = \"1000/h\"\nburst = 2", ("2", "1")),
         ("rate = \"1000/h\"\nburst = 20", ("4", "3")),
         ("rate = \"3/h\"\nburst = 30", ("4", "3")),
-        // 6 of 7, all of a queue's places counted.
+        // The remainder is 6 of 7, with all places of the queue counted.
         (
             "rate = \"1000/h\"\nalgorithm = \"leaky-bucket\"\nburst = 2\nqueue = 5\nmax_wait = \"1h\"",
             ("4", "3"),
@@ -161,13 +162,13 @@ async fn the_tightest_has_the_least_left_of_what_it_holds(place: Place) {
             "rate = \"1000/h\"\nalgorithm = \"leaky-bucket\"\nover = \"refuse\"\nburst = 2",
             ("2", "1"),
         ),
-        // As tight as each other: the first in the file.
+        // Both limits are equally tight, so the first one in the file is shown.
         ("rate = \"8/h\"\nburst = 4", ("4", "3")),
     ]
     .into_iter()
     .enumerate()
     {
-        // Each has counters of its own.
+        // Each case has its own counters.
         let names = [format!("other-{nth}"), format!("first-{nth}")];
         let file = File::to(&upstream, &[&names[0], &names[1]])
             .limit(&names[1], &format!("by = \"everyone\"\n{first}"))
@@ -190,7 +191,7 @@ async fn a_bucket_refills_at_its_rate(place: Place) {
     let mut client = gateway.connect().await;
     client.ask(get("/")).await.expect(200);
     let refused = client.ask(get("/")).await.expect(429);
-    // Time itself is tested: exactly what it was told to wait is enough.
+    // This tests the time itself: waiting exactly as long as the answer says is enough.
     tokio::time::sleep(Duration::from_millis(refused.number("retry-after-ms"))).await;
     client.ask(get("/")).await.expect(200);
     client.ask(get("/")).await.expect(429);
@@ -214,7 +215,7 @@ async fn a_window_gives_its_count_and_then_waits_for_its_end(place: Place) {
         wait <= Duration::from_secs(1) && wait + passed >= Duration::from_secs(1),
         "{wait:?} after {passed:?}"
     );
-    // Likewise.
+    // The same holds here.
     tokio::time::sleep(wait).await;
     assert_eq!(client.ask(get("/")).await.expect(200).remaining("calls"), 1);
 }
@@ -308,7 +309,7 @@ async fn every_method_counts(place: Place) {
             WORDS.iter().all(|word| answer.fields.has(word)),
             "{answer:?}"
         );
-        // No body came, so the connection is in step.
+        // The body did not come, so the connection is in step.
         client.ask(get("/")).await.expect(429);
     }
 }
@@ -392,7 +393,7 @@ async fn spelling_a_path_differently_gains_nothing(place: Place) {
 
 async fn more_than_the_rate_is_never_admitted(place: Place) {
     const BURST: f64 = 10.0;
-    // A busy machine asks for more as well.
+    // With a higher rate a busy machine would not send enough requests.
     const RATE: f64 = 40.0;
     let upstream = Upstream::echo().await;
     let file = File::to(&upstream, &["ip"]).limit("ip", "by = \"ip\"\nrate = \"40/s\"\nburst = 10");
@@ -402,7 +403,7 @@ async fn more_than_the_rate_is_never_admitted(place: Place) {
     for _ in 0..8 {
         let mut client = gateway.connect().await;
         asking.spawn(async move {
-            // Each is refused at least once: all together ask for more than there is.
+            // Each client is refused at least once, since all together ask for more than the limit admits.
             let (mut admitted, mut refused) = (0, 0);
             while start.elapsed() < Duration::from_millis(1500) || refused == 0 {
                 match client.ask(get("/")).await.status {
@@ -415,9 +416,9 @@ async fn more_than_the_rate_is_never_admitted(place: Place) {
         });
     }
     let admitted = f64::from(asking.join_all().await.into_iter().sum::<u32>());
-    // Measured from outside, the stretch is a little longer than from inside.
+    // The time that the test measures is a little longer than the gateway's.
     let bound = BURST + RATE * start.elapsed().as_secs_f64();
-    // That nearly all of it is reached is the long test's to show; here refusals prove that there was a load.
+    // The long test shows that nearly the whole limit is used. Here refusals only prove that there was a load.
     assert!(
         admitted <= bound && admitted > BURST,
         "{admitted} of {bound}"
@@ -438,7 +439,7 @@ async fn a_refused_upload_is_still_readable() {
     client.answer().await.expect(429);
 }
 
-/// Some clients read no answer before they have sent everything, or give up where the sending fails.
+/// Some clients read no answer until they have sent everything, or give up if sending fails.
 #[tokio::test]
 async fn a_refused_upload_is_heard_out() {
     let upstream = Upstream::echo().await;
@@ -464,7 +465,7 @@ async fn a_refused_upload_over_http2_is_heard_out() {
     let gateway = Gateway::start(&file).await;
     gateway.get("/").await.expect(200);
     let mut client = greeted(&gateway).await;
-    // The gateway's windows hold from the answer to its settings on.
+    // The gateway's windows apply once the client has acknowledged its settings.
     while read_frame(&mut client).await.unwrap().0 != SETTINGS {}
     client.send(frame(SETTINGS, 1, 0, &[])).await;
     client.send(frame(HEADERS, 4, 1, &HEAD)).await;

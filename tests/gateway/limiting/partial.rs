@@ -28,7 +28,7 @@ async fn what_is_left_is_granted_and_the_upstream_is_told(place: Place) {
             let costs = serde_json::json!({ &name: granted.parse::<u64>().unwrap() });
             assert_eq!(gateway.line_of(&answer).await["costs"], costs);
         }
-        // Nothing is left; a peek grants nothing; and a wait is for one unit, though 50 never fit.
+        // Nothing is left. A peek grants nothing, and the wait is that for one unit, although 50 units never fit.
         let peek = [("x-cost", "0"), ("Tollgate-Granted", "1")];
         let peek = client.ask(request("GET", "/", &peek)).await.expect(200);
         assert!(!peek.echoed().fields.has("tollgate-granted"), "{peek:?}");

@@ -1,4 +1,4 @@
-//! What a limit holds, and what is left of it, in the fields of answers: of buckets, queues and windows.
+//! The quota of a limit and its remainder in the fields of answers, for buckets, queues and windows.
 
 use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{Answer, File, Gateway, Upstream, get};
@@ -10,7 +10,7 @@ on_both_stores! {
     a_refusal_by_what_is_in_flight_tells_no_other_limit
 }
 
-/// The older fields: what is held, and what is left.
+/// The quota and the remainder from the older fields.
 fn older(answer: &Answer) -> (u64, u64) {
     (
         answer.number("x-ratelimit-limit"),
@@ -69,7 +69,7 @@ async fn a_bucket_tells_its_burst_and_the_time_in_which_that_comes_back(place: P
     }
 }
 
-/// As many requests at once, and the answers.
+/// Sends this number of requests at once. Returns the answers.
 async fn at_once(gateway: &Gateway, many: usize) -> Vec<Answer> {
     let mut asked = JoinSet::new();
     for _ in 0..many {
@@ -128,7 +128,7 @@ async fn a_refusal_by_what_is_in_flight_tells_no_other_limit(place: Place) {
     let mut first = gateway.connect().await;
     let waiting = tokio::spawn(async move { first.ask(get("/")).await });
     upstream.sees(1).await;
-    // The second refusal is written after the pattern of the first.
+    // The second refusal is copied from the first one.
     for _ in 0..3 {
         let refused = gateway.get("/").await.expect(429);
         assert_eq!(refused.remaining("flight"), 0);

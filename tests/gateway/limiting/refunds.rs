@@ -33,7 +33,7 @@ fn everywhere(upstream: &Upstream, refund: &str) -> File {
         .route("all", "/{*rest}", "main", &["calls", "kept"])
 }
 
-/// An upstream that answers requests for `/peek`, and no others.
+/// An upstream that answers only requests for `/peek`.
 async fn peeked() -> Upstream {
     Upstream::playing(async move |mut connection: Connection| {
         while let Ok(head) = connection.request().await {
@@ -45,7 +45,7 @@ async fn peeked() -> Upstream {
     .await
 }
 
-/// Waits until this much is left of `calls` and of `kept`. The questions cost nothing.
+/// Waits until `calls` and `kept` have these numbers of units left. The questions cost nothing.
 async fn left(gateway: &Gateway, calls: u64, kept: u64) {
     eventually(PATIENCE, "the charge is back", async || {
         let answer = gateway.get_with("/peek", &[("x-cost", "0")]).await;
@@ -131,7 +131,7 @@ async fn who_leaves_afterwards_pays(place: Place) {
     left(&gateway, 8, 8).await;
 }
 
-/// A server fails all of two hundred requests; ten of them are always under way at once.
+/// A server fails all of two hundred requests. Ten of them are always under way at once.
 async fn buckets_give_back_all_of_it_whoever_came_after(place: Place) {
     const TOGETHER: usize = 10;
     let all_here = Arc::new(Barrier::new(TOGETHER));

@@ -66,10 +66,10 @@ async fn another_method_path_cost_or_client_is_another_request(place: Place) {
         ("PUT", "/pay", "1", 18),
         ("POST", "/pay/2", "1", 17),
         ("POST", "/pay", "4", 13),
-        // The same again, however it is spelled.
+        // The same path again, spelled in another way.
         ("POST", "/./pay//2/", "1", 13),
         ("POST", "/pay", "4", 13),
-        // Who asks without taking repeats nothing.
+        // A request that costs nothing is no repeat.
         ("POST", "/pay", "0", 13),
     ] {
         let fields = [("idempotency-key", "x"), ("x-cost", cost)];
@@ -124,13 +124,13 @@ async fn a_repeat_is_not_held(place: Place) {
     let mut held = gateway.connect().await;
     held.send(request("GET", "/", &with_id("x"))).await;
     gateway.holds(1).await;
-    // The client has lost patience, and asks again.
+    // The client has given up waiting, and asks again.
     let answer = gateway.get_with("/", &with_id("x")).await.expect(200);
     assert_eq!(gateway.line_of(&answer).await["reason"], "repeat");
     gateway.holds(1).await;
     drop(held);
     gateway.line_where("reason", "client_gone").await;
-    // Its place has been used by the repeat: the next one waits behind it.
+    // The repeat has used the place of the first request, so the next request waits behind it.
     let mut next = gateway.connect().await;
     next.send(request("GET", "/", &[])).await;
     gateway.holds(1).await;
@@ -161,7 +161,8 @@ async fn what_goes_back_is_forgotten_and_what_was_repeated_stays(place: Place) {
         })
         .await;
     };
-    // Each fails, is given back, and is charged again: none goes free on nothing.
+    // Each request fails, its charge is given back, and the next one is charged again: no repeat goes free without a
+    // charge.
     for _ in 0..6 {
         let answer = gateway.get_with("/broken", &with_id("x")).await.expect(503);
         assert_eq!(answer.remaining("calls"), 9);
@@ -230,7 +231,7 @@ async fn who_moves_up_keeps_its_own_id() {
     }
     drop(held.remove(0));
     gateway.holds(1).await;
-    // It has moved up and paid, and who left has not.
+    // The request that stayed has moved up and was charged. The request whose client left was not.
     gateway.get_with("/", &with_id("stays")).await.expect(200);
     let mut again = gateway.connect().await;
     again.send(request("GET", "/", &with_id("leaves"))).await;

@@ -1,4 +1,4 @@
-//! Costs that the response gives: an estimate is charged before, and settled when the cost is known.
+//! Costs that the response gives: an estimate is charged first, and settled when the cost is known.
 
 use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{
@@ -26,8 +26,8 @@ on_both_stores! {
     a_server_that_fails_leaves_the_estimate
 }
 
-/// An upstream that answers with the text of the request's `x-answer`: head lines and a body, with `|` for the ends of
-/// lines.
+/// An upstream that answers with the text in the request's `x-answer`: lines of a head and a body, with `|` for line
+/// ends.
 async fn obedient() -> Upstream {
     Upstream::playing(async |mut connection: Connection| {
         while let Ok(head) = connection.request().await {
@@ -84,7 +84,7 @@ async fn a_field_of_the_response_settles_the_charge(place: Place) {
     let answer = ask(&gateway, "||").await.expect(200);
     assert_eq!(costs(&gateway, &answer).await, json!({ "units": 2 }));
     left(&gateway, 13).await;
-    // It counts as 15 at most, so that 2 are owed.
+    // The cost counts as 15 at most, so that 2 units are owed.
     let answer = ask(&gateway, &units(99)).await.expect(200);
     assert_eq!(costs(&gateway, &answer).await, json!({ "units": 15 }));
     eventually(PATIENCE, "nothing is left", async || {
@@ -93,7 +93,7 @@ async fn a_field_of_the_response_settles_the_charge(place: Place) {
     .await;
     let refused = ask(&gateway, &units(0)).await.expect(429);
     assert_eq!(costs(&gateway, &refused).await, json!({ "units": 2 }));
-    // 2 are owed, and 2 are asked for, at one in three minutes.
+    // 2 units are owed and 2 are asked for, and one unit comes back every three minutes.
     let wait = refused.number("retry-after-ms");
     assert!((4 * 175_000..=4 * 180_000).contains(&wait), "{wait}");
     for outcome in ["settled", "silent"] {
@@ -102,7 +102,7 @@ async fn a_field_of_the_response_settles_the_charge(place: Place) {
     }
 }
 
-/// Waits until this number of units is left. Each question costs two at first, and nothing in the end.
+/// Waits until this number of units is left. Each question costs two units at first, and none in the end.
 async fn left(gateway: &Gateway, left: u64) {
     eventually(PATIENCE, &format!("{left} are left"), async || {
         let asked = ask(gateway, &units(0)).await.expect(200);
@@ -122,7 +122,7 @@ async fn what_is_owed_is_waited_for(place: Place) {
     })
     .await;
     let refused = gateway.get("/").await.expect(429);
-    // 600 are owed, and one more: at ten a second about a minute.
+    // 600 units are owed, and one more is asked for: at ten units a second this takes about a minute.
     let wait = refused.number("retry-after-ms");
     assert!((50_000..=60_100).contains(&wait), "{wait}");
     assert_eq!(refused.remaining("units"), 0);
@@ -134,7 +134,7 @@ async fn what_was_too_much_comes_back(place: Place) {
         "rate = \"10/h\"\ncost = { response_header = \"x-units\", estimate = 10, max = 10 }";
     let gateway = gateway(&place, &upstream, lines).await;
     for _ in 0..3 {
-        // Ten are asked for each time: all that a request has left must have come back.
+        // Each question asks for ten units, so everything that a request did not use must have come back.
         eventually(PATIENCE, "the rest has come back", async || {
             ask(&gateway, &units(0)).await.status == 200
         })
@@ -217,7 +217,7 @@ async fn twenty_silent_answers_in_a_row_are_told(place: Place) {
         let text = gateway.said.text();
         text.matches("cost-never-said: 20 answers in a row").count()
     };
-    // An answer that says a number begins the row anew.
+    // An answer that states a number begins a new row.
     for answer in [&silent; 19]
         .into_iter()
         .chain([&said])
@@ -225,7 +225,7 @@ async fn twenty_silent_answers_in_a_row_are_told(place: Place) {
     {
         ask(&gateway, answer).await.expect(200);
     }
-    // One that fails is none of the row.
+    // A failed answer does not belong to the row.
     let failing = [("x-answer", &*silent), ("x-status", "500 Oops")];
     gateway.get_with("/", &failing).await.expect(500);
     ask(&gateway, &silent).await.expect(200);
@@ -340,14 +340,14 @@ async fn who_leaves_a_stream_pays_what_it_has_said(place: Place) {
     let mut client = gateway.connect().await;
     client.send(get("/")).await;
     client.head().await;
-    // The event is there while the stream goes on.
+    // The client gets the event while the stream goes on.
     assert_eq!(client.chunk().await.unwrap(), EVENT);
     drop(client);
     let line = gateway.line_where("reason", "client_gone").await;
     assert_eq!(line["costs"], json!({ "units": 7 }));
 }
 
-/// A client that has read all but the cost, which comes last, is charged that cost.
+/// If a client has read everything but the cost, which comes last, it is charged that cost.
 async fn who_leaves_before_the_last_event_pays_the_most(place: Place) {
     const EVENT: &str = "data: {\"text\":\"all there is\"}\n\n";
     let cost = "rate = \"5000/h\"\ncost = { response_json = \"n\", estimate = 1";
@@ -355,11 +355,11 @@ async fn who_leaves_before_the_last_event_pays_the_most(place: Place) {
         (", max = 1000 }", "/", 1000),
         (" }", "/", 5000),
         (", max = 1000, on_leave = \"estimate\" }", "/", 1),
-        // Nothing of the body has come.
+        // No part of the body has come.
         (", max = 1000 }", "/head", 1),
-        // The answer was whole, and said nothing.
+        // The answer was complete, and stated no cost.
         (", max = 1000 }", "/whole", 1),
-        // It was the server that broke off.
+        // Here the server broke off.
         (", max = 1000 }", "/broken", 1),
     ];
     for (number, (more, path, charged)) in cases.into_iter().enumerate() {
@@ -380,7 +380,7 @@ async fn who_leaves_before_the_last_event_pays_the_most(place: Place) {
             }
         })
         .await;
-        // A counter of its own: a case that takes all of it leaves the next one what it needs.
+        // Each case has its own counter: a case that takes all units must not take those of the next case.
         let name = format!("units{number}");
         let limits = File::to(&upstream, &[&name]).limit(&name, &limit(&format!("{cost}{more}")));
         let gateway = place.gateway(limits).await;
@@ -400,7 +400,7 @@ async fn who_leaves_before_the_last_event_pays_the_most(place: Place) {
     }
 }
 
-/// A body that is announced and does not come breaks the connection to the server; the fault is the client's.
+/// A body that is announced and does not come breaks the connection to the server. The fault is the client's.
 async fn who_owes_a_body_and_leaves_pays_the_most(place: Place) {
     const EVENT: &str = "data: {\"text\":\"all there is\"}\n\n";
     let upstream = Upstream::playing(async |mut connection: Connection| {
@@ -437,7 +437,7 @@ async fn who_owes_a_body_and_leaves_pays_the_most(place: Place) {
     }
 }
 
-/// Over HTTP/2 a client leaves a stream with a reset, and the connection stays.
+/// Over HTTP/2 a client leaves a stream with a reset, and its connection stays open.
 async fn who_resets_a_stream_before_its_last_event_pays_the_most(place: Place) {
     const EVENT: &str = "data: {\"text\":\"all there is\"}\n\n";
     let upstream = Upstream::playing(async |mut connection: Connection| {
@@ -467,7 +467,7 @@ async fn who_resets_a_stream_before_its_last_event_pays_the_most(place: Place) {
         let line = gateway.line_where("path", path).await;
         assert_eq!(line["costs"], json!({ "units": charged }), "{line}");
     }
-    // The connection has stayed.
+    // The connection has stayed open.
     assert!(!client.closed());
 }
 
@@ -504,7 +504,7 @@ async fn costs_that_a_gateway_counts_alone_are_settled_while_redis_is_away() {
         let gateway = Gateway::start(&file).await;
         ask(&gateway, &units(5)).await.expect(200);
         redis.kill().await;
-        // 95 are left; each request takes 30 until its response has named the cost.
+        // 95 units are left. Each request takes 30 until its response has stated the cost.
         for (units_left, cost) in [(65, 10), (55, 40), (15, 0)] {
             let answer = ask(&gateway, &units(cost)).await.expect(200);
             assert_eq!(answer.remaining("own"), units_left, "{on_down}");

@@ -1,4 +1,4 @@
-//! Limits that only count, beside limits that decide: their reports, and requests that none of them refuses or holds.
+//! Limits that only count, beside limits that decide: their reports, and requests that they neither refuse nor hold.
 
 use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{Answer, File, Gateway, PATIENCE, Redis, Upstream, eventually, request};
@@ -24,7 +24,7 @@ async fn shadows(gateway: &Gateway, answer: &Answer) -> serde_json::Value {
     gateway.line_of(answer).await["shadow"].clone()
 }
 
-/// Waits until the metrics have this number of such answers of `limit`.
+/// Waits until the metrics have this number of these decisions of `limit`.
 async fn said(gateway: &Gateway, limit: &str, decision: &str, mode: &str, times: u64) {
     let row = format!(
         "tollgate_limit_decisions_total{{limit=\"{limit}\",route=\"all\",decision=\"{decision}\",decided_by=\"store\",mode=\"{mode}\"}} {times}\n"
@@ -111,7 +111,7 @@ async fn the_rates_of_a_shadow_are_charged_together(place: Place) {
     );
     let file = File::to(&upstream, &["rates"]).limit("rates", &rates);
     let gateway = place.gateway(file).await;
-    // What the hour refuses is not counted in the day either.
+    // A request that the limit by the hour refuses is not counted in the day either.
     for (cost, expected) in [
         ("1", json!([])),
         ("3", json!(["rates"])),
@@ -227,7 +227,7 @@ async fn a_shadow_in_trouble_touches_no_answer() {
         )
         .redis(&redis, "timeout = \"2s\"\non_down = \"closed\"");
     let gateway = Gateway::start(&file).await;
-    // Somebody else's values, of other types.
+    // These values belong to another program and have other types.
     let _: ::redis::Value = redis
         .command(&["HSET", "tollgate:1:tight:tb:{*}", "f", "v"])
         .await;
@@ -275,7 +275,7 @@ async fn shadows_alone_need_no_store() {
         assert_eq!(shadows(&gateway, &answer).await, expected);
     }
     redis.kill().await;
-    // What it counts by itself goes on, and nobody is refused for want of the other.
+    // The limits that the gateway itself counts go on, and no request is refused because the others are missing.
     let answer = gateway.get("/").await.expect(200);
     assert_eq!(shadows(&gateway, &answer).await, json!(["own"]));
 }

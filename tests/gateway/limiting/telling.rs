@@ -1,4 +1,4 @@
-//! Rate-limit fields of responses, and the clients that get them.
+//! The rate-limit fields of responses, and the clients that get them.
 
 use crate::support::{Answer, Feed, File, Gateway, PATIENCE, Upstream, eventually, request};
 use http::Request;
@@ -98,7 +98,7 @@ async fn a_later_refusal_has_its_own_values_and_nothing_of_an_earlier_one() {
         .server("workers = 1");
     let gateway = Gateway::start(&file).await;
     gateway.get("/").await.expect(200);
-    // The rest of this body is not read: the answer ends its connection.
+    // The gateway does not read the rest of this body, so the answer ends its connection.
     let upload = async || {
         let head = request("POST", "/", &[("Content-Length", "90000000")]);
         gateway.connect().await.ask(head).await.expect(429)
@@ -157,7 +157,7 @@ async fn pages_of_another_origin_may_read_the_fields() {
     }
 }
 
-/// Names that the server or the file exposes stand in one field with ours, each once.
+/// The names that the server or the file exposes are in one field together with ours, each once.
 #[tokio::test]
 async fn fields_that_are_exposed_are_one_list() {
     const OURS: &str = "RateLimit-Policy, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, retry-after-ms, Server-Timing, X-Request-Id";

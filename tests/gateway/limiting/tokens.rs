@@ -1,4 +1,4 @@
-//! Limits that count by claims, and only by those of a token that the file's keys have signed.
+//! Limits that count by claims, and only by claims of a token that one of the file's keys has signed.
 
 mod doubted;
 mod published;
@@ -65,7 +65,7 @@ async fn what_a_token_claims_is_counted_once_it_is_verified(place: Place) {
         let answer = asked(&gateway, &ann).await.expect(status);
         assert_eq!(gateway.line_of(&answer).await["keys"]["user"], "ann");
     }
-    // A fresh token of the same user is no fresh counter.
+    // A new token of the same user gets no new counter.
     let mut later = claims("ann");
     later["exp"] = (now + 601).into();
     asked(&gateway, &rsa(&later)).await.expect(429);
@@ -90,11 +90,11 @@ async fn what_a_token_claims_is_counted_once_it_is_verified(place: Place) {
         ("other claims", format!("{head}.{eves_claims}.{signature}")),
         ("no signature", format!("{head}.{eves_claims}.")),
         ("none", format!("{none}.{eves_claims}.")),
-        // The public key is no secret, and everybody has it.
+        // The public key is not secret: everybody has it.
         ("confused", shared(RSA_PUBLIC, &claims("eve"))),
         ("another secret", shared(b"x", &claims("eve"))),
         ("no token", "Bearer eve".into()),
-        // RFC 7519, section 4.1.2.
+        // The source of this case is RFC 7519, section 4.1.2.
         ("no text", changed("sub", json!({ "a": 1 }))),
     ] {
         let answer = asked(&gateway, &token).await;
@@ -220,7 +220,7 @@ async fn a_list_in_the_token_is_in_every_group_that_has_one_of_its_entries() {
     ] {
         assert_eq!(left("/", claims.clone()).await, limit, "{claims}");
     }
-    // A list is no key; it counts by address, and under the numbers of its group.
+    // A list is no key. The request counts by address, with the numbers of its group.
     let of_role = left("/role", json!({ "roles": ["staff", "gold"] })).await;
     assert_eq!(of_role, Some(5));
     let line = gateway
@@ -266,7 +266,7 @@ async fn published_keys_are_taken_by_name_and_change_with_their_file() {
     let second = named(Algorithm::ES256, "e1", &ec_key);
     asked(&gateway, &first).await.expect(200);
     asked(&gateway, &rsa(&claims)).await.expect(200);
-    // The key says RS256, and tokens do not name it.
+    // The key demands RS256, and tokens do not name the key.
     asked(&gateway, &named(Algorithm::PS256, "r1", &rsa_key))
         .await
         .expect(401);
@@ -353,7 +353,7 @@ async fn no_limit_that_asks_no_token_is_looked_at() {
     client.ask(get("/")).await.expect(401);
 }
 
-/// A member in the file is the claim itself, with the blanks around it.
+/// A member in the file is the exact claim, including blanks around it.
 #[tokio::test]
 async fn blanks_around_a_member_are_part_of_the_claim() {
     let upstream = Upstream::echo().await;

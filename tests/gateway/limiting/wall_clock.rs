@@ -1,4 +1,4 @@
-//! Windows of the clock and the calendar follow the machine's wall clock in memory too; nothing else moves with it.
+//! Windows of the clock and the calendar follow the machine's wall clock in memory too. Nothing else follows it.
 
 use crate::support::{File, Gateway, Upstream, preload};
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 const DAY: i64 = 86_400;
 
-/// A gateway that counts in memory, and the file that says how far its clock is off.
+/// A gateway that counts in memory, and the file with the difference of its clock.
 async fn gateway(limit: &str) -> (Gateway, PathBuf, Upstream) {
     let upstream = Upstream::echo().await;
     let folder = tempfile::tempdir().unwrap();
@@ -26,13 +26,13 @@ async fn gateway(limit: &str) -> (Gateway, PathBuf, Upstream) {
 }
 
 fn set(offset: &Path, seconds: i64) {
-    // A file that is written in place is empty for a moment.
+    // A file that is overwritten in place is empty for a moment.
     let new = offset.with_extension("new");
     fs::write(&new, seconds.to_string()).unwrap();
     fs::rename(new, offset).unwrap();
 }
 
-/// The statuses of so many requests.
+/// The statuses of this number of requests.
 async fn statuses<const N: usize>(gateway: &Gateway) -> [u16; N] {
     let mut all = [0; N];
     for status in &mut all {
@@ -49,7 +49,7 @@ async fn a_day_of_the_clock_ends_when_the_wall_clock_says_so() {
         "algorithm = \"fixed-window\"\nanchor = \"clock\"\nrate = \"2/month\"",
     ] {
         let (gateway, offset, _upstream) = gateway(limit).await;
-        // Far from the border of a day or a month of any zone in use here.
+        // The time is far from the border of a day or a month in any zone used here.
         let days = 31 * DAY;
         let first: [u16; 3] = statuses(&gateway).await;
         assert_eq!(first, [200, 200, 429], "{limit}");
@@ -59,7 +59,7 @@ async fn a_day_of_the_clock_ends_when_the_wall_clock_says_so() {
         let refused = gateway.get("/").await.expect(429);
         let wait = refused.number("retry-after");
         assert!(wait <= 31 * 86_400, "{limit}: {wait}");
-        // A clock that steps back over windows gives nobody more.
+        // A clock that steps back over windows does not increase any client's limit.
         set(&offset, 0);
         let back: [u16; 2] = statuses(&gateway).await;
         assert_eq!(back, [429, 429], "{limit}");

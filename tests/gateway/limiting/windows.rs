@@ -60,7 +60,7 @@ async fn every_window_gives_its_count_and_then_says_when(place: Place) {
         let file = File::to(&upstream, &[name]).limit(name, &format!("by = \"ip\"\n{keys}"));
         let gateway = place.gateway(file).await;
         let mut client = gateway.connect().await;
-        // The hour, or the month, may turn between two of these: then one more is let through.
+        // The hour or the month may end between two of these requests: then one more is admitted.
         let mut admitted = 0;
         let refused = loop {
             let answer = client.ask(get("/")).await;

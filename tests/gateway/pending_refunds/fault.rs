@@ -1,4 +1,4 @@
-//! A fault, which hits all gateways at once.
+//! A fault that hits all gateways at once.
 
 use super::three::Three;
 use crate::support::Line;
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fault {
-    /// Redis reads nothing, and later everything.
+    /// Redis stops reading, and later reads everything.
     Stopped,
     /// Redis is killed, and comes back with its data.
     Killed,
-    /// Connections are reset, new ones too.
+    /// All connections are reset, new ones too.
     Reset,
-    /// The port has no listener.
+    /// No process listens at the port.
     Refused,
-    /// Calls arrive and take effect, and their answers are lost.
+    /// Calls arrive and take effect, but their answers are lost.
     Unheard,
-    /// Calls and answers come byte by byte.
+    /// Calls and answers arrive byte by byte.
     Dripping,
 }
 

@@ -1,4 +1,4 @@
-//! A master that dies while slots are taken and costs are unsettled: the replica goes on with all the data that it has
+//! A master that dies while slots are taken and costs are unsettled: the replica goes on with all data that it has
 //! received.
 
 use super::three::Three;
@@ -34,14 +34,14 @@ async fn a_master_that_is_replaced_locks_no_slot_and_settles_once() {
     })
     .await;
     master.kill().await;
-    // These find out that nobody answers, and the others know it.
+    // These requests find out that Redis does not answer, and the others then know it.
     three.answer(waiting.len() / 2);
     three.are("away").await;
     three.answer(waiting.len());
     three.finish(waiting).await;
     three.are("up").await;
     three.owe_nothing().await;
-    // And all may be in flight again.
+    // As many requests may be in flight again.
     let waiting = three.fill().await;
     three.answer(waiting.len());
     three.finish(waiting).await;

@@ -1,4 +1,4 @@
-//! Three gateways before one Redis, each by a wire of its own, and requests whose end the test chooses.
+//! Three gateways in front of one Redis, each with its own connection, and requests whose end the test chooses.
 
 use crate::support::{
     Answer, Connection, File, Gateway, PATIENCE, Redis, Relay, Upstream, eventually, request,
@@ -11,9 +11,9 @@ use tokio::time::sleep;
 
 /// The most requests in flight at once.
 const SLOTS: usize = 6;
-/// The charge before the upstream has given the cost.
+/// The charge until the upstream has given the cost.
 const ESTIMATE: u64 = 2;
-/// The burst of the limit that is used all the time.
+/// The burst of the limit that is in use all the time.
 pub(super) const BURST: f64 = 5.0;
 pub(super) const PER_SECOND: f64 = 100.0;
 
@@ -85,7 +85,7 @@ pub(super) fn file(upstream: &Upstream, law: &Upstream, url: &str) -> File {
 }
 
 impl Three {
-    /// Starts the gateways, and a Redis that has every answered write on disk.
+    /// Starts the gateways, and a Redis that writes each update to disk before it answers.
     pub(super) async fn start() -> Self {
         let redis = Redis::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
         let mut relays = Vec::new();
@@ -117,7 +117,8 @@ impl Three {
         three
     }
 
-    /// Sends as many requests as may be in flight, spread over the gateways. Each has reached the upstream.
+    /// Sends as many requests as may be in flight, spread over the gateways. Returns when each has reached the
+    /// upstream.
     pub(super) async fn fill(&mut self) -> Vec<JoinHandle<Answer>> {
         let (mut waiting, mut unheard, begun) = (Vec::new(), false, Instant::now());
         while waiting.len() < SLOTS {
@@ -139,8 +140,8 @@ impl Three {
                 false => waiting.push(asking),
                 true => {
                     let status = asking.await.unwrap().status;
-                    // A machine that stands still may call Redis away. Such a call may have taken a slot, which is soon
-                    // given back; no other is taken but by those in flight.
+                    // On a machine that stands still, a gateway may take Redis for away. Its call may have taken a
+                    // slot, which is soon given back. All other taken slots belong to requests in flight.
                     assert!(status == 503 || (status == 429 && unheard), "{status}");
                     assert!(begun.elapsed() < PATIENCE, "slots are given back");
                     if status == 503 {
@@ -165,7 +166,7 @@ impl Three {
         self.gate.send_replace(self.sent - SLOTS + many);
     }
 
-    /// Checks that all requests were answered as if nothing had happened.
+    /// Checks that all requests were answered as if no fault had occurred.
     pub(super) async fn finish(&mut self, waiting: Vec<JoinHandle<Answer>>) {
         for one in waiting {
             let answer = one.await.unwrap().expect(200);
@@ -184,7 +185,7 @@ impl Three {
         }
     }
 
-    /// Waits until no slot is taken and every cost has been settled, once.
+    /// Waits until no slot is taken, and every cost has been settled exactly once.
     pub(super) async fn owe_nothing(&self) {
         settled(&self.redis, self.told..=self.told + self.unheard).await;
     }
@@ -203,11 +204,11 @@ impl Three {
     }
 }
 
-/// Waits until no slot is taken in `redis`, and exactly this number of units.
+/// Waits until no slot is taken in `redis`, and the number of charged units is in this range.
 pub(super) async fn settled(redis: &Redis, units: RangeInclusive<u64>) {
     let held = async || {
         let keys = redis.keys().await;
-        // The counter, and no record of a charge.
+        // The key of the counter, and no key of a charge's record.
         let is = |key: &str, name: &str| key.contains(name) && key.ends_with('}');
         let key = |name: &str| keys.iter().find(|key| is(key, name)).cloned();
         let slots: usize = match key(":slots:") {
@@ -218,7 +219,7 @@ pub(super) async fn settled(redis: &Redis, units: RangeInclusive<u64>) {
             Some(key) => redis.command(&["GET", &key]).await,
             None => Vec::new(),
         };
-        // When the window began, and what it holds.
+        // The start of the window, and its count.
         let count = state.get(8..12).map(|count| count.try_into().unwrap());
         (slots, count.map_or(0, u32::from_be_bytes))
     };

@@ -1,8 +1,8 @@
-//! A master that is well, or stood still for a moment, is replaced under load. It goes on answering until the gateways
-//! hear of the new one, and what it answers then is lost with it: no slot may stay taken for that, and no request may
-//! be admitted beside those that the new one knows nothing of.
+//! A healthy master, or one that stood still for a moment, is replaced under load. It goes on answering until the
+//! gateways learn of the new master, and its updates of this time are lost. No slot may stay taken because of that, and
+//! no request may be admitted beyond the limit because the new master does not know of requests in flight.
 //!
-//! `FAILOVERS=20` runs each of the two so many times.
+//! With `FAILOVERS=20` each of the two tests runs so many times.
 
 use crate::support::load::{Load, statuses};
 use crate::support::{
@@ -14,18 +14,18 @@ use std::time::{Duration, Instant};
 
 const SLOTS: usize = 8;
 
-/// Two servers of which one follows the other, a sentinel, and two gateways whose limit is always full.
+/// Two Redis servers, of which one follows the other, a sentinel, and two gateways whose limit is always full.
 struct Full {
     servers: [Redis; 2],
     sentinel: Sentinel,
     gateways: Vec<Gateway>,
     _upstream: Upstream,
-    /// The most requests that the server has had at once since the last look.
+    /// The most requests that the upstream has had at once since the last check.
     most: Arc<AtomicUsize>,
 }
 
 impl Full {
-    /// Two gateways that do as `on_down` says while no master can be asked.
+    /// Two gateways that follow `on_down` while they can ask no master.
     async fn start(on_down: &str) -> Self {
         let master = Redis::start().await;
         let of = master.port().to_string();
@@ -97,7 +97,7 @@ impl Full {
         self.most.store(0, Ordering::Relaxed);
     }
 
-    /// Slots that are taken, however long ago they were.
+    /// The number of taken slots, also of those that have lapsed.
     async fn taken(&self) -> usize {
         let (master, _) = self.master().await;
         let keys = master.keys().await;
@@ -107,7 +107,7 @@ impl Full {
         }
     }
 
-    /// Replaces the master under load. Within two seconds of the load's end every slot is free.
+    /// Replaces the master under load. Within two seconds after the load ends, every slot must be free.
     async fn through(&self, nth: usize, stands_still: bool) {
         self.is_well().await;
         let gateways: Vec<&Gateway> = self.gateways.iter().collect();

@@ -1,4 +1,4 @@
-//! Counters outlive a change of their numbers, and end with their name.
+//! Counters survive a change of their limit's numbers, and end with its name.
 
 use super::SOON;
 use crate::support::{File, Gateway, Upstream, eventually};
@@ -35,7 +35,7 @@ async fn a_window_keeps_its_count_when_its_number_changes() {
     }
     gateway.get("/").await.expect(429);
     gateway.rename_over(&file(5).text());
-    // Exactly two more, however often it is asked meanwhile.
+    // Exactly two more requests are admitted, however often clients ask meanwhile.
     eventually(SOON, "the fifth is admitted", async || {
         let _ = gateway.get("/").await;
         upstream.seen() == 5
@@ -85,7 +85,7 @@ async fn a_kind_that_comes_back_in_time_goes_on_where_it_was() {
         })
         .await;
     change(&gateway, &window, "q=1;").await;
-    // The window of before is still there, and full.
+    // The window from before the change still exists, and is full.
     gateway.get("/").await.expect(429);
 }
 

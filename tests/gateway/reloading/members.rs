@@ -1,5 +1,5 @@
-//! Files of members are watched like the main file: each is in force as a whole or not at all, and no message shows a
-//! member.
+//! The gateway watches files of members like the main file: each file applies as a whole or not at all, and no message
+//! shows a member.
 
 use super::SOON;
 use crate::support::{File, Gateway, Upstream, eventually};
@@ -64,7 +64,7 @@ async fn members_come_and_go_however_the_file_is_written() {
             .line(0, said, |line| line.ends_with(said))
             .await;
     }
-    // The file itself still counts, and a changed file of it.
+    // Changes of the main file still apply, and so do changes of the new file of members.
     fs::write(gateway.folder().join("other.txt"), "secret-f\n").unwrap();
     gateway.rename_over(&gold(&upstream, "other.txt"));
     becomes_gold(&gateway, "secret-f").await;
@@ -94,7 +94,7 @@ async fn a_bad_or_vanished_file_changes_nothing_and_is_told_in_a_line() {
     assert!(is_gold(&gateway, "secret-a").await);
     fs::write(&file, "secret-b\n").unwrap();
     becomes_gold(&gateway, "secret-b").await;
-    // One that was not there when the file named it.
+    // The file did not exist when the main file named it.
     gateway.rename_over(&gold(&upstream, "late/gold.txt"));
     told("cannot read `late/gold.txt`").await;
     fs::create_dir(gateway.folder().join("late")).unwrap();
@@ -115,7 +115,7 @@ async fn members_behind_a_swapped_link_are_taken() {
     let upstream = Upstream::echo().await;
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    // As a mounted ConfigMap does it.
+    // The files change as in a mounted ConfigMap.
     let version = |name: &str, members: &str| {
         fs::create_dir(at(name)).unwrap();
         fs::write(at(name).join("gateway.toml"), gold(&upstream, "gold.txt")).unwrap();

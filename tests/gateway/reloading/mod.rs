@@ -1,4 +1,4 @@
-//! The file changes under a running gateway: either the whole new file or the whole old one is in force, and no client
+//! The file changes under a running gateway: either the whole new file or the whole old one applies, and no client
 //! notices the change.
 
 mod counters;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// The time within which a reload must be in force.
+/// The time within which a reload must take effect.
 const SOON: Duration = Duration::from_secs(3);
 
 /// A file with one route, recognisable by its path.
@@ -48,7 +48,7 @@ async fn marked_gateway(upstream: &Upstream) -> Gateway {
 async fn a_file_renamed_over_it_is_taken() {
     let upstream = Upstream::echo().await;
     let gateway = marked_gateway(&upstream).await;
-    // More than once: a watch on the file itself would die with the first.
+    // The file changes more than once: a watch on the file itself would end with the first change.
     for mark in ["new", "newer", "newest"] {
         gateway.rename_over(&marked(&upstream, mark));
         assert_serves(&gateway, mark).await;
@@ -79,7 +79,7 @@ async fn a_file_removed_and_written_again_is_taken() {
 #[tokio::test]
 async fn a_swapped_link_is_taken() {
     let upstream = Upstream::echo().await;
-    // As a mounted ConfigMap does it: gateway.toml -> ..data/gateway.toml, ..data -> ..1
+    // The layout of a mounted ConfigMap: gateway.toml -> ..data/gateway.toml, ..data -> ..1
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let version = |name: &str, mark: &str| {
@@ -118,14 +118,14 @@ async fn a_folder_in_the_place_of_another_is_taken() {
     let (file, prev) = (at("top/conf/gateway.toml"), at("prev"));
     let gateway = Gateway::run(folder, &file).await;
     gateway.get("/old").await.expect(200);
-    // Its own folder, and then one further up.
+    // First the file's own folder is replaced, and then a folder further up.
     std::fs::rename(&conf, &prev).unwrap();
     std::fs::rename(&next, &conf).unwrap();
     assert_serves(&gateway, "new").await;
     std::fs::rename(&top, &gone).unwrap();
     std::fs::rename(&other, &top).unwrap();
     assert_serves(&gateway, "newest").await;
-    // What comes later is seen, too, and nothing of what went.
+    // Later changes are noticed too, and changes in the old folder are not.
     std::fs::write(&file, marked(&upstream, "edited")).unwrap();
     assert_serves(&gateway, "edited").await;
 }
@@ -133,7 +133,7 @@ async fn a_folder_in_the_place_of_another_is_taken() {
 #[tokio::test]
 async fn a_hangup_signal_reads_the_file_again() {
     let upstream = Upstream::echo().await;
-    // The file is a link into a folder that nobody watches: only the signal can tell.
+    // The file is a link into a folder that is not watched, so only the signal causes a reload.
     let elsewhere = tempfile::tempdir().unwrap();
     let real = elsewhere.path().join("real.toml");
     std::fs::write(&real, marked(&upstream, "old")).unwrap();
@@ -145,7 +145,7 @@ async fn a_hangup_signal_reads_the_file_again() {
     std::fs::write(&real, marked(&upstream, "new")).unwrap();
     gateway.signal("HUP");
     assert_serves(&gateway, "new").await;
-    // With nothing to change it changes nothing.
+    // A signal without a change of the file changes nothing.
     gateway.signal("HUP");
     gateway.get("/new").await.expect(200);
 }
@@ -172,7 +172,7 @@ async fn a_broken_file_changes_nothing_and_says_why() {
     ] {
         let before = gateway.said.lines().len();
         gateway.rename_over(&broken);
-        // The line in question is shown, with its place.
+        // The message shows the faulty line, and its place.
         gateway
             .said
             .line(before, &format!("a report that shows {said}"), |line| {
@@ -307,7 +307,7 @@ async fn connections_and_requests_outlive_a_reload() {
 #[tokio::test]
 async fn a_file_seen_half_written_never_lifts_its_limits() {
     let upstream = Upstream::echo().await;
-    // The limits of the route stand in its last line: without it the file is good, and unlimited.
+    // The limits of the route are in its last line. Without this line the file is valid, and has no limits.
     let whole = |n: u32| {
         File::default()
             .limit(
@@ -324,7 +324,7 @@ async fn a_file_seen_half_written_never_lifts_its_limits() {
         let text = whole(n).text();
         let cut = text.rfind("limits = ").unwrap();
         gateway.write_in_place(&text[..cut]);
-        // Meanwhile a request; then the rest.
+        // A request comes before the rest of the file is written.
         assert!(
             client
                 .ask(get("/"))
@@ -402,7 +402,7 @@ async fn many_reloads_good_and_broken_disturb_nobody() {
         } else {
             gateway.rename_over(&text)
         }
-        // The gateway says what it made of each before the next is written.
+        // The gateway logs the outcome of each file before the next one is written.
         let number = (1_000_000 + n).to_string();
         gateway
             .said
@@ -417,7 +417,7 @@ async fn many_reloads_good_and_broken_disturb_nobody() {
         .unwrap()
         .into_iter()
         .sum();
-    // Every one was counted, under whichever generation.
+    // Every request was counted, under whichever generation it came.
     let last = gateway.get("/").await.expect(200);
     let quota = last.parameter("ratelimit-policy", "calls", "q");
     assert_eq!(quota, 1_000_000 + rounds as u64);

@@ -1,11 +1,10 @@
-//! Secrets in files of their own change under a running gateway.
+//! Secrets in separate files change under a running gateway.
 
 use super::SOON;
 use crate::support::{File, Gateway, Redis, Upstream, eventually};
 use std::path::Path;
 
-/// Replaces the file as the change of a mounted secret does: a new file is written beside the old one and renamed over
-/// it.
+/// Replaces the file as a mounted secret is replaced: a new file is written beside the old one and renamed over it.
 fn replace(file: &Path, text: &str) {
     let beside = file.with_extension("new");
     std::fs::write(&beside, text).unwrap();

@@ -1,5 +1,5 @@
-//! A file that is written in two steps, the limit of every request in the second: no client gets past the limit between
-//! them.
+//! A file that is written in two steps, and whose second step adds the limit of all requests. No client gets past the
+//! limit between the steps.
 
 use crate::support::{File, Gateway, PATIENCE, Upstream, eventually};
 use std::time::Duration;
@@ -28,7 +28,7 @@ async fn a_used_up_limit_of_the_second_half_holds_between_the_halves() {
     gateway.get("/a").await.expect(429);
 
     gateway.write_in_place(&first(&upstream, &["/a", "/b"]).text());
-    // The writer takes its time, and the client asks.
+    // The writer pauses, and the client sends requests.
     for _ in 0..8 {
         sleep(Duration::from_millis(50)).await;
         gateway.get("/a").await.expect(429);
@@ -42,7 +42,7 @@ async fn a_used_up_limit_of_the_second_half_holds_between_the_halves() {
     gateway.get("/b").await.expect(429);
 }
 
-/// The log names the file that takes something away, and says that it is as it was again.
+/// The log names the file that would take something away. Later it says that the file is as it was before.
 #[tokio::test]
 async fn a_loss_is_told_with_its_file_and_so_is_its_end() {
     let upstream = Upstream::echo().await;
@@ -65,7 +65,7 @@ async fn a_loss_is_told_with_its_file_and_so_is_its_end() {
         gateway
             .said
             .text()
-            .contains("are as they were before again")
+            .contains("are again as they were before")
     })
     .await;
 }

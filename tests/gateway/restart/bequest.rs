@@ -1,5 +1,5 @@
-//! What a gateway hands to its successor beside sockets, and that either does without where the other is of a version that
-//! knows nothing of it.
+//! The data that a gateway gives its successor beside sockets. Each of the two also works with a version that does not
+//! know these data.
 
 use super::{Installed, gone, script, upstream};
 use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, process};
@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// Waits until a gateway counts as one of `many`, with Redis or without.
+/// Waits until a gateway counts itself as one of `many`, with or without Redis.
 async fn counts_as_one_of(gateway: &Gateway, many: u32) {
     let line = format!("\ntollgate_gateways {many}\n");
     let what = format!("one of {many} gateways");
@@ -17,7 +17,7 @@ async fn counts_as_one_of(gateway: &Gateway, many: u32) {
     .await;
 }
 
-/// Asks all gateways without rest for this time. Returns the number of requests that were admitted, and the true time.
+/// Asks all gateways without a pause for this time. Returns the number of admitted requests, and the exact time.
 async fn admitted(gateways: &[Gateway], within: Duration) -> (u32, f64) {
     let start = Instant::now();
     let mut admitted = 0;
@@ -57,7 +57,7 @@ async fn successors_in_an_outage_count_as_one_of_as_many_gateways_as_before() {
         }
     }
     let (admitted, seconds) = admitted(&gateways, Duration::from_secs(3)).await;
-    // Each successor begins with a full share of the burst: all together with one burst.
+    // Each successor begins with its full share of the burst: together they have one burst.
     let most = 12.0 + 30.0 * seconds;
     assert!(
         f64::from(admitted) <= most,
@@ -89,7 +89,7 @@ async fn a_predecessor_that_hands_over_sockets_alone_is_asked_for_nothing_else()
     assert_eq!(heard, ("ready".to_owned(), "serving".to_owned()));
 }
 
-/// The sockets are the admin's and the server's; the channel comes behind them.
+/// Two sockets belong to the admin listener and the server, and the channel comes after them.
 const AS_BEFORE: &str = "printf 'ready\\n' >&5\nread word <&5\nprintf 'serving\\n' >&5\n\
 echo \"$word $LISTEN_FDS\" > heard.new\nmv heard.new heard\nexec sleep 600";
 

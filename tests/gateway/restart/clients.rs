@@ -1,4 +1,4 @@
-//! Clients that keep asking while gateways come and go, and the count of what became of their requests.
+//! Clients that send requests without end while gateways start and stop, and the counts of the outcomes.
 
 use crate::support::tls::TlsClient;
 use crate::support::{End, H2, Wire, get, h2};
@@ -15,7 +15,7 @@ use tokio::time::sleep;
 /// The time between the requests of one client.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Where a client connects, and how.
+/// The address and the protocol of a client's connections.
 #[derive(Clone)]
 pub(super) enum Way {
     Tcp(SocketAddr),
@@ -35,20 +35,21 @@ impl Way {
     }
 }
 
-/// What became of requests.
+/// The outcomes of requests.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) answered: usize,
-    /// Connections that were not taken.
+    /// The number of connections that were not accepted.
     pub(super) refused: usize,
-    /// Requests without a whole answer, though they went out on a fresh connection or the answer had begun; answers of
-    /// another status than 200.
+    /// The number of requests without a whole answer although they went out on a new connection or the answer had
+    /// begun, and of answers with another status than 200.
     pub(super) lost: usize,
-    /// Requests on a kept connection that ended before any answer: the race of HTTP/1.1. Each was sent once more.
+    /// The number of requests on a kept connection that ended before any answer, as HTTP/1.1 permits. Each of them was
+    /// sent again once.
     pub(super) stale: usize,
     /// The longest time for connecting and one request.
     pub(super) longest: Duration,
-    /// What was lost or refused, in words.
+    /// Descriptions of the lost and refused requests.
     pub(super) why: Vec<String>,
 }
 
@@ -68,7 +69,7 @@ impl Tally {
     }
 }
 
-/// Clients at work.
+/// A number of running clients.
 pub(super) struct Clients {
     over: Arc<AtomicBool>,
     at_work: JoinSet<Tally>,
@@ -82,7 +83,7 @@ impl Clients {
         }
     }
 
-    /// Clients that keep their connection as long as they may.
+    /// Adds clients that keep their connection as long as they may.
     pub(super) fn keep(mut self, count: usize, way: &Way, target: &'static str) -> Self {
         for _ in 0..count {
             let (way, over) = (way.clone(), Arc::clone(&self.over));
@@ -91,7 +92,7 @@ impl Clients {
         self
     }
 
-    /// Clients that connect for each request.
+    /// Adds clients that open a connection for each request.
     pub(super) fn connect(mut self, count: usize, way: &Way) -> Self {
         for _ in 0..count {
             let (way, over) = (way.clone(), Arc::clone(&self.over));
@@ -100,7 +101,7 @@ impl Clients {
         self
     }
 
-    /// Clients of HTTP/2 that keep their connection as long as they may.
+    /// Adds HTTP/2 clients that keep their connection as long as they may.
     pub(super) fn http2(mut self, count: usize, address: SocketAddr) -> Self {
         for _ in 0..count {
             let over = Arc::clone(&self.over);
@@ -124,7 +125,7 @@ async fn keep_asking(way: Way, target: &'static str, keeps: bool, over: Arc<Atom
     let mut kept: Option<Wire> = None;
     while !over.load(Ordering::Relaxed) {
         let start = Instant::now();
-        // As clients with pools do, a client looks before it sends whether its connection has been closed.
+        // Like clients with pools, the client checks before it sends whether its connection has been closed.
         let mut wire = kept.take();
         if let Some(kept) = &mut wire
             && kept.ended(Duration::ZERO).await != End::Open
@@ -155,7 +156,7 @@ async fn keep_asking(way: Way, target: &'static str, keeps: bool, over: Arc<Atom
     tally
 }
 
-/// Asks once. Returns the wire where it may be used again, or the end that came before any answer.
+/// Sends one request. Returns the connection if it can be used again, or its end if that came before any answer.
 async fn ask(mut wire: Wire, target: &str, tally: &mut Tally) -> Result<Option<Wire>, End> {
     if wire.try_send(get(target)).await.is_err() {
         return Err(End::Reset);
@@ -184,7 +185,7 @@ async fn keep_asking_by_http2(address: SocketAddr, over: Arc<AtomicBool>) -> Tal
         match client.try_ask(h2::get("/")).await {
             Ok(answer) if answer.status == 200 => tally.answered += 1,
             Ok(answer) => tally.lose(format!("HTTP/2: {}", answer.status)),
-            // It was never sent, and goes out with the next turn.
+            // The request was never sent, and goes out in the next round.
             Err(error) if error.is_canceled() => tally.stale += 1,
             Err(error) => tally.lose(format!("HTTP/2: {error:?}")),
         }

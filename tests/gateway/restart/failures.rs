@@ -1,11 +1,11 @@
-//! Successors that fail, hang or are interrupted: the gateway goes on, and the next attempt works.
+//! Successors that fail, hang or are interrupted: the gateway goes on, and the next attempt succeeds.
 
 use super::{Installed, WebSocket, gone, link, script, upstream};
 use crate::support::{End, File, Gateway, PATIENCE, Wire, eventually, get, process};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A script that notes its process and does nothing.
+/// A script that writes down its process id and does nothing.
 const HANGS: &str = "echo $$ > pid\nexec sleep 600";
 
 async fn serves(gateway: &Gateway) {
@@ -56,7 +56,7 @@ async fn a_successor_with_a_broken_file_changes_nothing() {
         metrics.contains("\ntollgate_handover_failures_total 1\n"),
         "{metrics}"
     );
-    // An address that another process has.
+    // This address belongs to another process.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let other = format!(
         "listen = [\"127.0.0.1:0\", \"unix:http.sock\", \"{}\"]",
@@ -98,7 +98,7 @@ async fn a_successor_that_hangs_is_ended_and_a_reload_meanwhile_is_obeyed() {
     assert!(start.elapsed() >= Duration::from_secs(5));
     gone(hanging).await;
     serves(&gateway).await;
-    // A file that is no program, and none at all.
+    // A file that is not a program, and no file at all.
     for text in [Some("no program"), None] {
         let start = gateway.said.lines().len();
         std::fs::remove_file(&program).unwrap();
@@ -213,7 +213,7 @@ async fn two_signals_at_once_are_one_hand_over() {
     assert_eq!(gateway.exit(PATIENCE).await, Some(0));
 }
 
-/// systemd hears of a successor's end only when the process is gone that has started it.
+/// systemd learns of a successor's end only after the process that started it is gone.
 #[tokio::test]
 async fn a_successor_that_fails_after_all_is_not_waited_for_under_systemd_and_is_told_of_elsewhere()
 {
@@ -242,6 +242,6 @@ async fn a_successor_that_fails_after_all_is_not_waited_for_under_systemd_and_is
     gateway.hand_over().await;
     process::signal(gateway.pid(), "KILL");
     let line = gateway.said.line(0, "the failure", failed).await;
-    assert!(line.contains("nobody accepts connections"), "{line}");
+    assert!(line.contains("no process accepts connections"), "{line}");
     tunnel.lives().await;
 }

@@ -1,4 +1,4 @@
-//! `drain_delay`: new connections are accepted for a while after the signal to stop, and clients are asked to leave.
+//! `drain_delay`: after the signal to stop, new connections are accepted for a while, and clients are asked to leave.
 
 use super::{WebSocket, upstream};
 use crate::support::h2_frames::{DATA, GOAWAY, HEAD, HEADERS, frame, greeted, read_frame};
@@ -29,7 +29,7 @@ async fn connections_are_accepted_for_a_while_and_clients_are_asked_to_leave() {
     assert_ne!(kept.ended(PATIENCE).await, End::Open);
     let answer = gateway.get("/").await.expect(200);
     assert_eq!(answer.field("connection"), "close");
-    // A connection of HTTP/2 that is made now is good for several requests, and an upgrade is one still.
+    // A new HTTP/2 connection can still carry several requests, and an upgrade still works.
     let late = gateway.h2().await;
     for _ in 0..3 {
         late.get("/").await.expect(200);
@@ -60,7 +60,8 @@ async fn a_second_signal_ends_the_delay() {
     assert_eq!(gateway.exit(PATIENCE).await, Some(0));
 }
 
-/// Java's client gives up what it waits for when it reads GOAWAY (JDK-8335181): it comes behind the answer.
+/// Java's client drops the answer that it waits for when it reads GOAWAY (JDK-8335181). So GOAWAY comes after the
+/// answer.
 #[tokio::test]
 async fn over_http2_clients_are_asked_to_leave_behind_an_answer() {
     let go = Arc::new(Notify::new());
@@ -86,7 +87,7 @@ async fn over_http2_clients_are_asked_to_leave_behind_an_answer() {
         gateway.admin_get("/readyz").await.status == 503
     })
     .await;
-    // Another request is answered too.
+    // A further request is answered too.
     client.send(frame(HEADERS, 5, 3, &HEAD)).await;
     upstream.sees(2).await;
     go.notify_one();
@@ -94,7 +95,7 @@ async fn over_http2_clients_are_asked_to_leave_behind_an_answer() {
     loop {
         let (kind, flags, _) = read_frame(&mut client).await.unwrap();
         match kind {
-            // The end of a stream.
+            // This frame ends the stream.
             DATA if flags & 1 == 1 => {
                 answered += 1;
                 go.notify_one();

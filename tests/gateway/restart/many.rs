@@ -1,4 +1,5 @@
-//! Restarts one after the other under load, with idle WebSockets open: a handful, and 50 of each kind in the long form.
+//! Restarts one after the other under load, with idle WebSockets open: a few restarts, and in the long form 50 of each
+//! kind.
 
 use super::clients::{Clients, Tally, Way};
 use super::{WebSocket, gone, upstream};
@@ -30,11 +31,12 @@ fn assert_unnoticed(what: &str, tally: &Tally, start: Instant, stale: usize) {
     );
     assert_eq!((tally.refused, tally.lost), (0, 0), "{:?}", tally.why);
     assert!(tally.answered > 10 * restarts, "{tally:?}");
-    // Clients look before they send: what is left is the race of HTTP/1.1, once at most for a connection and restart.
+    // Clients check their connection before they send. The remaining race of HTTP/1.1 can happen once at most for each
+    // connection and restart.
     assert!(tally.stale <= restarts * stale, "{tally:?}");
 }
 
-/// Half of a second for idle WebSockets.
+/// A drain of half a second, which idle WebSockets use up.
 const DRAIN: &str = "drain = \"500ms\"";
 
 #[tokio::test]
@@ -78,13 +80,13 @@ async fn successors_take_over_under_load() {
         }
     }
     let tally = clients.stop().await;
-    // Kept connections linger, and hear that an answer is the last.
+    // Kept connections stay open for a moment, and their clients learn that an answer is the last one.
     assert_unnoticed("by SIGUSR2", &tally, start, 1);
     assert!(tally.longest < Duration::from_secs(5), "{tally:?}");
     gateway.stop().await;
 }
 
-/// Sockets that outlive gateways, as systemd's do.
+/// Sockets that outlive gateways, as systemd's sockets do.
 struct HeldSockets {
     folder: tempfile::TempDir,
     web: TcpListener,
@@ -146,7 +148,7 @@ async fn gateways_follow_each_other_on_sockets_that_stay_open() {
         gateway = held.gateway(&upstream).await;
     }
     let tally = clients.stop().await;
-    // Kept connections stay open for a moment at a stop, so that hardly a client meets the race.
+    // At a stop, kept connections stay open for a moment, so that hardly any client meets the race.
     assert_unnoticed("on sockets of systemd", &tally, start, 1);
     gateway.stop().await;
 }

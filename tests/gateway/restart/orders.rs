@@ -1,5 +1,5 @@
-//! Certificates that are ordered while a successor takes over: no order is made twice, the successor answers for the one
-//! that is under way, and orders itself when that has ended.
+//! Certificates that are ordered while a successor takes over: no order is made twice. The successor answers for the
+//! order under way, and orders by itself when that order has ended.
 
 use super::gone;
 use crate::support::tls::TlsClient;
@@ -97,7 +97,7 @@ async fn renewals_go_on_over_hand_overs() {
     let said = gateway.said.text();
     assert!(!said.contains("no certificate: "), "{said}");
     let orders = said.matches("is ordered from acme.test").count();
-    // A look at the log may be in the middle of an order.
+    // The log may be read in the middle of an order.
     assert!(pebble.logged("Added order") <= orders + 1, "{said}");
     assert_eq!(pebble.logged("There are now 1 accounts"), 1);
     assert_eq!(pebble.logged("There are now 2 accounts"), 0);

@@ -1,11 +1,11 @@
-//! Sockets at a hand-over: those whose address is the same are taken over, others opened or closed, and what waits on
-//! them is served. What counters, probes and kept connections see of it.
+//! Sockets at a hand-over: sockets with an unchanged address are taken over, others are opened or closed, and waiting
+//! connections are served. The tests also show what counters, probes and kept connections notice.
 
 use super::{WebSocket, gone, upstream};
 use crate::support::{End, File, Gateway, PATIENCE, Redis, Wire, eventually, get, process};
 use std::time::Duration;
 
-/// Sends a request on each of some connections, while the gateway stands still.
+/// Sends a request on each of several connections while the gateway stands still.
 async fn waiting(gateway: &Gateway) -> Vec<Wire> {
     process::signal(gateway.pid(), "STOP");
     let mut wires = Vec::new();
@@ -30,7 +30,7 @@ async fn connections_that_wait_to_be_accepted_are_served() {
     let handed = |line: &str| line.contains("handed over: process");
     gateway.said.line(0, "the hand-over", handed).await;
     assert_eq!(gateway.exit(PATIENCE).await, Some(0));
-    // A stop serves them too.
+    // Waiting connections are served at a stop too.
     let gateway = Gateway::start(&File::to(&upstream, &[])).await;
     let wires = waiting(&gateway).await;
     process::signal(gateway.pid(), "TERM");
@@ -58,7 +58,7 @@ async fn addresses_may_change_with_the_file() {
     gateway.write_in_place(&changed.text());
     let mut tunnel = WebSocket::open(&gateway).await;
     let before = gateway.hand_over().await;
-    // The gateway before lives as long as its requests, and its sockets do not.
+    // The previous gateway lives as long as its requests, but its sockets do not.
     eventually(PATIENCE, "the addresses are closed", async || {
         Wire::try_to(leaving).await.is_err() && !old.exists()
     })
@@ -88,7 +88,7 @@ async fn addresses_may_change_with_the_file() {
         );
         assert!(said.contains(&line), "{line}: {said}");
     }
-    // The same socket again, two hand-overs later.
+    // The same socket comes back two hand-overs later.
     for _ in 0..2 {
         let before = gateway.hand_over().await;
         gone(before).await;
@@ -112,7 +112,7 @@ async fn probes_see_the_successor_alone_and_kept_connections_get_a_last_answer()
     let readyz = "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     probe.ask(readyz).await.expect(200);
     let before = gateway.hand_over().await;
-    // The probe's kept connection ends, and every new one is the successor's.
+    // The probe's kept connection ends, and the successor answers every new one.
     assert_ne!(probe.ended(PATIENCE).await, End::Open);
     for _ in 0..20 {
         gateway.admin_get("/readyz").await.expect(200);
@@ -125,7 +125,7 @@ async fn probes_see_the_successor_alone_and_kept_connections_get_a_last_answer()
     assert!(!answer.fields.has("connection"), "{answer:?}");
     tunnel.lives().await;
     assert!(process::runs(before));
-    // Idle connections end before the time for requests under way does.
+    // Idle connections end before the time for requests under way is over.
     assert_ne!(idle.ended(PATIENCE).await, End::Open);
     tunnel.lives().await;
     assert_ne!(tunnel.0.ended(Duration::from_secs(10)).await, End::Open);
@@ -147,7 +147,7 @@ async fn counters_in_memory_start_afresh_and_those_in_redis_go_on() {
         let answer = gateway.get("/").await.expect(200);
         assert_eq!(answer.remaining("few"), left);
         let said = gateway.said.text();
-        assert!(said.contains("starts afresh there"), "{said}");
+        assert!(said.contains("start afresh there"), "{said}");
         gone(before).await;
         gateway.stop().await;
     }

@@ -1,4 +1,4 @@
-//! What systemd hears: that the gateway is ready, hands over, and to which process, and that it stops.
+//! The messages to systemd: that the gateway is ready, that it hands over and to which process, and that it stops.
 
 use super::{gone, upstream};
 use crate::support::{File, Gateway, PATIENCE};
@@ -40,8 +40,9 @@ async fn systemd_hears_of_every_change_and_follows_the_successor() {
     assert!(message.contains("EXTEND_TIMEOUT_USEC=8000000"), "{message}");
 }
 
-/// A running systemd 252 was seen to need them: without the first it gave the gateway up at the sixth start in ten seconds, and
-/// closed its socket; without the second it killed a process that had taken over by SIGUSR2, in place of a drain.
+/// The need for these lines was observed with systemd 252. Without the first line it gave the gateway up at the sixth
+/// start in ten seconds, and closed its socket. Without the second line it killed a process that had taken over by
+/// SIGUSR2, instead of letting it drain.
 #[test]
 fn the_unit_never_gives_up_and_waits_for_the_end_of_a_successor() {
     let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/tollgate.service");
@@ -65,7 +66,7 @@ fn the_units_are_valid() {
         println!("systemd-analyze is not installed: the units are not verified");
         return;
     }
-    // The program of the unit is on the machine that it is for.
+    // The program in the unit file exists only on the machine that runs it.
     let folder = tempfile::tempdir().unwrap();
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
     let units = ["tollgate.service", "tollgate.socket"].map(|name| {

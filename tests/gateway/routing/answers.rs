@@ -53,7 +53,7 @@ async fn a_text_is_answered_under_the_routes_limits() {
     wire.send(request("HEAD", "/text/a", &[])).await;
     let head = wire.answer_to_head().await.expect(418);
     assert_eq!(head.field("content-length"), "16");
-    // A connection goes on after it: there was no body.
+    // The connection goes on after the answer, since the request had no body.
     wire.ask(request("GET", "/text/a", &[])).await.expect(429);
     gateway.get("/bare").await.expect(204);
     let plain = gateway.get("/plain").await.expect(200);

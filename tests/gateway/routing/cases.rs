@@ -1,4 +1,4 @@
-//! Paths in another case, towards an upstream that has none.
+//! Paths with other upper and lower case, at an upstream that does not distinguish them.
 
 use crate::support::{File, Gateway, Upstream};
 

@@ -1,4 +1,4 @@
-//! Conditions of routes: the route of each request, by the access log.
+//! Conditions of routes: the access log shows the route of each request.
 
 use crate::support::{File, Gateway, Upstream, h2, request};
 
@@ -29,7 +29,7 @@ async fn fields_and_parameters_choose_the_route() {
             &[("X-VERSION", "2"), ("X-Debug", "")][..],
             "two-debug",
         ),
-        // Two lines are one value, and neither of them alone.
+        // Two lines form one value, and neither line alone matches.
         ("/a", &[("x-version", "2"), ("x-version", "1")][..], "plain"),
         ("/a", &[("x_version", "2")][..], "plain"),
         ("/q?v=2+x&a%20b", &[][..], "query"),
@@ -63,7 +63,7 @@ async fn a_limit_is_that_of_the_route_whose_conditions_hold() {
     ask("/?key=1", "2").await.expect(429);
     ask("/?key=1", "1").await.expect(429);
     ask("/", "1").await.expect(200);
-    // A route is there, and its condition is not met.
+    // A route exists, but its condition is not met.
     ask("/", "2").await.expect(404);
 }
 
@@ -84,7 +84,7 @@ async fn a_stranger_is_not_believed_about_the_scheme() {
         (&[("x-forwarded-proto", "https")][..], "secure"),
         (&[("x-forwarded-proto", "HTTPS")][..], "secure"),
         (&[("x-forwarded-proto", "http, https")][..], "secure"),
-        // The last word is the trusted peer's own; what stands before it may be a stranger's.
+        // The trusted peer wrote only the last word; the words in front of it may come from anybody.
         (&[("x-forwarded-proto", "https, http")][..], "clear"),
         (
             &[
@@ -98,7 +98,7 @@ async fn a_stranger_is_not_believed_about_the_scheme() {
         assert_eq!(route_of(&trusting, "/", proto).await, route, "{proto:?}");
         assert_eq!(route_of(&wary, "/", proto).await, "clear", "{proto:?}");
     }
-    // What the proxy writes tells; what it lets pass beside it does not.
+    // The field that the proxy writes counts. A field that the proxy only lets pass does not.
     let both = [
         ("x-forwarded-for", "192.0.2.9"),
         ("forwarded", "for=192.0.2.9;proto=https"),

@@ -19,7 +19,7 @@ async fn fields_are_changed_on_both_ways() {
         ("x-key", "again"),
         ("X_Key", "dressed up"),
         ("X-Tag", "a"),
-        // Naming our field does not take it away.
+        // A client cannot remove our field by naming it.
         ("Connection", "x-key, x-tag, keep-alive"),
     ];
     let answer = gateway.get_with("/", &sent).await.expect(200);

@@ -1,4 +1,4 @@
-//! `strip_prefix` and `rewrite`: the path at the upstream, while limits and the log have the path of the client.
+//! `strip_prefix` and `rewrite`: the upstream gets the changed path, and limits and the log use the path of the client.
 
 use crate::support::{File, Gateway, Upstream, get};
 

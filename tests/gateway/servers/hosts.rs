@@ -1,4 +1,5 @@
-//! The host that servers are asked for: the client's, their own or a text; and addresses in answers, which lead back.
+//! The host that a server is asked for: the client's host, the server's own, or a given text. Addresses in answers lead
+//! back to the gateway.
 
 use super::{File, Gateway, Manner, file, gateway, h2c};
 use crate::support::{Connection, ModernServer, Upstream, free_port, request};
@@ -7,7 +8,7 @@ fn one(server: &Upstream, lines: &str) -> String {
     format!("servers = \"{}\"\n{lines}", server.url())
 }
 
-/// A server that answers each request with this address in `Location`, where `HERE` is its own.
+/// A server that answers each request with this address in `Location`, where `HERE` stands for the server itself.
 async fn leading(to: &'static str) -> Upstream {
     Upstream::playing(move |mut connection: Connection| async move {
         while let Ok(head) = connection.request().await {
@@ -37,7 +38,7 @@ async fn servers_are_asked_for_the_host_that_the_file_names() {
         let gateway = gateway(&one(&server, lines)).await;
         for answer in [
             gateway.get("/").await.expect(200),
-            // A field that ours replaces: fields are written one by one.
+            // The client sends a field that ours replaces, so the fields are written one by one.
             gateway
                 .get_with("/", &[("x-forwarded-host", "evil")])
                 .await
@@ -52,7 +53,7 @@ async fn servers_are_asked_for_the_host_that_the_file_names() {
                 .to_owned();
             assert!(client.starts_with("gateway.test"), "{lines}: {client}");
         }
-        // The target's own host is the client's, whatever `Host` says; HTTP/1.0 may name none.
+        // The host in the target counts as the client's, whatever `Host` says. A request of HTTP/1.0 may name no host.
         let mut wire = gateway.connect().await;
         let absolute = "GET http://api.test/ HTTP/1.1\r\nHost: other.test\r\n\r\n";
         let fields = wire.ask(absolute).await.expect(200).echoed().fields;
@@ -106,7 +107,7 @@ async fn a_route_may_set_the_host() {
 
 #[tokio::test]
 async fn the_next_server_is_asked_for_its_own_host() {
-    // One server hangs up on each request, the other echoes; and one takes no connections.
+    // One server closes the connection at each request, one echoes, and one accepts no connections.
     let breaking = Upstream::playing(async |mut connection: Connection| {
         let _ = connection.request().await;
     })
@@ -135,7 +136,7 @@ async fn the_next_server_is_asked_for_its_own_host() {
 
 #[tokio::test]
 async fn over_http2_the_next_server_is_asked_for_its_own_host() {
-    // One server refuses each stream, and one takes no connections.
+    // One server refuses each stream, and one accepts no connections.
     let refusing = super::http2::refusing().await;
     let other = ModernServer::start(Manner::default()).await;
     let lines = format!(
@@ -184,7 +185,7 @@ async fn addresses_of_servers_lead_clients_back() {
             "http://app.internal/a",
             "http://api.test:99/a",
         ),
-        // A server in clear text that wants TLS gets it.
+        // A server without TLS that sends the client to https: the client is led to https.
         (
             "app.internal",
             "https://app.internal/a",
@@ -233,7 +234,7 @@ async fn a_prefix_that_servers_do_not_see_is_in_front_again() {
         ("/v1/x", "https://gateway.test/v1/7?v=1"),
         ("/one/x", "https://gateway.test/orders/7?v=1"),
     ] {
-        // A trusted proxy says that its client came by TLS.
+        // A trusted proxy states that its client came over TLS.
         let by_tls = [("x-forwarded-proto", "https")];
         let answer = gateway.get_with(target, &by_tls).await.expect(302);
         assert_eq!(answer.field("location"), restored, "{target}");

@@ -1,4 +1,4 @@
-//! Servers of HTTP/2: streams on few connections, and what a server has not processed is never lost.
+//! Servers of HTTP/2: many streams share few connections, and a request that a server has not processed is never lost.
 
 use super::{gateway, h2c};
 use crate::support::{
@@ -54,7 +54,7 @@ async fn requests_and_answers_pass_whole() {
     for gone in ["connection", "host", "transfer-encoding"] {
         assert!(all(gone).is_empty(), "{gone}");
     }
-    // A client of HTTP/1.1 is served by the same connection.
+    // The same connection serves a client of HTTP/1.1.
     let mut old = gateway.connect().await;
     let echo = old
         .ask(request("GET", "/plain", &[]))
@@ -109,7 +109,7 @@ async fn another_connection_is_opened_when_streams_run_out() {
     }
 }
 
-/// The last of ten requests waits for ten openings of more than 0.3 s each.
+/// The last of ten requests waits until ten connections have opened, each for more than 0.3 s.
 #[tokio::test]
 async fn who_waits_for_a_stream_has_the_time_of_one_opening_after_each() {
     let server = ModernServer::start(Manner {
@@ -159,20 +159,20 @@ async fn a_client_that_leaves_resets_its_stream() {
     assert_eq!(server.connections(), 1, "the connection is kept");
 }
 
-/// What a server written by hand does with a connection's streams, counted from 1.
+/// The reaction of a server in this test to a stream of a connection, counted from 1.
 type Rule = fn(stream: usize) -> Reply;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Reply {
     Answer,
-    /// The answer, and the end of the connection for later streams.
+    /// Answers, and ends the connection for later streams.
     AnswerAndGoAway,
-    /// Nothing: the server has said that it takes no such stream.
+    /// Does nothing: the server has said that it takes no such stream.
     Ignore,
     Refuse,
-    /// A refusal as soon as the head is there, which is counted with the answers.
+    /// Refuses the stream as soon as its head has come. The refusal is counted with the answers.
     RefuseOpen,
-    /// The end of the connection, since there were too many requests.
+    /// Ends the connection because of too many requests.
     Calm,
 }
 
@@ -180,7 +180,7 @@ const ANSWER: [u8; 21] = [
     0, 0, 1, 1, 4, 0, 0, 0, 0, 0x88, 0, 0, 2, 0, 1, 0, 0, 0, 0, b'o', b'k',
 ];
 
-/// A server of HTTP/2, frame by frame. Counts the requests that it has answered.
+/// A server of HTTP/2 that sends frames one by one. It counts the requests that it has answered.
 async fn by_hand(rule: Rule) -> (Upstream, Arc<AtomicUsize>) {
     let answered = Arc::new(AtomicUsize::new(0));
     let counting = Arc::clone(&answered);

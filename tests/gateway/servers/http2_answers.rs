@@ -1,4 +1,4 @@
-//! Answers of servers of HTTP/2, frame by frame: heads without a body, and what is no answer.
+//! Answers of HTTP/2 servers, frame by frame: heads without a body, and frames that are no answer.
 
 use super::gateway;
 use crate::support::{Connection, End, Gateway, Upstream, get, request};
@@ -14,9 +14,9 @@ type Frames = &'static [(u8, u8, &'static [u8])];
 const NO_CONTENT: Frames = &[(1, 4, b"\x89"), (0, 1, b"")];
 const NOT_MODIFIED: Frames = &[(1, 4, b"\x8b"), (0, 1, b"")];
 const OK: Frames = &[(1, 4, b"\x88"), (0, 1, b"")];
-/// The server's reset of the stream alone, with INTERNAL_ERROR.
+/// A reset with INTERNAL_ERROR, of this stream only.
 const RESET: Frames = &[(3, 0, &[0, 0, 0, 2])];
-/// The end of the connection, which asks for fewer requests (ENHANCE_YOUR_CALM).
+/// The end of the connection with the demand for fewer requests (ENHANCE_YOUR_CALM).
 const CALM: Frames = &[(7, 0, &[0x7F, 0xFF, 0xFF, 0xFF, 0, 0, 0, 11])];
 /// The end of the connection.
 const END: Frames = &[];
@@ -52,7 +52,7 @@ impl ByHand {
         self.gateway_with("").await
     }
 
-    /// A gateway with further lines for the upstream.
+    /// A gateway with these further lines for its upstream.
     async fn gateway_with(&self, lines: &str) -> Gateway {
         let server = format!("servers = \"h2c://127.0.0.1:{}\"", self.server.port());
         gateway(&format!("{server}\n{lines}")).await
@@ -76,7 +76,7 @@ async fn play(
         if kind == 3 {
             resets.fetch_add(1, Ordering::SeqCst);
         }
-        // A reset does not wait for the request's end.
+        // A reset is sent before the request ends.
         let is_all = flags & 1 == 1 || (frames == RESET && kind == 1);
         if matches!(kind, 0 | 1) && is_all {
             streams.fetch_add(1, Ordering::SeqCst);
@@ -85,7 +85,7 @@ async fn play(
                 let id = if *kind == 7 { &[0; 4] } else { &head[5..9] };
                 wire.send([&[0, 0, length, *kind, *flags], id, payload].concat())
                     .await;
-                // The next frame comes by itself.
+                // The next frame is sent alone.
                 sleep(Duration::from_millis(30)).await;
             }
             if frames == END || frames == CALM {
@@ -127,7 +127,7 @@ async fn the_end_of_an_answer_without_a_body_may_come_by_itself() {
     }
 }
 
-/// What a server has answered, however badly, is not asked again.
+/// If a server has sent an answer, however bad, its request is not sent again.
 #[tokio::test]
 async fn a_malformed_answer_is_not_asked_for_twice() {
     let by_hand = ByHand::answering(MALFORMED).await;
@@ -138,8 +138,8 @@ async fn a_malformed_answer_is_not_asked_for_twice() {
     assert_eq!(by_hand.streams.load(Ordering::SeqCst), 1);
 }
 
-/// A stream that breaks on a connection in use is a failed attempt, not the end of a connection that has rested: it is
-/// repeated once, and within the budget.
+/// A stream that breaks on a busy connection is a failed attempt, not the end of an idle connection. So the request is
+/// repeated once, within the budget.
 #[tokio::test]
 async fn streams_that_break_are_repeated_as_often_as_the_file_says() {
     for frames in [RESET, END] {
@@ -164,8 +164,8 @@ async fn streams_that_break_are_repeated_as_often_as_the_file_says() {
     }
 }
 
-/// So many requests that the server asks for calm are the clients' doing, and no failure of the server. For bodies that stop
-/// coming see `http2_faults`.
+/// Clients, not the server, are the cause of so many requests that the server sends ENHANCE_YOUR_CALM. So this is no
+/// failure of the server. For bodies that stop coming see `http2_faults`.
 #[tokio::test]
 async fn what_clients_do_to_streams_ejects_nobody() {
     let (one, other) = (ByHand::answering(CALM).await, ByHand::answering(CALM).await);

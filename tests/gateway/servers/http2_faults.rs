@@ -1,4 +1,4 @@
-//! What a server of HTTP/2 does in place of an answer is told: the frame, its code, and what is malformed.
+//! The log describes the fault of an HTTP/2 server that does not answer: the frame, its code, and the malformed part.
 
 use super::gateway;
 use crate::support::h2_frames::{DATA, GOAWAY, HEADERS, RST_STREAM, SETTINGS, frame, read_frame};
@@ -7,7 +7,7 @@ use crate::support::{Connection, End, Upstream, get, tollgate};
 const END: u8 = 1;
 const OK_OF_FIVE: &[u8] = b"\x88\x0f\x0d\x015";
 
-/// A server that sends these bytes for the head of its first request, and ends the connection.
+/// A server that sends these bytes after the head of its first request, and closes the connection.
 async fn sending(bytes: Vec<u8>) -> Upstream {
     Upstream::playing(move |mut connection: Connection| {
         let bytes = bytes.clone();
@@ -171,7 +171,7 @@ async fn each_fault_of_http2_is_told_with_its_frame() {
     }
 }
 
-/// `check --connect` meets what requests meet, and has the same words.
+/// `check --connect` finds the same faults as requests, and describes them in the same words.
 #[tokio::test]
 async fn check_connect_tells_faults_of_http2_in_the_same_words() {
     for (bytes, words) in [

@@ -1,4 +1,5 @@
-//! A server of HTTP/2 that has surely not begun with a request gets, or another gets, its body from the first byte on.
+//! If an HTTP/2 server has certainly not begun with a request, the same server or another gets its body again from the
+//! first byte on.
 
 use super::gateway;
 use crate::support::h2_frames::{
@@ -16,20 +17,20 @@ use std::sync::{Arc, Mutex};
 const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
 const END: u8 = 1;
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, PartialEq)]
 enum Turn {
-    /// It is answered when its body has ended.
+    /// The server answers when the body has ended.
     Answer,
-    /// Its stream is refused when its body has ended.
+    /// The server refuses the stream when the body has ended.
     Refuse,
-    /// Its stream is refused when the first piece of its body has come.
+    /// The server refuses the stream when the first piece of the body has come.
     RefuseEarly,
-    /// The connection ends for it, when its body has ended.
+    /// The server ends the connection for this request when the body has ended.
     GoAway,
 }
 
-/// A server, frame by frame, that treats its requests by their number, counted from 1 over all connections.
+/// A server, frame by frame, that treats its requests by their numbers, counted from 1 over all connections.
 struct Server {
     upstream: Upstream,
     seen: Arc<Requests>,
@@ -38,9 +39,9 @@ struct Server {
 #[derive(Default)]
 struct Requests {
     number: AtomicUsize,
-    /// Bytes of bodies that have come, of all requests.
+    /// The number of received bytes of all bodies.
     bytes: AtomicUsize,
-    /// The bodies that were answered.
+    /// The bodies of answered requests.
     bodies: Mutex<Vec<Vec<u8>>>,
 }
 
@@ -182,7 +183,7 @@ async fn a_body_that_has_not_ended_goes_on_behind_what_is_sent_again() {
     assert_eq!(server.bodies(), [b"first second"]);
 }
 
-/// The length that a body announces says nothing of what has come of it.
+/// The announced length of a body does not show how much of it has come.
 #[tokio::test]
 async fn the_beginning_of_a_long_body_is_sent_again() {
     let server = Server::start(|number| [Turn::Answer, Turn::RefuseEarly][number % 2]).await;
@@ -244,7 +245,7 @@ async fn a_body_is_sent_again_once_and_within_the_budget() {
     let mut client = gateway.connect().await;
     client.ask(post(5)).await.expect(502);
     assert_eq!(server.seen.number.load(Ordering::SeqCst), 2);
-    // The upstream's budget is not for a server that refuses all.
+    // The upstream's budget must not be used up by a server that refuses everything.
     for _ in 0..100 {
         gateway.connect().await.ask(post(5)).await.expect(502);
     }

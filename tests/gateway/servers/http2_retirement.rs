@@ -1,5 +1,5 @@
-//! Connections of HTTP/2 that take no further request: by their age, after many resets of ours, and for a server that
-//! wants another certificate.
+//! HTTP/2 connections that take no further request: because of their age, after many resets by the gateway, and because
+//! a server wants another certificate.
 
 use super::tls::lines;
 use super::{gateway, h2c};
@@ -69,7 +69,7 @@ async fn after_a_hundred_resets_another_connection_is_used() {
     assert_eq!(early.await.unwrap(), 200, "the stream ends as it began");
 }
 
-/// Over TLS 1.3 a server refuses a client without a certificate when the handshake is over for us.
+/// In TLS 1.3 a server refuses a client without a certificate only when the handshake is over for the client.
 #[tokio::test]
 async fn a_server_that_wants_our_certificate_is_told_in_words() {
     let ca = Authority::new();
@@ -98,7 +98,8 @@ async fn a_certificate_that_has_ended_is_told_in_words() {
     }
 }
 
-/// Requests to a server of this manner fail, and the log and `check --connect` say why, in these words.
+/// Checks that requests to a server with this manner fail, and that the log and `check --connect` give the cause in
+/// these words.
 async fn refused(ca: &Authority, manner: Manner, words: &'static str) {
     let server = ModernServer::start(manner).await;
     let gateway = gateway(&lines(&server, ca, "")).await;

@@ -1,4 +1,5 @@
-//! An upload that a server of HTTP/2 does not read uses up what the connection may send, and holds up no other client.
+//! An upload that an HTTP/2 server does not read uses up the bytes that its connection may send. Other clients are not
+//! held up.
 
 use super::gateway;
 use crate::support::h2_frames::{DATA, HEADERS, PING, SETTINGS, frame};
@@ -13,11 +14,11 @@ use tokio::task::JoinSet;
 
 const WINDOW_UPDATE: u8 = 8;
 const END: u8 = 1;
-/// `/unread`, the path of requests whose bodies are not read, in the code of HPACK (RFC 7541, appendix B).
+/// The path `/unread`, whose requests have bodies that are not read, in the code of HPACK (RFC 7541, appendix B).
 const UNREAD: &[u8] = &[0x62, 0xda, 0xac, 0x28, 0xe4];
 
-/// A server that reads all bodies but those of one path, and has the windows that every connection begins with. It counts
-/// the bytes that came of bodies that it does not read.
+/// A server that reads all bodies except those for one path, and whose connections keep their initial windows. It
+/// counts the bytes of the unread bodies.
 async fn server() -> (Upstream, Arc<AtomicUsize>) {
     let unread = Arc::<AtomicUsize>::default();
     let counting = Arc::clone(&unread);
@@ -81,7 +82,7 @@ async fn before(server: &Upstream, lines: &str) -> Gateway {
     gateway(&format!("servers = \"h2c://127.0.0.1:{port}\"\n{lines}")).await
 }
 
-/// An upload that is not read, and fills all that the connection may send.
+/// An unread upload that uses up all bytes that its connection may send.
 async fn unread_upload(gateway: &Gateway, unread: &AtomicUsize, nth: usize) -> Wire {
     let mut client = gateway.connect().await;
     let head = request("POST", "/unread", &[("content-length", "1000000")]);
@@ -121,7 +122,7 @@ async fn other_clients_uploads_go_to_another_connection() {
     assert_eq!(server.connections(), 2);
     gateway.get("/plain").await.expect(200);
     assert_eq!(server.connections(), 2, "without a body the first one does");
-    // A second one of the kind, and one of unknown length.
+    // A second such upload, and an upload of unknown length.
     held.push(unread_upload(&gateway, &unread, 2).await);
     let mut client = gateway.connect().await;
     client
@@ -137,7 +138,8 @@ async fn other_clients_uploads_go_to_another_connection() {
     assert_eq!(server.connections(), 3);
 }
 
-/// All that looks for room at once finds it: what one upload was promised is no room for the next.
+/// Uploads that look for room at the same time all find it: room that was promised to one upload is not given to the
+/// next.
 #[tokio::test]
 async fn uploads_that_come_together_do_not_hang_behind_each_other() {
     let (server, unread) = server().await;
@@ -164,7 +166,7 @@ async fn uploads_that_come_together_do_not_hang_behind_each_other() {
     }
 }
 
-/// The bound on connections is kept: an upload waits there, and what has no body does not.
+/// The bound on connections is kept: at the bound an upload waits, and a request without a body does not.
 #[tokio::test]
 async fn a_bound_on_connections_holds() {
     let (server, unread) = server().await;
@@ -181,7 +183,7 @@ async fn a_bound_on_connections_holds() {
     assert_eq!(server.connections(), 1);
 }
 
-/// A window that moves, however slowly its updates come, is no reason for another connection.
+/// A window whose updates come slowly is no reason for another connection.
 #[tokio::test]
 async fn a_lone_upload_to_a_far_server_keeps_its_connection() {
     let (server, _) = server().await;

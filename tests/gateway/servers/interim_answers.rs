@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 const INTERIM: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
 const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// A server that sends so many interim answers, of this length and more, before each answer.
+/// A server that sends `count` interim answers, each of this length and more, before each answer.
 async fn hinting(count: usize, length: usize) -> Upstream {
     let long = format!("Link: {}\r\n\r\n", "a".repeat(length));
     let interim = INTERIM.replace("Link: </a>\r\n\r\n", &long);
@@ -26,7 +26,7 @@ async fn hinting(count: usize, length: usize) -> Upstream {
     .await
 }
 
-/// A server that sends interim answers without an end.
+/// A server that sends interim answers without end.
 async fn flooding() -> Upstream {
     Upstream::playing(async |mut connection: Connection| {
         let many = INTERIM.repeat(1000);
@@ -36,7 +36,7 @@ async fn flooding() -> Upstream {
     .await
 }
 
-/// The same over HTTP/2: so many before each answer.
+/// The same over HTTP/2: a server that sends this number of interim answers before each answer.
 async fn hinting_http2(count: usize) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -121,7 +121,7 @@ async fn a_flood_of_interim_answers_ends_its_request_and_delays_no_other() {
     for mut client in flooded {
         client.answer().await.expect(502);
     }
-    // The server would flood for as long as it is read from.
+    // The server would flood as long as the gateway reads.
     assert!(began.elapsed() < PATIENCE / 2);
     server.closes(4).await;
 }

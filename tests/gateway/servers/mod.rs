@@ -1,4 +1,4 @@
-//! Servers with TLS, of HTTP/2, at sockets and behind names.
+//! Servers with TLS or HTTP/2, at Unix sockets, and with names.
 
 mod hosts;
 mod http2;

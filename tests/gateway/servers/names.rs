@@ -1,9 +1,9 @@
-//! Servers behind names: addresses come and go, and a bad answer changes nothing.
+//! Servers with names: their addresses change, and a bad answer of the name service changes nothing.
 
 use crate::support::{Gateway, PATIENCE, Upstream, eventually, free_port, preload};
 use std::path::PathBuf;
 
-/// A gateway whose upstream is `cache.test`, and the file with the address of that name.
+/// A gateway whose upstream is `cache.test`, and the file with the address of this name.
 struct Named {
     gateway: Gateway,
     names: PathBuf,
@@ -29,7 +29,7 @@ impl Named {
         Self { gateway, names }
     }
 
-    /// Changes the address of the name with a rename, so that a reader sees the old address or the new one.
+    /// Changes the address of the name by a rename, so that a reader sees either the old address or the new one.
     fn lead_to(&self, address: &str) {
         let new = self.names.with_extension("new");
         std::fs::write(&new, address).unwrap();
@@ -65,7 +65,7 @@ async fn a_name_is_followed_and_a_bad_answer_changes_nothing() {
     };
     said("its earlier addresses stay in use").await;
 
-    // The address that is gone ends its requests; new ones go to the new address, where nobody listens.
+    // Requests at the old address end. New requests go to the new address, where no server listens.
     named.lead_to("127.0.0.9");
     eventually(PATIENCE, "the new address is asked", async || {
         named.gateway.get("/").await.status == 502

@@ -1,4 +1,4 @@
-//! A server that answers in another protocol than it is asked in is told about once, in words.
+//! A server that answers in another protocol than the gateway's: the log says so once, in words.
 
 use super::gateway;
 use crate::support::tls::Authority;
@@ -52,7 +52,7 @@ async fn http_to_a_server_of_http2() {
     let server = ModernServer::start(Manner::default()).await;
     let first = gateway(&format!("servers = \"http://{}\"", server.address)).await;
     tells(&first, "speaks HTTP/2, write `h2c://`", "upstream_invalid").await;
-    // A server that begins before it is asked.
+    // A server that sends before it is asked.
     let eager = Upstream::playing(async |mut connection: Connection| {
         connection.wire.send([0, 0, 0, 4, 0, 0, 0, 0, 0]).await;
         let _ = connection.request().await;

@@ -1,4 +1,5 @@
-//! TLS towards servers: who is believed, what is shown, and how handshakes fail.
+//! TLS to servers: the certificates that are trusted, the gateway's own certificate, and the ways in which handshakes
+//! fail.
 
 use super::{file, gateway};
 use crate::support::tls::Authority;
@@ -23,7 +24,7 @@ async fn server(ca: &Authority, names: &[&str], alpn: &[&'static str]) -> Modern
     .await
 }
 
-/// The lines of an upstream of that server, which is believed by that authority.
+/// The lines of an upstream for this server, with this authority as `ca`.
 pub(super) fn lines(server: &ModernServer, ca: &Authority, more: &str) -> String {
     format!(
         "connect_timeout = \"20s\"\nservers = \"https://127.0.0.1:{}\"\ntls = {{ ca = {:?}{more} }}",
@@ -80,7 +81,7 @@ async fn a_server_that_learns_http2_later_is_asked_in_it() {
         ..Manner::default()
     })
     .await;
-    // No connection is used for long.
+    // With this setting no connection is used for long.
     let gateway = gateway(&format!("{}\nmax_age = \"1ms\"", lines(&server, &ca, ""))).await;
     for version in ["1.1", "2", "2"] {
         let echo = gateway.get("/").await.expect(200).json();
@@ -89,7 +90,8 @@ async fn a_server_that_learns_http2_later_is_asked_in_it() {
     }
 }
 
-/// A server of TLS 1.3 that ends each connection without an alert, when it has read our end of the handshake.
+/// A server of TLS 1.3 that closes each connection without an alert, when it has read the gateway's end of the
+/// handshake.
 async fn abandoning(server: &ModernServer) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (port, behind) = (listener.local_addr().unwrap().port(), server.address);
@@ -154,7 +156,7 @@ async fn a_server_that_cannot_be_believed_gets_nothing() {
             .load(std::sync::atomic::Ordering::SeqCst),
         0
     );
-    // The name is also the one that the handshake asks for.
+    // The handshake also asks for this name.
     let named = gateway(&lines(&misnamed, &ca, ", name = \"orders.test\"")).await;
     named.get("/").await.expect(200);
     assert!(
@@ -165,7 +167,7 @@ async fn a_server_that_cannot_be_believed_gets_nothing() {
             .unwrap()
             .contains(&"orders.test".to_owned())
     );
-    // Whoever says so believes anybody.
+    // With this setting the gateway trusts any certificate.
     let insecure = format!(
         "connect_timeout = \"20s\"\nservers = \"https://{}\"\ntls = {{ insecure = true }}",
         stranger.address
@@ -176,7 +178,7 @@ async fn a_server_that_cannot_be_believed_gets_nothing() {
         line.contains("trusts any certificate")
     });
     warned.await;
-    // Without `ca` the system's authorities count, and this one is none of them.
+    // Without `ca` the system's authorities are trusted, and this authority is not one of them.
     let system = gateway(&format!(
         "connect_timeout = \"20s\"\nservers = \"https://{}\"",
         stranger.address
@@ -259,7 +261,8 @@ async fn a_websocket_goes_over_http1() {
     assert_eq!(server.connections(), 2);
 }
 
-/// Two servers of HTTP/2 alone, by their URLs, and the upstream's lines for their certificates.
+/// Checks a WebSocket at two servers that only have HTTP/2, given by their URLs and by the upstream's lines for their
+/// certificates.
 async fn asked_for_a_websocket(urls: &[String; 2], trust: &str) {
     let [one, other] = urls;
     let lines = format!("servers = [\"{one}\", \"{other}\"]\n{trust}eject = {{ after = 1 }}");
@@ -285,7 +288,7 @@ async fn clients_cannot_eject_servers_of_http2_alone_by_asking_for_websockets() 
     let urls = [&one, &other].map(|server| format!("https://127.0.0.1:{}", server.port()));
     asked_for_a_websocket(&urls, &trust).await;
 
-    // A server without TLS that reads no preface ends the connection.
+    // A server without TLS that closes the connection because it reads no preface.
     let bare = async || {
         let manner = Manner {
             alpn: vec!["h2"],
@@ -300,7 +303,7 @@ async fn clients_cannot_eject_servers_of_http2_alone_by_asking_for_websockets() 
 
 #[tokio::test]
 async fn an_answer_that_is_cut_off_is_an_error() {
-    // A server without a word for the end of its answer but the end of the connection.
+    // The end of the connection alone marks the end of this server's answer.
     let ca = Authority::new();
     let acceptor = crate::support::modern_acceptor(&ca.server(&["127.0.0.1"]));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -318,7 +321,7 @@ async fn an_answer_that_is_cut_off_is_an_error() {
             if is_whole {
                 let _ = stream.shutdown().await;
             } else {
-                // The connection ends without the announcement of its end.
+                // The connection ends without the alert that announces its end.
                 drop(stream.into_inner());
             }
         }
@@ -334,7 +337,8 @@ async fn an_answer_that_is_cut_off_is_an_error() {
     assert!(client.try_answer().await.is_err(), "half an answer is none");
 }
 
-/// A bare server and one that ends handshakes do not keep a request longer than `connect_timeout`.
+/// A server without TLS, and one that closes connections during handshakes, delay a request for `connect_timeout` at
+/// most.
 #[tokio::test]
 async fn a_handshake_has_the_time_of_a_connection() {
     let silent = Upstream::playing(async |mut connection: Connection| {

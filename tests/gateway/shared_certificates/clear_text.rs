@@ -1,4 +1,4 @@
-//! The key of a certificate in the store stands in clear nowhere: not in Redis, not in what gateways say of themselves.
+//! The key of a certificate in the store is never in clear text: not in Redis, and not in the output of gateways.
 
 use super::{HOST, SECRET, Scene};
 use crate::support::{Gateway, PATIENCE, Redis, eventually, tollgate};
@@ -17,7 +17,7 @@ use tollgate::store::{RedisEndpoint, RedisTarget};
 use tollgate::telemetry::metrics::Metrics;
 use tollgate::tls::{AuthorityChallenges, ClientTls, PemFiles};
 
-/// Looks for the key in every entry of Redis, and in all that gateways tell.
+/// Searches every entry of Redis, and all output of the gateways, for the key.
 pub(super) async fn shows_no_key(scene: &Scene, redis: &Redis, gateways: &[&Gateway]) {
     let secrets = forms_of(taken(scene, redis).await.pem());
     let mut told = dump(redis).await;
@@ -54,7 +54,7 @@ pub(super) async fn shows_no_key(scene: &Scene, redis: &Redis, gateways: &[&Gate
     }
 }
 
-/// The certificate with its key, as a gateway takes it from the store.
+/// The certificate with its key, as a gateway reads it from the store.
 async fn taken(scene: &Scene, redis: &Redis) -> Bundle {
     let ca = fs::read(scene.pebble.ca()).unwrap();
     let files = PemFiles {
@@ -96,7 +96,7 @@ async fn taken(scene: &Scene, redis: &Redis) -> Bundle {
     issued.of("shop").unwrap()
 }
 
-/// The forms that a key in clear, or the secret that seals it, could have.
+/// The forms in which a clear-text key, or the secret that seals it, could appear.
 fn forms_of(pem: &str) -> Vec<Vec<u8>> {
     let begin = pem.find("PRIVATE KEY-----").unwrap();
     let lines = pem[begin..].lines().skip(1);
@@ -119,7 +119,7 @@ fn forms_of(pem: &str) -> Vec<Vec<u8>> {
     forms
 }
 
-/// Every entry of Redis, as Redis itself writes it, with its name.
+/// Every entry of Redis, in the form that Redis itself writes, with its name.
 async fn dump(redis: &Redis) -> Vec<(String, Vec<u8>)> {
     let keys: Vec<String> = redis.command(&["KEYS", "*"]).await;
     assert!(

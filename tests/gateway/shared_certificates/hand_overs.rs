@@ -1,4 +1,4 @@
-//! Certificates in the store are there before a process accepts its first connection: by hand-over or from nothing.
+//! A process has the certificates of the store before it accepts its first connection: by hand-over, or read anew.
 
 use super::{HOST, SECRET, Scene, all_show, shown};
 use crate::support::tls::TlsClient;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::task::JoinSet;
 
-/// Clients that open connections without rest.
+/// Clients that open connections without a pause.
 struct Clients {
     stop: Arc<AtomicBool>,
     shaken: Arc<AtomicUsize>,
@@ -39,7 +39,7 @@ impl Clients {
         }
     }
 
-    /// Waits until so many more handshakes have succeeded.
+    /// Waits until this number of further handshakes has succeeded.
     async fn go_on(&self, more: usize) {
         let before = self.shaken.load(Ordering::Relaxed);
         eventually(PATIENCE, "handshakes go on", async || {
@@ -48,7 +48,7 @@ impl Clients {
         .await;
     }
 
-    /// The errors of all that were refused.
+    /// The errors of all refused handshakes.
     async fn stop(self) -> Vec<String> {
         self.stop.store(true, Ordering::Relaxed);
         self.tasks.join_all().await.concat()
@@ -76,7 +76,7 @@ async fn no_handshake_is_refused_by_successors_whether_the_store_is_there_or_not
     let refused = clients.stop().await;
     assert!(refused.is_empty(), "{} refused: {refused:?}", refused.len());
     assert_eq!(shown(&gateway).await, Some(certificate));
-    // The store comes back empty: what the successor holds is put there again, and not ordered.
+    // The store comes back empty. The successor puts its certificates there again, and does not order them.
     let start = gateway.said.lines().len();
     redis.come().await;
     let again = |line: &str| line.contains("was missing in the store, and was put there again");
@@ -85,7 +85,7 @@ async fn no_handshake_is_refused_by_successors_whether_the_store_is_there_or_not
     no_key_is_in_its_environment(&gateway);
 }
 
-/// What is handed over stands neither in the environment nor in the arguments of the successor.
+/// The bequest is neither in the environment nor in the arguments of the successor.
 fn no_key_is_in_its_environment(gateway: &Gateway) {
     for what in ["environ", "cmdline"] {
         let path = format!("/proc/{}/{what}", gateway.pid());

@@ -1,12 +1,12 @@
-//! Certificates in the store where that is a cluster, a Redis behind Sentinel, or one that is spoken to over TLS: ordered
-//! once, served by both gateways, and renewed after a master was lost.
+//! Certificates in a cluster, in a Redis behind Sentinel, and in a Redis with TLS: ordered once, served by both
+//! gateways, and renewed after the loss of a master.
 
 use super::{OBTAINED, SECRET, Scene, TAKEN, all_show, sum};
 use crate::support::tls::Authority;
 use crate::support::{Cluster, Redis, Sentinel, free_port};
 use std::future::Future;
 
-/// Has two gateways order once, loses a part of the store, and has them renew.
+/// Two gateways order once, a part of the store is lost, and the certificate is renewed.
 async fn are_ordered_and_renewed(scene: &Scene, loss: impl Future<Output = ()>) {
     let (first, second) = (scene.gateway(SECRET).await, scene.gateway(SECRET).await);
     let both = [&first, &second];

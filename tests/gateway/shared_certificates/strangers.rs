@@ -1,5 +1,5 @@
-//! Orders of several gateways behind a balancer while strangers ask for challenges that nobody has: each order succeeds at
-//! its first try, wherever the authority comes.
+//! Orders of several gateways behind a balancer, while strangers ask for challenges that do not exist: each order
+//! succeeds at the first attempt, whichever gateway the authority reaches.
 
 use super::{Balancer, SECRET};
 use crate::support::tls::TlsClient;
@@ -15,7 +15,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// The time between two questions of strangers at one port: both kinds together are a hundred a second.
+/// The pause between two questions of strangers at one port. Both kinds together are a hundred questions a second.
 const PAUSE: Duration = Duration::from_millis(20);
 
 fn hosts() -> Vec<String> {
@@ -56,12 +56,12 @@ async fn gateway(pebble: &Pebble, upstream: &Upstream, place: &Place) -> Gateway
     Gateway::run(folder, &path).await
 }
 
-/// Whose address strangers ask from.
+/// The source addresses of strangers.
 #[derive(Debug, Clone, Copy)]
 enum Origin {
-    /// From the one that the balancer has, and with it the authority.
+    /// The address of the balancer, which the authority's looks have too.
     Authority,
-    /// From two hundred of their own.
+    /// Two hundred addresses of their own.
     Many,
 }
 
@@ -76,7 +76,7 @@ impl Origin {
     }
 }
 
-/// Asks for tokens that nobody has, and for handshakes, until it is dropped.
+/// Asks for tokens that do not exist and for handshakes, until it is dropped.
 struct Strangers(Vec<JoinHandle<()>>);
 
 impl Strangers {
@@ -132,7 +132,7 @@ async fn ask<F: Future<Output = ()> + Send + 'static>(
     }
 }
 
-/// The sum of the ends of orders with this result, over all gateways and identities.
+/// The number of orders that ended with this result, over all gateways and identities.
 async fn ended(gateways: &[&Gateway], result: &str) -> usize {
     let label = format!("result=\"{result}\"");
     let mut sum = 0;
@@ -148,13 +148,13 @@ async fn ended(gateways: &[&Gateway], result: &str) -> usize {
     sum
 }
 
-/// Each gateway tells of a challenge that it finds at another one once, however often it is asked for.
+/// Each gateway logs a challenge that it finds at another gateway once, however often clients ask for it.
 fn each_challenge_is_told_once(gateways: &[&Gateway]) {
     for gateway in gateways {
         let lines = gateway.said.lines();
         for host in hosts() {
             let told = format!(
-                "{host}: an authority or a stranger asked here for another gateway's challenge, and got it"
+                "{host}: an authority or a stranger asked this gateway for another gateway's challenge, and got it"
             );
             let count = lines.iter().filter(|line| line.contains(&told)).count();
             assert!(count <= 1, "{told}: {count} times");
@@ -190,7 +190,7 @@ async fn every_order_succeeds(kind: &str, storage: &str, store: String, origin: 
         assert_eq!(ended(&all, result).await, 0, "{kind}: {result}");
     }
     assert_eq!(pebble.logged("Added order"), count, "{}", pebble.log());
-    // Every gateway shows every one of them.
+    // Every gateway serves every certificate.
     for gateway in &all {
         let address = gateway.tls().await;
         for host in hosts() {
@@ -218,8 +218,8 @@ async fn orders_with_a_store_succeed_while_strangers_shake_hands() {
     every_order_succeeds("tls-alpn-01", storage, store, Origin::Many).await;
 }
 
-/// The long form: with many identities, what strangers have gateways ask the store for must not keep them from reading the
-/// open challenges.
+/// A test of the long form: with many identities, strangers cause so many reads of the store. These reads must not
+/// delay the reading of open challenges.
 #[tokio::test]
 async fn orders_with_a_store_that_is_far_away_succeed_while_strangers_ask() {
     if !long() {

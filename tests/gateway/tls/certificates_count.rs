@@ -1,4 +1,4 @@
-//! Certificates of clients as keys of limits, as members of groups, in the field for servers, and in the log.
+//! Clients' certificates as keys of limits, as members of groups, in the field for servers, and in the log.
 
 use super::client_certificates::asking;
 use super::{LISTEN, asked, gateway, seen_field};
@@ -44,17 +44,17 @@ async fn a_subject_counts_across_renewals_and_apart_from_other_authorities() {
     let gateway = limited(&upstream, &identities, limit).await;
     let (old, new) = (ca.client("anna"), ca.client("anna"));
     assert_eq!(status(&ca, &old, &gateway, "ours.test").await, 200);
-    // A renewed certificate, and another table with the same authority.
+    // A renewed certificate, shown to another table with the same authority.
     assert_eq!(status(&ca, &new, &gateway, "again.test").await, 200);
     assert_eq!(status(&ca, &new, &gateway, "ours.test").await, 429);
     assert_eq!(
         status(&ca, &ca.client("bert"), &gateway, "ours.test").await,
         200
     );
-    // Another authority could issue the same subject.
+    // Another authority could issue a certificate with the same subject.
     let same = theirs.client("anna");
     assert_eq!(status(&ca, &same, &gateway, "theirs.test").await, 200);
-    // Without TLS the key is missing, and no field makes up for it.
+    // Without TLS the key is missing, and no field can replace it.
     let claims = [
         ("Client-Cert", ":MA==:"),
         ("X-Forwarded-Client-Cert", "Subject=\"CN=anna\""),
@@ -80,7 +80,7 @@ async fn a_fingerprint_counts_one_certificate() {
     let answer = wire.ask(asked("ours.test")).await.expect(200);
     let line = gateway.line_of(&answer).await;
     assert_eq!(line["keys"]["l"], fingerprint(&new));
-    // Those without one count together, with TLS or without.
+    // Clients without a certificate count together, with TLS or without.
     let mut wire = ca.trusting().wire(tls, "ours.test").await;
     wire.ask(asked("ours.test")).await.expect(200);
     gateway.get("/").await.expect(429);

@@ -1,4 +1,4 @@
-//! Clients that must show certificates, and hosts that belong to other connections.
+//! Clients that must show certificates, and hosts that are served on other connections only.
 
 use super::{asked, gateway, resumes};
 use crate::support::tls::Authority;
@@ -9,7 +9,7 @@ fn refused(alert: AlertDescription) -> Error {
     Error::AlertReceived(alert)
 }
 
-/// The lines that ask clients for certificates of `ca`.
+/// The lines that demand certificates of `ca` from clients.
 pub(super) fn asking(ca: &Authority, verify: &str) -> String {
     format!(
         "client = {{ ca = {:?}, verify = \"{verify}\" }}\n",
@@ -126,7 +126,7 @@ async fn a_revoked_certificate_is_refused_and_so_are_all_by_an_expired_list() {
     assert_eq!(error, refused(AlertDescription::CertificateRevoked));
     let error = good.refused(tls, "late.test").await;
     assert!(matches!(error, Error::AlertReceived(_)), "{error:?}");
-    // A list that is written anew holds for new connections; `revocation` has those that are open.
+    // A list that is replaced applies to new connections; `revocation` tests open connections.
     ca.revoke("crl.pem", &[7, 8], 2100);
     let is_refused = async || good.connect_and_ask(tls, "inner.test").await.is_err();
     eventually(PATIENCE, "the new list holds", is_refused).await;

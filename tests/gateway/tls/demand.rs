@@ -1,4 +1,5 @@
-//! What a demand for certificates covers: every host below a wildcard, and every request of a route that says so.
+//! The reach of a demand for certificates: every host below a wildcard, and every request of a route with such a
+//! demand.
 
 use super::client_certificates::asking;
 use super::{asked, gateway_with};
@@ -7,7 +8,7 @@ use crate::support::{Feed, Gateway, Upstream, tollgate};
 use http::Request;
 use rustls::{AlertDescription, Error};
 
-/// An open host, and one that demands certificates with all below it.
+/// An open host, and a host that demands certificates for itself and all hosts below it.
 fn partners(ca: &Authority) -> [String; 3] {
     [
         ca.identity("open", &["open.test"]) + "default = true\n",
@@ -24,7 +25,7 @@ async fn a_wildcard_covers_its_hosts_at_any_depth() {
     let tls = gateway.tls().await;
     let none = Error::AlertReceived(AlertDescription::CertificateRequired);
     assert_eq!(ca.trusting().refused(tls, "x.par.test").await, none);
-    // A deeper host meets the same identity, whose certificate is for one label.
+    // A host one level deeper belongs to the same identity, whose certificate covers one label only.
     for name in ["a.x.par.test", "a.b.c.par.test"] {
         let refused = format!("{:?}", ca.trusting().refused(tls, name).await);
         assert!(refused.contains("*.par.test"), "{name}: {refused}");
@@ -50,7 +51,7 @@ async fn a_wildcard_covers_its_hosts_at_any_depth() {
     h2.ask(to("https://a.x.par.test/")).await.expect(421);
     h2.ask(to("https://open.test/")).await.expect(200);
     let seen = upstream.seen();
-    // Whoever shows a certificate reaches them on the connections of the identity.
+    // A client with a certificate reaches these hosts on the connections of the identity.
     let anna = ca.showing(&ca.client("anna"));
     let mut wire = anna.wire(tls, "x.par.test").await;
     wire.ask(asked("x.par.test")).await.expect(200);
@@ -58,12 +59,12 @@ async fn a_wildcard_covers_its_hosts_at_any_depth() {
     assert_eq!(upstream.seen(), seen + 2);
 }
 
-/// The routes of `by_route`, which demand certificates whatever the host is, and one that does not.
+/// The routes of `by_route`: some demand certificates whatever the host is, and one does not.
 const ROUTES: &str = "[limits.few]\nby = \"everyone\"\nrate = \"3/h\"\n\
      [routes.admin]\npath = \"/admin/{*rest}\"\nclient_cert = \"required\"\nlimits = [\"few\"]\nupstream = \"main\"\n\
      [routes.probe]\npath = \"/healthz\"\nclient_cert = \"none\"\nrespond = { status = 204 }\n";
 
-/// Hosts whose identities ask nobody, anybody, and everybody.
+/// Hosts whose identities ask no client, some clients or all clients for a certificate.
 async fn by_route(upstream: &Upstream, ca: &Authority) -> Gateway {
     let identities = [
         ca.identity("open", &["open.test"]) + "default = true\n",
@@ -95,14 +96,14 @@ async fn a_route_demands_certificates_whatever_the_host_is() {
         let line = gateway.line_of(&answer).await;
         assert_eq!(line["reason"], "certificate_required");
         assert_eq!(line["route"], "admin");
-        // What a client writes of itself is no certificate.
+        // A field that the client writes does not replace a certificate.
         let claimed = admin(name).replace("\r\n\r\n", "\r\nClient-Cert: :MA==:\r\n\r\n");
         wire.ask(claimed).await.expect(403);
         wire.ask(format!("GET /healthz HTTP/1.1\r\nHost: {name}\r\n\r\n"))
             .await
             .expect(204);
     }
-    // Nor is there one in clear text.
+    // In clear text there is no certificate either.
     gateway.get("/admin/users").await.expect(403);
     let call = Request::post("https://open.test/admin/a.B/C")
         .header("content-type", "application/grpc")
@@ -112,7 +113,7 @@ async fn a_route_demands_certificates_whatever_the_host_is() {
     let refused = h2.ask(call.unwrap()).await.expect(200);
     assert_eq!(refused.fields.get("grpc-status"), Some("7"));
     assert_eq!(upstream.seen(), 0);
-    // Nothing was charged, and clients with a certificate are counted.
+    // The refused requests were not charged, and clients with a certificate are counted.
     let anna = ca.showing(&ca.client("anna"));
     for name in ["free.test", "inner.test", "inner.test"] {
         let mut wire = anna.wire(tls, name).await;
@@ -151,7 +152,7 @@ async fn the_commands_tell_what_a_demand_covers() {
         said.contains("403") && said.contains("asks for a client certificate"),
         "{said}"
     );
-    // A route that has the partners' hosts and others is reached past the demand.
+    // A route for the partners' hosts and for others can be reached without a certificate.
     file(
         &parts[..2],
         "[routes.more]\nhost = \"*.test\"\npath = \"/more\"\nupstream = \"main\"\n[routes.any]\npath = \"/any\"\nupstream = \"main\"\n",

@@ -1,4 +1,5 @@
-//! Every end of a connection with TLS says that it is one, so that a client can tell it from a connection that was cut.
+//! Every connection with TLS ends with a notice, so that a client can tell an orderly end from a connection that was
+//! cut.
 
 use super::{asked, gateway, gateway_with};
 use crate::support::tls::Authority;
@@ -13,18 +14,18 @@ async fn orderly_ends_are_announced() {
     let gateway = gateway_with(&upstream, server, &identities).await;
     let tls = gateway.tls().await;
     let client = ca.trusting();
-    // The client asks for it.
+    // The client asks for the end of the connection.
     let mut wire = client.wire(tls, "api.test").await;
     let last = "GET / HTTP/1.1\r\nHost: api.test\r\nConnection: close\r\n\r\n";
     wire.ask(last).await.expect(200);
     assert_eq!(wire.ended(PATIENCE).await, End::Closed);
-    // It sends nothing, or no further request.
+    // The client sends nothing, or no further request.
     let mut silent = client.wire(tls, "api.test").await;
     let mut idle = client.wire(tls, "api.test").await;
     idle.ask(asked("api.test")).await.expect(200);
     assert_eq!(silent.ended(PATIENCE).await, End::Closed);
     assert_eq!(idle.ended(PATIENCE).await, End::Closed);
-    // Its head is late, or none at all.
+    // The head of a request is late, or never comes.
     let mut late = client.wire(tls, "api.test").await;
     late.send("GET / HT").await;
     late.answer().await.expect(408);
@@ -64,13 +65,13 @@ async fn a_big_answer_arrives_whole_however_slowly_it_is_taken() {
     wire.shrink_receive_buffer(64 * 1024);
     wire.send(asked("api.test")).await;
     wire.head().await;
-    // The gateway's buffers are full meanwhile.
+    // Meanwhile the gateway's buffers are full.
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     wire.exactly_ignored(SIZE).await;
     wire.send(asked("api.test")).await;
 }
 
-/// An answer of HTTP/1.0 ends with its connection: where it is cut, the connection must not end in order.
+/// An answer of HTTP/1.0 ends with its connection. If the answer is cut, the connection must not end in order.
 #[tokio::test]
 async fn an_answer_that_is_cut_shows_it() {
     let upstream = Upstream::playing(async |mut connection: Connection| {
@@ -88,7 +89,7 @@ async fn an_answer_that_is_cut_shows_it() {
     assert_eq!(wire.ended(PATIENCE).await, End::Reset);
 }
 
-/// A client that leaves in the middle of a request is noticed, and its request given up.
+/// The gateway notices a client that leaves in the middle of a request, and gives its request up.
 #[tokio::test]
 async fn a_client_that_leaves_is_noticed() {
     let upstream = Upstream::silent().await;
@@ -99,7 +100,7 @@ async fn a_client_that_leaves_is_noticed() {
         let mut wire = ca.trusting().wire(tls, "api.test").await;
         wire.send(asked("api.test")).await;
         upstream.sees(nth).await;
-        // Once with a word, once without.
+        // One client leaves with a notice, and one without.
         if nth == 1 {
             wire.finish_sending().await;
         }

@@ -1,4 +1,4 @@
-//! Requests for a host that belongs on a connection of its own (421), in every spelling.
+//! Requests for a host that needs its own connection (421), in every spelling.
 
 use super::client_certificates::asking;
 use super::{asked, gateway, gateway_with};
@@ -7,7 +7,7 @@ use crate::support::{Feed, Gateway, Upstream, Wire};
 use http::Request;
 use rustls::version::{TLS12, TLS13};
 
-/// An open host, two that demand certificates of one authority, and one that would take any.
+/// One open host, two hosts that demand certificates of one authority, and one that accepts any certificate.
 async fn house(upstream: &Upstream, ca: &Authority) -> Gateway {
     let identities = [
         ca.identity("open", &["open.test", "also.test"]) + "default = true\n",
@@ -40,7 +40,7 @@ async fn no_spelling_of_a_host_leads_past_the_check() {
             assert_eq!(line["reason"], "misdirected");
             assert!(line["route"].is_null() && line["limit"].is_null());
         }
-        // The connection goes on, for its own hosts and those that ask for nothing.
+        // The connection can still be used for its own hosts, and for hosts that demand nothing.
         for host in ["open.test", "also.test:443", "unknown.test"] {
             wire.ask(asked(host)).await.expect(200);
         }
@@ -61,18 +61,18 @@ async fn a_name_in_the_handshake_is_compared_by_its_identity() {
     let gateway = house(&upstream, &ca).await;
     let tls = gateway.tls().await;
     let anna = ca.showing(&ca.client("anna"));
-    // A certificate of the right authority, shown to another table.
+    // A certificate of the right authority, shown to another identity.
     let mut wire = anna.wire(tls, "other.test").await;
     wire.ask(asked("inner.test")).await.expect(421);
     wire.ask(asked("open.test")).await.expect(421);
     wire.ask(asked("other.test")).await.expect(200);
-    // No name at all.
+    // The handshake has no name at all.
     let mut nameless = ca.trusting();
     nameless.0.enable_sni = false;
     let mut wire = nameless.wire(tls, "open.test").await;
     wire.ask(asked("inner.test")).await.expect(421);
     wire.ask(asked("open.test")).await.expect(200);
-    // No host at all is the default's.
+    // A request without a host belongs to the default identity.
     let mut wire = anna.wire(tls, "inner.test").await;
     wire.ask("GET / HTTP/1.0\r\n\r\n").await.expect(421);
     let mut wire = ca.trusting().wire(tls, "open.test").await;
@@ -118,7 +118,7 @@ async fn nothing_is_charged_and_no_limit_is_asked() {
     wire.ask(asked("inner.test")).await.expect(421);
 }
 
-/// On a kept connection of before, a reload that asks more of clients sends them to a new one.
+/// A reload demands more of clients. A request on a kept connection from before is sent to a new connection.
 #[tokio::test]
 async fn a_kept_connection_is_held_to_what_a_reload_asks() {
     let upstream = Upstream::echo().await;

@@ -1,5 +1,5 @@
-//! Chains of certificates that a client makes up, so that the gateway verifies signatures: each costs as much as any other
-//! certificate that is refused, and a client that shows one after the other is closed before cryptography.
+//! Certificate chains that a client makes up so that the gateway verifies many signatures. Each refused chain costs as
+//! much as any other refused certificate. A client that shows one after another is closed before any cryptography.
 
 use super::client_certificates::asking;
 use super::{asked, counts, gateway, gateway_with};
@@ -10,7 +10,7 @@ use rustls::{AlertDescription, Error};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// Refused chains of one client within the bound.
+/// The number of refused chains that the bound allows one client.
 const WITHIN_BOUND: u8 = 19;
 /// More workers than a gateway of the tests has.
 const MOST_WORKERS: usize = 4;
@@ -40,7 +40,7 @@ async fn no_chain_costs_more_than_another_that_is_refused() {
         process::worked(gateway.pid()) - before
     };
     let one = cost(10, &[], AlertDescription::DecryptError).await;
-    // 19 of these chains took 0.4 s to 1.6 s.
+    // Without the bound, 19 of these chains took 0.4 s to 1.6 s.
     let most = one + Duration::from_millis(10 * u64::from(WITHIN_BOUND));
     let own = ca.name();
     let turns = [own, "I", own, "I", own, "I", own];
@@ -76,7 +76,7 @@ async fn a_chain_within_the_bounds_is_taken() {
     let identity = ca.identity("inner", &["inner.test"]) + &asking(&ca, "required");
     let gateway = gateway(&upstream, &[identity]).await;
     let tls = gateway.tls().await;
-    // webpki goes through six others at most.
+    // webpki follows a chain through six other certificates at most.
     let chain = ca.chain(&["a", "b", "c", "d", "e", "f"]);
     let mut wire = ca.showing(&chain).wire(tls, "inner.test").await;
     wire.ask(asked("inner.test")).await.expect(200);
@@ -102,7 +102,7 @@ async fn a_client_whose_chains_are_refused_is_closed_before_cryptography() {
     let tls = gateway.tls().await;
     let (anna, stranger) = (ca.client("anna"), made_up_chain(&["I"], "J"));
     let (anna, stranger) = (ca.showing(&anna), ca.showing(&stranger));
-    // Neither a missing certificate nor a name that is not known counts.
+    // Neither a missing certificate nor an unknown name counts.
     for _ in 0..25 {
         let none = ca.trusting();
         let missing = none.refused_from(client(2), tls, "inner.test").await;
@@ -126,14 +126,14 @@ async fn a_client_whose_chains_are_refused_is_closed_before_cryptography() {
         line.contains("no TLS with 127.0.0.2: 20 of its certificates were refused within 10 s")
     });
     line.await;
-    // Other clients, and identities that ask nobody, are served.
+    // Other clients are served, and so are identities that demand no certificate.
     let mut wire = anna.wire_from(client(3), tls, "inner.test").await;
     wire.ask(asked("inner.test")).await.expect(200);
     let mut wire = anna.wire_from(client(2), tls, "open.test").await;
     wire.ask(asked("open.test")).await.expect(200);
 }
 
-/// Handshakes that run side by side, and come to their chains when none of them was refused yet.
+/// Handshakes that run side by side, and verify their chains before any of them was refused.
 #[tokio::test]
 async fn chains_that_come_side_by_side_are_bounded_too() {
     let upstream = Upstream::echo().await;
@@ -168,11 +168,11 @@ async fn chains_that_come_side_by_side_are_bounded_too() {
                 looked_at += 1;
             }
         }
-        // Each worker may look at one while the others refuse the twentieth.
+        // Each worker may verify one chain while the others refuse the twentieth.
         assert!((20..=20 + MOST_WORKERS).contains(&looked_at), "{looked_at}");
         assert_eq!(looked_at + closed, 200);
     }
-    // Whoever shows a good certificate is not counted, however many come at once.
+    // Clients with a good certificate are not counted, however many come at once.
     let anna = ca.showing(&ca.client("anna"));
     let mut wires = Vec::new();
     for _ in 0..50 {

@@ -1,5 +1,5 @@
-//! Certificates that are not believed any more: a list that revokes them, the end of their time or of a list's, another
-//! authority. Connections that are open hear of it as new ones do.
+//! Certificates that are no longer trusted: because of a list that revokes them, the end of their time or of a list's
+//! time, or another authority. This applies to open connections as it does to new ones.
 
 use super::client_certificates::asking;
 use super::{LISTEN, asked, gateway, gateway_with};
@@ -14,12 +14,12 @@ use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 
 const HOST: &str = "inner.test";
-/// `going away`, as it comes to a client.
+/// The close frame `going away`, as a client gets it.
 const GOING_AWAY: [u8; 4] = [0x88, 2, 0x03, 0xE9];
-/// The time in which all of a client ends whose certificate is not believed any more.
+/// The time within which everything of a client ends whose certificate is no longer trusted.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
-/// A server of WebSockets, of a stream of events without an end, and of short answers.
+/// A server that serves WebSockets, an endless stream of events, and short answers.
 async fn server() -> Upstream {
     Upstream::playing(|mut connection: Connection| async move {
         while let Ok(head) = connection.request().await {
@@ -43,7 +43,7 @@ async fn server() -> Upstream {
     .await
 }
 
-/// A gateway that asks clients for certificates of `ca`, by these lists.
+/// A gateway that demands certificates of `ca` from clients, with these lists.
 async fn house(ca: &Authority, upstream: &Upstream, list: Option<&str>) -> Gateway {
     let client = match list {
         None => asking(ca, "required"),
@@ -68,12 +68,12 @@ async fn is_served(wire: &mut Wire) -> bool {
             assert_eq!(answer.field("connection"), "close");
             false
         }
-        // The connection had ended meanwhile.
+        // The connection had already ended.
         (_, Err(_)) => false,
     }
 }
 
-/// Has a WebSocket under way.
+/// Opens a WebSocket, which stays open.
 async fn begin_socket(wire: &mut Wire) {
     let upgrade = [
         ("Host", HOST),
@@ -84,7 +84,7 @@ async fn begin_socket(wire: &mut Wire) {
     assert_eq!(wire.head().await.status(), 101);
 }
 
-/// Has a stream under way.
+/// Begins a stream, which stays open.
 async fn begin_events(wire: &mut Wire, host: &str) {
     wire.send(asked(host).replacen("GET /", "GET /events", 1))
         .await;
@@ -92,9 +92,9 @@ async fn begin_events(wire: &mut Wire, host: &str) {
     assert_eq!(wire.chunk().await.unwrap(), "hi");
 }
 
-/// New handshakes of `client` are refused, and its open connection serves nothing.
+/// Checks that new handshakes of `client` are refused, and that its open connection serves nothing.
 async fn loses(client: &TlsClient, tls: SocketAddr, wire: &mut Wire) {
-    // Without a pause, so that a request meets the change.
+    // There is no pause, so that a request comes at the moment of the change.
     let asking = async { while is_served(wire).await {} };
     timeout(PATIENCE, asking).await.expect("no answer any more");
     assert_ne!(wire.ended(PATIENCE).await, End::Open);
@@ -133,12 +133,12 @@ async fn a_list_that_revokes_reaches_all_that_is_open() {
     loses(&anna, tls, &mut wire).await;
     assert_eq!(resting.ended(PATIENCE).await, End::Closed);
     assert_eq!(socket.exactly(4).await.unwrap()[..], GOING_AWAY);
-    // The gateway has asked the client to go elsewhere, or says so with the next request.
+    // The gateway has asked the client to go elsewhere, or does so with the next request.
     if let Ok(answer) = h2.try_ask(to("/").unwrap()).await {
         answer.expect(421);
     }
     eventually(PATIENCE, "GOAWAY", async || h2.closed()).await;
-    // What does not end by itself is cut.
+    // Streams and tunnels that do not end by themselves are cut.
     assert_ne!(socket.ended(A_MINUTE).await, End::Open);
     assert_ne!(events.ended(A_MINUTE).await, End::Open);
     let rest = timeout(A_MINUTE, stream.frame()).await.unwrap();
@@ -150,7 +150,7 @@ async fn a_list_that_revokes_reaches_all_that_is_open() {
             && line.contains("evoked")
     });
     said.await;
-    // Others are served on.
+    // Other clients are still served.
     assert!(is_served(&mut other).await);
 }
 
@@ -200,7 +200,7 @@ async fn another_authority_ends_the_connections_of_the_old_ones_clients() {
     loses(&anna, tls, &mut wire).await;
 }
 
-/// A reload that changes nothing for a client's certificate leaves its connections alone.
+/// A reload that changes nothing for a client's certificate does not affect the client's connections.
 #[tokio::test]
 async fn a_list_that_revokes_others_ends_nothing() {
     let upstream = Upstream::echo().await;
@@ -220,7 +220,8 @@ async fn a_list_that_revokes_others_ends_nothing() {
     h2.ask(asks).await.expect(200);
 }
 
-/// A demand that is new reaches the connections of clients that have shown nothing: those of its own hosts, and no others.
+/// A new demand applies to the connections of clients without a certificate, for the hosts of the demand and for no
+/// others.
 #[tokio::test]
 async fn a_new_demand_reaches_all_that_is_open_without_a_certificate() {
     let upstream = server().await;
@@ -261,14 +262,14 @@ async fn a_new_demand_reaches_all_that_is_open_without_a_certificate() {
     gateway.line_where("ended_by", "certificate").await;
     let said = gateway.said.line(0, "the cause", |line| {
         line.contains(
-            "127.0.0.1 has shown no certificate, which `client` demands by now (identity `inner`)",
+            "127.0.0.1 has shown no certificate, which `client` now demands (identity `inner`)",
         )
     });
     said.await;
     assert_eq!(others.ended(Duration::from_millis(100)).await, End::Open);
 }
 
-/// The attack: a mistake in any file keeps the configuration from being read, and with it the list that revokes.
+/// The attack: a mistake in any file prevents the configuration from being read, and so the list that revokes.
 #[tokio::test]
 async fn a_list_that_revokes_holds_beside_a_file_that_is_refused() {
     let upstream = server().await;
@@ -289,7 +290,7 @@ async fn a_list_that_revokes_holds_beside_a_file_that_is_refused() {
     })
     .await;
     assert!(is_served(&mut stays).await);
-    // Later the file counts again, with its lists.
+    // Later the file is read again, with its lists.
     ca.revoke("crl.pem", &[], 2100);
     gateway.rename_over(&good);
     let reloaded = |line: &str| line.contains("reloaded: generation");
@@ -297,8 +298,8 @@ async fn a_list_that_revokes_holds_beside_a_file_that_is_refused() {
     assert!(is_served(&mut anna.wire(tls, HOST).await).await);
 }
 
-/// A demand that is new while a handshake is under way, which ends once all others were looked at: on its connection nothing is
-/// served, not even by hosts that no handshake leads to.
+/// A demand is added while a handshake is under way, and the handshake ends when all other connections have been
+/// checked. Nothing is served on its connection, not even hosts that no handshake names.
 #[tokio::test]
 async fn a_new_demand_reaches_a_handshake_that_is_under_way() {
     let upstream = server().await;
@@ -324,8 +325,8 @@ async fn a_new_demand_reaches_a_handshake_that_is_under_way() {
     }
 }
 
-/// The identity that a connection was shown is gone, and each that is left demands a certificate: no client gets in without one
-/// any more, and this one does not go on.
+/// The identity of an open connection is gone, and each remaining identity demands a certificate. A new client cannot
+/// connect without a certificate, so the open connection may not go on either.
 #[tokio::test]
 async fn a_new_demand_reaches_connections_whose_identity_is_gone() {
     let upstream = server().await;
@@ -346,7 +347,8 @@ async fn a_new_demand_reaches_connections_whose_identity_is_gone() {
     assert_ne!(wire.ended(PATIENCE).await, End::Open);
 }
 
-/// A gateway that has handed its sockets over and finishes what is under way goes on to read the lists of its identities.
+/// A gateway that has handed over its sockets, and finishes requests under way, still reads the lists of its
+/// identities.
 #[tokio::test]
 async fn a_list_that_revokes_reaches_a_gateway_that_drains() {
     let upstream = server().await;
@@ -363,7 +365,7 @@ async fn a_list_that_revokes_reaches_a_gateway_that_drains() {
     begin_socket(&mut ends).await;
     begin_socket(&mut stays).await;
     gateway.hand_over().await;
-    // A list that is being written is none.
+    // A list that is only half written is ignored.
     std::fs::write(ca.path("half.pem"), "-----BEGIN X509 CRL-----\n").unwrap();
     std::fs::rename(ca.path("half.pem"), ca.path("crl.pem")).unwrap();
     let said = gateway.said.line(0, "the broken list", |line| {

@@ -1,11 +1,11 @@
-//! Clients that do not go on with their handshakes, or do not speak TLS at all.
+//! Clients that stop in the middle of a handshake, or do not speak TLS.
 
 use super::{asked, counts, gateway, gateway_with};
 use crate::support::tls::Authority;
 use crate::support::{End, PATIENCE, Upstream, Wire, eventually, get, long};
 use std::time::{Duration, Instant};
 
-/// The beginning of a hello, whose record is to have 512 bytes.
+/// The beginning of a hello whose record would have 512 bytes.
 const HALF_HELLO: &[u8] = &[0x16, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
 
 #[tokio::test]
@@ -28,7 +28,8 @@ async fn plain_http_is_answered_in_clear_text() {
     assert_eq!(upstream.seen(), 0);
 }
 
-/// A proxy that is not expected to name its clients is told apart from a client without TLS: what helps is in the file.
+/// The log distinguishes a proxy that may not name its clients from a client without TLS: the remedy for the proxy is
+/// in the file.
 #[tokio::test]
 async fn a_proxy_header_that_nobody_expects_is_named_in_the_log() {
     let upstream = Upstream::echo().await;
@@ -42,7 +43,7 @@ async fn a_proxy_header_that_nobody_expects_is_named_in_the_log() {
     gateway.said.line(0, "the header", is_told).await;
 }
 
-/// A client of an old version hears that it is the version, and bytes that are no hello are answered too.
+/// A client with an old version learns that its version is the cause. Bytes that are no hello are answered, too.
 #[tokio::test]
 async fn what_is_no_hello_for_us_gets_an_alert() {
     let upstream = Upstream::echo().await;
@@ -53,7 +54,7 @@ async fn what_is_no_hello_for_us_gets_an_alert() {
         let mut hello = vec![0x16, 3, 1, 0, 45, 1, 0, 0, 41];
         hello.extend(version);
         hello.extend([7; 32]);
-        // No session, one suite, no compression.
+        // The hello has no session, one cipher suite, and no compression.
         hello.extend([0, 0, 2, 0, 0x2f, 1, 0]);
         hello
     };
@@ -117,7 +118,7 @@ async fn one_deadline_holds_over_the_whole_handshake() {
 async fn half_hellos_keep_no_one_waiting() {
     let upstream = Upstream::echo().await;
     let ca = Authority::new();
-    // No handshake ends by its deadline: a request that waited for one would not be answered at all.
+    // None of these handshakes ends by its deadline: if a request waited for one, it would never be answered.
     let identities = [ca.identity("api", &["api.test"])];
     let gateway = gateway_with(&upstream, "handshake = \"1h\"", &identities).await;
     let tls = gateway.tls().await;
@@ -155,17 +156,17 @@ async fn half_hellos_keep_no_one_waiting() {
         all_are_open().await,
         "a handshake ended while requests were answered"
     );
-    // On a machine that does other work too, a time says nothing.
+    // On a machine that also does other work, times prove nothing.
     assert!(!is_long || p99 < Duration::from_millis(20), "{p99:?}");
     let mut fresh = ca.trusting().wire(tls, "api.test").await;
     fresh.ask(asked("api.test")).await.expect(200);
-    // A handshake that waits may go on.
+    // A handshake that waits can still be completed.
     let mut last = halves.pop().unwrap();
     last.send([0; 300]).await;
     assert_eq!(last.ended(Duration::from_millis(50)).await, End::Open);
 }
 
-/// Handshakes count as connections, and make room as silent ones do.
+/// Handshakes count as connections, and are closed for new ones like silent connections.
 #[tokio::test]
 async fn a_handshake_makes_room_for_a_new_connection() {
     let upstream = Upstream::echo().await;

@@ -1,4 +1,4 @@
-//! A gateway that stood still with requests held.
+//! A gateway that stood still while it held requests.
 
 use super::super::store_kind::{Place, on_both_stores};
 use super::{assert_at_the_rate, delays, held, smooth};
@@ -29,18 +29,18 @@ async fn a_gateway_that_stood_still_lets_the_held_go_at_the_rate(place: Place) {
     }
     upstream.sees(2).await;
     gateway.signal("STOP");
-    // All turns pass meanwhile. Of whoever comes now the store says that it waits for nobody.
+    // Meanwhile all turns pass. For a request that comes now the store answers that it need not wait.
     newcomer.send(get("/newcomer")).await;
     tokio::time::sleep(APART * COUNT + Duration::from_millis(100)).await;
     gateway.signal("CONT");
-    // It goes on behind those who were late, however many of them a busy machine had let go before it was stopped.
+    // The new request goes on behind the late ones, however many requests a busy machine let go before it was stopped.
     let newcomer = newcomer.answer().await.expect(200);
     assert!(held(&newcomer).is_some_and(|wait| wait > 100.0));
     let (mut put_off, mut waited) = (0, 1);
     while let Some(answer) = asking.join_next().await {
         let answer = answer.unwrap().expect(200);
         waited += usize::from(held(&answer).is_some());
-        // The last turn of all is so long after the first came.
+        // The last turn comes this long after the first.
         let longest = (APART * (COUNT - 1)).as_secs_f64() * 1000.0;
         put_off += usize::from(held(&answer).is_some_and(|wait| wait > longest + 10.0));
     }
@@ -49,7 +49,7 @@ async fn a_gateway_that_stood_still_lets_the_held_go_at_the_rate(place: Place) {
     let mut seen: Vec<Instant> = upstream.requests().iter().map(|seen| seen.at).collect();
     seen.sort();
     assert_eq!(seen.len(), COUNT as usize + 1);
-    // About forty went at once.
+    // About forty requests were due at once.
     assert_at_the_rate(&seen, APART, &lag);
 }
 
@@ -80,7 +80,7 @@ async fn a_gateway_that_stood_still_too_long_refuses_the_held(place: Place) {
         (&"limit_refused".into(), &"smooth".into())
     );
     assert!(line["delay_ms"].as_f64().unwrap() > 2_000.0, "{line}");
-    // It has taken nobody's turn.
+    // The refused request has not used up a turn.
     assert_eq!(held(&gateway.get("/").await.expect(200)), None);
     assert_eq!(upstream.seen(), 2);
 }

@@ -1,4 +1,4 @@
-//! Lives, peeks, waits and refunds.
+//! Properties of lives, peeks, waits and refunds.
 
 use super::{Counter, KINDS, arrivals, pause, rates, rule};
 use crate::law::numbers::SECOND;
@@ -54,7 +54,7 @@ proptest! {
             };
             prop_assert!(left == 0 || admits(left).0);
             prop_assert!(!admits(left + 1).0);
-            // A refusal shows the state unchanged, and so does a peek.
+            // A refusal states the unchanged state, and so does a peek.
             let (_, refused) = admits(left + 1);
             prop_assert_eq!((refused.remaining, refused.reset), (peek.remaining, peek.reset));
             if left > 0 {
@@ -70,7 +70,7 @@ proptest! {
         editions in prop::collection::vec((rates(), 1..20_u32), 1..5),
         history in prop::collection::vec((0..8_usize, any::<i8>(), 0..2000_u64, 0..25_u32), 1..80),
     ) {
-        // A window of another length is another counter.
+        // Windows of different lengths have different counters.
         let length = editions[0].0.1;
         let rules: Vec<_> = editions
             .iter()
@@ -99,7 +99,7 @@ proptest! {
             let admitted = matches!(at(wait), VerdictOutcome::Admit { .. });
             prop_assert!(admitted, "after {wait}: {:?}", at(wait));
             prop_assert_eq!(at(wait - 1), VerdictOutcome::Refuse(Wait::Micros(1)));
-            // Mended at most once: the second refusal changes nothing.
+            // A state is mended at most once: the second refusal changes nothing.
             let (again, second) = counter.would(counter.at, cost);
             prop_assert_eq!(again, verdict);
             prop_assert!(second.is_none(), "{change:?}, then {second:?}");

@@ -1,4 +1,4 @@
-//! Bounds over any stretch of time, and answers as the plain textbook gives them.
+//! Bounds over any stretch of time, and answers that agree with a plain textbook algorithm.
 
 use super::{Counter, arrivals, pause, rates};
 use crate::law::numbers::{NOON, SECOND, fixed_window, leaky_bucket, token_bucket};
@@ -14,7 +14,7 @@ fn within(units: u64, free: u64, micros: u64, (count, period): (u32, u64)) -> bo
     over <= u128::from(micros) * u128::from(count)
 }
 
-/// A textbook's bucket, in units of 1/period: all numbers are whole, and only the level is stored.
+/// The bucket of a textbook, in units of 1/period: all numbers are whole, and only the level is stored.
 struct Textbook {
     count: i128,
     period: i128,
@@ -42,8 +42,8 @@ impl Textbook {
         u64::try_from((level.max(0) + self.count - 1) / self.count).unwrap()
     }
 
-    /// Takes `cost` from a bucket of `capacity`: requests do not wait behind `free` units, and wait at most `max_wait`
-    /// behind the others.
+    /// Takes `cost` from a bucket of `capacity`. A request does not wait for the first `free` units in front of it, and
+    /// waits at most `max_wait` for the others.
     fn take(&mut self, cost: u32, capacity: u32, free: u32, max_wait: u64) -> Verdict {
         let units = |n: u32| i128::from(n) * self.period;
         let over = self.level + units(cost) - units(capacity);
@@ -59,7 +59,7 @@ impl Textbook {
             self.level += units(cost);
             VerdictOutcome::Admit { delay }
         };
-        // The places that nobody can wait for are not left.
+        // Places that are behind the longest wait do not count as left.
         let waited_for = units(free) + self.period + self.count * i128::from(max_wait);
         let left = (units(capacity).min(waited_for) - self.level).max(0) / self.period;
         Verdict {
@@ -123,7 +123,8 @@ proptest! {
         }
         prop_assert!(gone.is_sorted_by_key(|(at, _)| *at), "nobody overtakes");
         for (first, (from, _)) in gone.iter().enumerate() {
-            // Whoever goes finds at most B - 1 of what went before it. Each instant is rounded up to a microsecond.
+            // In front of a request that goes on there are at most B - 1 units of earlier requests. Each instant is
+            // rounded up to a microsecond.
             let mut before = 0;
             for (to, cost) in &gone[first..] {
                 prop_assert!(within(before, u64::from(burst) - 1, to - from + 1, rate));

@@ -1,4 +1,4 @@
-//! Properties of every history, for a thousand kinds of numbers.
+//! Properties of every history, tested with a thousand kinds of numbers.
 
 mod answers;
 mod bounds;
@@ -36,14 +36,14 @@ impl Counter {
         }
     }
 
-    /// The answer to `cost`, which is not taken.
+    /// The answer to a question for `cost`, without the charge.
     fn would(&self, at: Timestamp, cost: u32) -> (Verdict, Option<Change>) {
         let cost = Cost::new(cost);
         let (measured, change) = self.rule.check(self.state.as_ref(), at, cost);
         (self.rule.verdict(measured, at, cost, true), change)
     }
 
-    /// The answer to `cost`, and the state that would then be stored, with its life.
+    /// The answer to a question for `cost`, and the state that would then be stored, with its life.
     fn after(&self, at: Timestamp, cost: u32) -> (Verdict, Option<(State, Timestamp)>) {
         let (verdict, change) = self.would(at, cost);
         let stored = change.map(|change| (change.update.after(self.state.clone()), change.ends));
@@ -53,7 +53,7 @@ impl Counter {
     fn take(&mut self, cost: u32) -> (Verdict, Option<Change>) {
         let (verdict, change) = self.would(self.at, cost);
         if let Some(change) = &change {
-            // What is stored is what is read again.
+            // The state that is read is the state that was stored.
             let state = change.update.clone().after(self.state.take());
             let bytes = state.encode();
             let read = State::decode(&self.rule, &bytes);
@@ -64,7 +64,8 @@ impl Counter {
     }
 
     fn give_back(&mut self, ticket: Ticket) {
-        // Of an open bucket as for a request that was charged just now and goes on nowhere.
+        // From an open bucket the charge comes back like that of a request that was charged just now and does not go
+        // on.
         let refunded = self.refunded(self.at, ticket);
         self.left(refunded);
     }
@@ -90,7 +91,7 @@ impl Counter {
         }
     }
 
-    /// The counter without any history.
+    /// The same counter without a history.
     fn fresh(&self) -> Self {
         Self {
             rule: self.rule.clone(),
@@ -104,7 +105,7 @@ impl Counter {
     }
 }
 
-/// N and P of all sizes, so that most intervals are fractions.
+/// N and P of all sizes. Most intervals are fractions.
 fn rates() -> impl Strategy<Value = (u32, u64)> {
     let counts = prop_oneof![1..20_u32, 1..5000_u32, 1..20_000_000_u32];
     let periods = prop_oneof![
@@ -159,7 +160,7 @@ fn rule(kind: u8, (count, period): (u32, u64), size: u32) -> (Rate, Rule) {
     }
 }
 
-/// The next length that six parts of whole milliseconds make.
+/// The next length that six parts of whole milliseconds can have.
 fn in_parts(period: u64) -> u64 {
     period.div_ceil(6_000) * 6_000
 }

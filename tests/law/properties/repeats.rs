@@ -1,4 +1,4 @@
-//! Repeats that go free, and charges that are refunded: neither lets more through than was charged.
+//! Repeats that go free, and charges that are refunded: neither admits more than was charged.
 
 use super::{Counter, KINDS, arrivals, pause, rates, rule};
 use crate::law::numbers::{NOON, leaky_bucket, limit};
@@ -16,7 +16,7 @@ use tollgate::limit::{Refund, Ticket};
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Apart from the repeats that went free, which are few, a history is answered as if there were no ids.
+    /// Except for the few repeats that go free, a history gets the same answers as without ids.
     #[test]
     fn what_is_charged_is_what_the_limit_allows_and_few_repeats_go_free(
         kind in 0..KINDS,
@@ -76,7 +76,8 @@ proptest! {
         }
     }
 
-    /// Some of many requests under way are refunded, in any order: the other requests could have been the only ones.
+    /// Some of many requests under way are refunded, in any order. The answers are possible for a history that has only
+    /// the other requests.
     #[test]
     fn who_is_charged_and_undone_makes_no_room_for_others(
         kind in 0..KINDS,
@@ -85,8 +86,8 @@ proptest! {
         arrivals in arrivals(9),
         fates in prop::collection::vec((any::<bool>(), 0..4_usize), 120),
     ) {
-        // The first window starts with whoever came first, even if it came to nothing. A queue gives back places by
-        // the rule of refunds.
+        // The first window starts with the first request, even if that request is refunded. A queue gives back places
+        // by the rule of refunds.
         let rule = match kind {
             1 => leaky_bucket(rate, size, 0, 0),
             2 => return Ok(()),
@@ -105,7 +106,7 @@ proptest! {
                 pending.push_back((at, cost, ticket, stays));
             }
             while pending.len() > under_way {
-                // Not always the oldest.
+                // The oldest request is not always the one that is refunded.
                 let index = if stays { 0 } else { pending.len() - 1 };
                 let (then, cost, ticket, stays) = pending.remove(index).unwrap();
                 if stays {
@@ -131,7 +132,7 @@ proptest! {
         }
     }
 
-    /// If no other request came, a refund leaves the state of before.
+    /// If no other request has come, a refund restores the previous state.
     #[test]
     fn what_is_undone_at_once_was_nothing(
         kind in 0..KINDS,

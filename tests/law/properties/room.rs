@@ -1,4 +1,4 @@
-//! The room of a memory store: counters never exceed it, and the room that is kept for a limit is there for it.
+//! The room of a memory store: counters never exceed it, and the reserved room of each limit is available to it.
 
 use crate::law::numbers::{NOON, ask, fixed_window, limit};
 use crate::law::stories::dedupe::once;
@@ -17,7 +17,7 @@ fn name(key: u8) -> Vec<u8> {
     format!("key-{key}").into_bytes()
 }
 
-/// Limits of which one also counts ids, and one that only watches.
+/// Several limits. One of them also counts ids, and one is a shadow.
 fn limits() -> Vec<Arc<Limit>> {
     let window = |index: u64| {
         let rule = fixed_window(1000, WINDOW * (1 + index % 3));
@@ -32,7 +32,7 @@ fn limits() -> Vec<Arc<Limit>> {
     limits
 }
 
-/// The number of a limit's counters with keys of their own.
+/// The number of a limit's counters that have their own keys.
 fn held(store: &MemoryStore, limit: &Limit) -> usize {
     let keys = (0..KEYS).map(name);
     keys.filter(|key| store.stored(limit, key).is_some())
@@ -62,7 +62,7 @@ proptest! {
                 0 => drop(store.reset(&limits[one], &key)),
                 1 => store.sweep(usize::from(key[4])),
                 2 => {
-                    // A file that has one limit fewer, and then this one again.
+                    // A file without one of the limits, and then a file with it again.
                     store.keep_room_for(limits.iter().take(one));
                     store.keep_room_for(limits.iter());
                 }
@@ -83,7 +83,7 @@ proptest! {
             }
             prop_assert!(store.len() <= most, "{} of {most}", store.len());
         }
-        // Nothing has been counted twice, and nothing forgotten.
+        // No request was counted twice or forgotten.
         clock.set(now.plus(10 * WINDOW));
         (0..64).for_each(|turn| store.sweep(turn));
         prop_assert_eq!(store.len(), 0);

@@ -1,4 +1,4 @@
-//! Gateways that each count alone admit together as much as one would, whatever the sizes of their buckets.
+//! Gateways that each count alone admit together as much as one gateway would, whatever the sizes of their buckets.
 
 use super::{SECOND, leaky_bucket, token_bucket};
 use crate::law::numbers::{NOON, limit};
@@ -11,12 +11,12 @@ use tollgate::limit::{Limit, Rule, State};
 
 const BURSTS: [u32; 4] = [1, 2, 3, 20];
 
-/// Several gateways, each with a counter of its own.
+/// Several gateways, each with its own counter.
 struct Alone {
     limit: Arc<Limit>,
     gateways: NonZeroU32,
     states: Vec<Option<State>>,
-    /// Microseconds since noon.
+    /// The present instant, in microseconds since noon.
     at: u64,
 }
 
@@ -40,7 +40,7 @@ impl Alone {
         (verdict, change.map(|change| change.update.after(None)))
     }
 
-    /// The microseconds after which a request of `cost` goes on, if it is admitted.
+    /// The microseconds after which a request of `cost` goes on, or nothing if it is refused.
     fn take(&mut self, gateway: usize, cost: u32) -> Option<u64> {
         let (verdict, state) = self.would(gateway, 0, cost);
         if let Some(state) = state {
@@ -60,7 +60,7 @@ fn bucket(kind: u8, rate: u32, burst: u32) -> (Rate, Rule) {
     }
 }
 
-/// Checks that no stretch of time has more than `size` units and those that `rate` brings in it.
+/// Checks that no stretch of time has more units than `size` and the units that `rate` brings in this time.
 fn holds(granted: &[(u64, u64)], size: u64, rate: u64) -> Result<(), TestCaseError> {
     for (first, (from, _)) in granted.iter().enumerate() {
         let mut units = 0;
@@ -93,7 +93,7 @@ proptest! {
                 VerdictOutcome::Refuse(Wait::Micros(wait)) => {
                     let admits = |ahead| matches!(all.would(gateway, ahead, cost).0.outcome, VerdictOutcome::Admit { delay: 0 });
                     prop_assert!(!admits(wait - 1) && admits(wait), "the wait is the least");
-                    // So many of one unit would pass as are told to remain, and no more.
+                    // As many requests of one unit would be admitted as the answer states, and no more.
                     prop_assert!(cost > 1 || verdict.remaining == 0);
                 }
                 VerdictOutcome::Admit { delay } => prop_assert!(delay == 0 && cost <= burst),
@@ -116,7 +116,7 @@ fn a_small_burst_does_not_slow_or_multiply_the_rate() {
     {
         let mut all = Alone::of(bucket(kind, 20, burst), gateways);
         let mut units = 0;
-        // All of them are asked every millisecond, for five seconds.
+        // All gateways are asked every millisecond, for five seconds.
         for at in 0..=5_000_u64 {
             all.at = at * 1_000;
             for gateway in 0..gateways as usize {
@@ -128,7 +128,7 @@ fn a_small_burst_does_not_slow_or_multiply_the_rate() {
             assert_eq!(units, 0, "{told}");
             continue;
         }
-        // Each may have begun to save for one more request.
+        // Each gateway may have begun to save for one more request.
         let (least, most) = (100, burst.max(gateways * cost) + 100);
         assert!((least..=most).contains(&units), "{told}");
     }
@@ -148,7 +148,7 @@ fn small_queues_let_go_at_the_rate_together() {
             }
         }
         gone.sort_unstable();
-        // Each lets one go whenever less than the burst is in front of it.
+        // Each gateway lets a request go whenever less than the burst is in front of it.
         let size = u64::from(burst - 1 + gateways) + u64::from(burst - 1);
         holds(&gone, size, 20).unwrap();
         let within = gone.iter().filter(|(at, _)| *at <= 5 * SECOND).count();

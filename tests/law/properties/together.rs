@@ -55,7 +55,7 @@ proptest! {
             } else {
                 prop_assert_eq!(left, 0);
             }
-            // Neither more nor less is charged, and with nothing left the wait is the one for a single unit.
+            // The granted units are charged exactly. With nothing left, the wait is the wait for one unit.
             let asked = if left == 0 && cost > 0 { 1 } else { granted };
             let (plain, same) = whole.check(state, counter.at, Cost::new(asked));
             prop_assert_eq!((measured.wait, measured.span), (plain.wait, plain.span));
@@ -101,7 +101,8 @@ proptest! {
                         prop_assert!(cost > short.0.min(long.0));
                         continue;
                     };
-                    // A microsecond early the same one refuses; then both agree, and what they are charged goes back.
+                    // A microsecond early, the same limit refuses. After that both limits admit, and the charges are
+                    // given back.
                     let early = ask(cost, at.plus(wait - 1)).decision.ruling;
                     prop_assert_eq!(early, Ruling::Refuse { by, wait: Wait::Micros(1) });
                     at = at.plus(wait);
@@ -135,7 +136,7 @@ proptest! {
     ) {
         const TTL: u64 = 1000;
         let mut counter = Counter::of(concurrency(max, TTL));
-        // What each ticket holds, and until when.
+        // The slots of each ticket, and the instant until which they are taken.
         let mut held: Vec<(Ticket, u64)> = Vec::new();
         for (by, step) in steps {
             counter.at = counter.at.plus(by);

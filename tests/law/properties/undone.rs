@@ -1,6 +1,6 @@
-//! Refunds of charges for a request that another slot then refused, or of charges that a limit refunds. A charge comes
-//! back whole where that makes no room for more than the limit, whatever other charges came meanwhile, and however many
-//! permits are in hand.
+//! Charges that are given back because another slot then refused their request, or because a limit refunds them. A
+//! charge comes back whole as long as this does not make room for more than the limit, whatever other charges came
+//! meanwhile, and however many permits are in hand.
 
 use super::{Counter, arrivals, pause, rates};
 use crate::law::numbers::{NOON, SECOND, leaky_bucket, limit, token_bucket};
@@ -12,7 +12,7 @@ use tollgate::limit::rate::{Cost, Rate};
 use tollgate::limit::verdict::{Measurement, VerdictOutcome, Wait};
 use tollgate::limit::{Limit, Refund, RefundCondition, Rule, State, Ticket};
 
-/// Counters of one limit, as Redis has them.
+/// The counters of one limit, as Redis stores them.
 struct Shared {
     limit: Arc<Limit>,
     state: Option<State>,
@@ -26,7 +26,7 @@ impl Shared {
         Some(measured)
     }
 
-    /// A charge before it is known whether the request goes on.
+    /// Charges a request of which it is not yet known whether it goes on.
     fn charge(&mut self, at: Timestamp, cost: u32) -> Option<Ticket> {
         let limit = Arc::clone(&self.limit);
         let asked = limit.with_history().unwrap_or(&limit);
@@ -46,7 +46,7 @@ impl Shared {
     }
 }
 
-/// The same limit, with refunds of failed requests.
+/// The same limit, with refunds for failed requests.
 fn giving_back(limit: Arc<Limit>) -> Arc<Limit> {
     let gives_back = RefundCondition {
         errors: true,
@@ -73,8 +73,8 @@ fn fits(rule: (Rate, Rule), mut kept: Vec<(Timestamp, u32)>) -> Result<(), Strin
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Some of many requests under way are refused elsewhere, or fail and are refunded, in any order, beside requests
-    /// that ask about this limit alone.
+    /// Of many requests under way, some are refused elsewhere, or fail and are refunded, in any order. Other requests
+    /// ask about this limit alone.
     #[test]
     fn what_is_undone_wholly_makes_no_room_for_others(
         meter in any::<bool>(),
@@ -107,7 +107,7 @@ proptest! {
                 pending.push_back((at, cost, ticket, fate == 1));
             }
             while pending.len() > under_way {
-                // Not always the oldest.
+                // The oldest request is not always the one that is given back.
                 let index = if fate % 2 == 0 { 0 } else { pending.len() - 1 };
                 let (then, cost, ticket, stays) = pending.remove(index).unwrap();
                 match stays {
@@ -120,7 +120,7 @@ proptest! {
         prop_assert!(fit.is_ok(), "{fit:?}");
     }
 
-    /// A bucket that is never empty gets all refunds back, however long and however many requests are under way.
+    /// A bucket that is never empty gets all refunds back, however long requests are under way, and however many.
     #[test]
     fn a_bucket_that_is_not_empty_gets_back_what_the_refused_were_charged(
         refunds in any::<bool>(),
@@ -138,14 +138,14 @@ proptest! {
         let mut shared = Shared { limit, state: None };
         let mut alone = Counter::of(token_bucket(count, period, 60));
         let limit = Arc::clone(&shared.limit);
-        // Who is admitted asks beside other slots, too.
+        // The admitted request also asks about limits in other slots.
         prop_assert!(shared.take(limit.with_history().unwrap_or(&limit), NOON, held).is_some());
         alone.take(held);
         let mut at = NOON;
         let (mut pending, mut undone) = (VecDeque::new(), 0);
         for thousandths in steps {
             let next = at.plus(pause(thousandths, rate));
-            // Something is left of what is held, to the microsecond.
+            // Until the next step, a part of the held charge is left, to the microsecond.
             if next.since(NOON) + 2 >= pause(u64::from(held) * 1000, rate) {
                 break;
             }
@@ -165,11 +165,11 @@ proptest! {
         let (left, _) = alone.would(at, 0);
         let (told, _) = shared.limit.check(shared.state.as_ref(), at, Cost::ZERO);
         let told = shared.limit.rule.verdict(told, at, Cost::ZERO, true);
-        // What has come back is counted in whole microseconds, rounded up.
+        // The returned amount is counted in whole microseconds, rounded up.
         prop_assert!(told.reset <= left.reset + undone, "{told:?} and {left:?}");
     }
 
-    /// Permits rely on the content of the bucket: a refund of that content must not make a permit one too many.
+    /// Permits depend on the content of the bucket: a refund of this content must not create one permit too many.
     #[test]
     fn what_is_undone_leaves_permits_in_hand_what_they_rely_on(
         count in 1000..9000_u32,
@@ -190,7 +190,7 @@ proptest! {
                     pending.push_back((at, ticket));
                 },
                 1 | 2 => {
-                    // What was not used goes back when its time is over.
+                    // Unused charges are given back when their time is over.
                     let ready = |(from, _): &(Timestamp, Ticket)| *from <= at;
                     if let Some(index) = pending.iter().position(ready) {
                         let (_, ticket) = pending.remove(index).unwrap();
@@ -198,18 +198,18 @@ proptest! {
                     }
                 }
                 3 => {
-                    // Now and then all there is.
+                    // Sometimes the request asks for everything that is left.
                     let (told, _) = limit.check(shared.state.as_ref(), at, Cost::ZERO);
                     let left = limit.rule.verdict(told, at, Cost::ZERO, true).remaining;
                     let units = if part > 600 { left as u32 } else { 1 + units / 50 };
-                    // Who asks about this limit alone asks as the others do once it knows of them.
+                    // Once a request that asks about this limit alone knows of the others, it asks in their form.
                     let asked = if when % 2 == 0 { &limit } else { limit.with_history().unwrap() };
                     if units > 0 && shared.take(asked, at, units).is_some() {
                         kept.push((at, units));
                     }
                 }
                 4 => {
-                    // As much as is asked for beside what makes it last.
+                    // The call asks for the permits, and for the units that keep them valid.
                     let units = 1 + units / 10 + terms.padding(0);
                     let Some(measured) = shared.take(&terms.asks, at, units) else { continue };
                     let charged = measured.charged(Cost::new(units)).units();

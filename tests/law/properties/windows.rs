@@ -1,4 +1,4 @@
-//! Windows and logs against the textbook, and the most units in any stretch of their length.
+//! Windows and logs compared with a textbook, and the most units in any stretch of their length.
 
 use super::{Counter, arrivals, in_parts, pause, rates};
 use crate::law::numbers::{NOON, clock_window, sliding_log, sliding_window};
@@ -8,7 +8,7 @@ use tollgate::limit::verdict::{Verdict, VerdictOutcome, Wait};
 /// The grants: each has its instant, in microseconds since noon, and its units.
 type Granted = Vec<(u64, u64)>;
 
-/// The most units granted within any stretch shorter than `period`.
+/// The most units that are granted within any stretch shorter than `period`.
 fn densest(granted: &Granted, period: u64) -> u64 {
     let from = |first: usize| {
         let start = granted[first].0;
@@ -24,19 +24,19 @@ fn refused(wait: u64) -> VerdictOutcome {
     VerdictOutcome::Refuse(Wait::Micros(wait))
 }
 
-/// A textbook's window: all grants are kept, and counted anew at each question.
+/// The window of a textbook: it keeps all grants, and counts them anew at each question.
 struct Textbook {
     limit: u64,
     /// The length of a part, in milliseconds.
     part: u64,
     parts: u64,
     strict: bool,
-    /// Milliseconds since the epoch at which each unit was granted.
+    /// The milliseconds since the epoch at which each unit was granted.
     granted: Vec<u64>,
 }
 
 impl Textbook {
-    /// Units times milliseconds that count at `ms`.
+    /// The units that count at `ms`, multiplied by milliseconds.
     fn used(&self, ms: u64) -> u64 {
         let present = ms / self.part;
         let weigh = |granted: &u64| match present - granted / self.part {
@@ -56,7 +56,8 @@ impl Textbook {
         } else if cost == 0 || fits(ms) {
             VerdictOutcome::Admit { delay: 0 }
         } else {
-            // What counts only grows less while nobody asks: halve the time in which it becomes little enough.
+            // The counted units only decrease while no request comes: the search halves the time in which they become
+            // few enough.
             let (mut early, mut late) = (ms, ms + (self.parts + 1) * self.part);
             while late - early > 1 {
                 let middle = early.midpoint(late);
@@ -108,7 +109,7 @@ proptest! {
                 granted.push((counter.ago(), u64::from(cost)));
             }
         }
-        // By weights a stretch may hold more, though no row of its parts.
+        // With weights a stretch may hold more units, but no row of whole parts may.
         let most = if strict { u64::from(limit) } else { 2 * u64::from(limit) };
         prop_assert!(densest(&granted, period) <= most);
         let part = period / u64::from(parts);
@@ -141,7 +142,7 @@ proptest! {
             } else if cost == 0 || fits(now) {
                 VerdictOutcome::Admit { delay: 0 }
             } else {
-                // It comes to fit when one of those that are held leaves.
+                // The request fits when one of the held units leaves.
                 let leave = granted.iter().map(|(then, _)| then + period);
                 refused(leave.filter(|at| *at > now).find(|at| fits(*at)).unwrap() - now)
             };
@@ -175,7 +176,7 @@ proptest! {
         let (mut latest, mut granted) = (first, 0);
         for (hundredths, back, cost) in arrivals {
             let (now, by) = (counter.at.micros(), period * hundredths / 100);
-            // Never behind the window before the latest that the clock has shown.
+            // The clock never steps back behind the window before the latest one that it has shown.
             let least = ((latest - 1).max(first) * period + offset - period).max(NOON.micros());
             let now = if back { now.saturating_sub(by).max(least) } else { now + by };
             counter.at = tollgate::clock::Timestamp::from_micros(now);
@@ -184,7 +185,7 @@ proptest! {
             match verdict.outcome {
                 VerdictOutcome::Admit { .. } => granted += u64::from(cost),
                 VerdictOutcome::Refuse(Wait::Micros(wait)) => {
-                    // The wait is the least.
+                    // The wait is the shortest possible one.
                     let passes = |at| matches!(counter.would(at, cost).0.outcome, VerdictOutcome::Admit { .. });
                     prop_assert!(!passes(counter.at.plus(wait - 1)) && passes(counter.at.plus(wait)));
                 }

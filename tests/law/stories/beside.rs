@@ -1,4 +1,4 @@
-//! Limits that only count, at the store: they are charged, and have no part in a decision.
+//! Shadow limits at the store: they are charged, and have no part in a decision.
 
 use super::told_to_both;
 use crate::law::numbers::{

@@ -1,4 +1,4 @@
-//! Days and months as time zones count them, changes of daylight saving included.
+//! Days and months in time zones, with changes of daylight saving.
 
 use super::told_to_both;
 use crate::law::numbers::{CLIENT, SECOND, ask, calendar, limit};
@@ -40,7 +40,7 @@ fn at(text: &str) -> Timestamp {
     Timestamp::from_micros(instant.as_microsecond().try_into().unwrap())
 }
 
-/// Uses the limit up at `from`, and checks that nothing is left until `length` later, and then everything.
+/// Uses up the limit at `from`. Checks that nothing is left until `length` later, and that everything is left then.
 async fn full_for(store: &UnderTest, limit: &Arc<Limit>, from: &str, length: u64) {
     let from = at(from);
     let (_, verdict) = store.one(from, ask(limit, 2)).await;
@@ -57,7 +57,7 @@ async fn a_month_is_as_long_as_it_is(store: &UnderTest) {
     full_for(store, &month, "2028-02-01T00:00:00Z", 29 * DAY).await;
     full_for(store, &month, "2028-03-01T00:00:00Z", 31 * DAY).await;
     full_for(store, &month, "2026-12-31T23:59:59.999998Z", 2).await;
-    // A leap second is none to a clock that counts seconds since the epoch.
+    // A clock that counts seconds since the epoch has no leap second.
     full_for(store, &month, "2016-12-31T23:59:59Z", SECOND).await;
     let berlin = of(Unit::Month, 1, "Europe/Berlin", 0);
     full_for(store, &berlin, "2026-03-01T00:00:00+01:00", 31 * DAY - HOUR).await;
@@ -70,7 +70,7 @@ async fn a_day_has_twenty_three_hours_or_twenty_five_when_clocks_change(store: &
     full_for(store, &day, "2026-03-29T00:00:00+01:00", 23 * HOUR).await;
     full_for(store, &day, "2026-10-25T00:00:00+02:00", 25 * HOUR).await;
     full_for(store, &day, "2026-10-26T00:00:00+01:00", 24 * HOUR).await;
-    // Midnight itself is skipped here: the day starts at one.
+    // Midnight itself is skipped on this day, so the day starts at one.
     let cairo = of(Unit::Day, 1, "Africa/Cairo", 0);
     full_for(store, &cairo, "2026-04-24T01:00:00+03:00", 23 * HOUR).await;
 }
@@ -81,7 +81,7 @@ async fn a_day_may_start_at_eight_by_the_clocks_on_the_wall(store: &UnderTest) {
     full_for(store, &shift, "2026-03-08T08:00:00-04:00", 24 * HOUR).await;
     full_for(store, &shift, "2026-10-31T08:00:00-04:00", 25 * HOUR).await;
     full_for(store, &shift, "2026-11-02T07:59:59-05:00", SECOND).await;
-    // At half past two, which is skipped once and comes twice once.
+    // The day starts at half past two, which is skipped on one day, and comes twice on another.
     let odd = of(Unit::Day, 1, "Europe/Berlin", 2 * HOUR + HOUR / 2);
     full_for(store, &odd, "2026-03-28T02:30:00+01:00", 24 * HOUR).await;
     full_for(store, &odd, "2026-03-29T03:30:00+02:00", 23 * HOUR).await;
@@ -116,7 +116,7 @@ async fn another_zone_keeps_the_count_of_a_day_that_reaches_into_its_own(store: 
         of(Unit::Day, 1, "Asia/Tokyo", 0),
     );
     store.take(at("2026-06-01T10:00:00Z"), ask(&utc, 2)).await;
-    // It is the second in Tokyo, and the first has reached into it.
+    // In Tokyo it is the second of the month, and the first day of UTC reaches into it.
     let (ruling, _) = store.one(at("2026-06-01T16:00:00Z"), ask(&tokyo, 1)).await;
     assert_eq!(wait(ruling), Some(Wait::Micros(23 * HOUR)));
     let (ruling, _) = store.one(at("2026-06-02T15:00:00Z"), ask(&tokyo, 1)).await;
@@ -142,7 +142,7 @@ async fn a_refund_goes_back_into_its_own_day_only(store: &UnderTest) {
 async fn a_clock_that_steps_back_over_midnight_leaves_the_next_days_count(store: &UnderTest) {
     let day = of(Unit::Day, 1, "Europe/Berlin", 0);
     let month = of(Unit::Month, 1, "Europe/Berlin", 0);
-    // The last of October has passed; November's first day and its month are as long as ever.
+    // The last day of October has passed. The first day of November and the month have their usual lengths.
     for (limit, length) in [(&day, DAY), (&month, 30 * DAY)] {
         let (before, midnight) = (
             at("2026-10-31T23:59:59+01:00"),
@@ -150,14 +150,14 @@ async fn a_clock_that_steps_back_over_midnight_leaves_the_next_days_count(store:
         );
         store.take(before, ask(limit, 2)).await;
         store.take(midnight, ask(limit, 1)).await;
-        // Back in October: one is left, of November's two.
+        // The clock is back in October: one unit is left, of the two units of November.
         let left = store.take(before, ask(limit, 1)).await;
         let (ruling, verdict) = store.one(before, ask(limit, 1)).await;
         let wanted = (Some(Wait::Micros(length + SECOND)), 0);
         assert_eq!((wait(ruling), verdict.remaining), wanted);
         let (ruling, _) = store.one(midnight, ask(limit, 1)).await;
         assert_eq!(wait(ruling), Some(Wait::Micros(length)));
-        // What was charged then comes back to November.
+        // The charge of that time is given back to November.
         store.refund(before, ask(limit, 1), left).await;
         let (_, verdict) = store.one(midnight, ask(limit, 0)).await;
         assert_eq!(verdict.remaining, 1);

@@ -1,4 +1,4 @@
-//! Cases from the suites of other limiters that no vector and no other story has already. `tests/law/README.md` lists
+//! Cases from the test suites of other limiters that no vector and no other story contains. `tests/law/README.md` lists
 //! all of them.
 
 use super::told_to_both;
@@ -53,10 +53,10 @@ async fn thirty_within_a_tenth_of_a_second_meet_ten_tokens_and_one_more(store: &
 
 async fn five_a_second_and_costs_of_one_two_and_three(store: &UnderTest) {
     for (name, rule, told) in [
-        // The one of the beginning has to leave, and leaves after a second.
+        // The unit from the beginning has to leave, and leaves after a second.
         ("log", sliding_log(5, SECOND), 400_000),
         ("window", fixed_window(5, SECOND), 400_000),
-        // Five come in a second, and two and a half have since 100 ms.
+        // Five units come back in a second: two and a half have come since 100 ms.
         ("tokens", token_bucket(5, SECOND, 5), 0),
     ] {
         let limit = limit(name, rule);
@@ -171,9 +171,9 @@ async fn best_effort_gives_what_is_there(store: &UnderTest) {
     let ten = partial("ten", token_bucket(10, SECOND, 10));
     assert_eq!(granted(NOON, &ten, 3).await, Ok(None));
     assert_eq!(granted(NOON, &ten, 10).await, Ok(Some(Cost::new(7))));
-    // A thousand wait for the first one only: 99 s would be told by one who waits for all.
+    // A request for a thousand units waits for one unit only. If it waited for all, the answer would be 99 s.
     assert_eq!(granted(NOON, &ten, 1000).await, Err(Wait::Micros(100_000)));
-    // Two and a half have come: two are granted, and two are charged.
+    // Two and a half units have come back: two are granted, and two are charged.
     let later = millis(250);
     assert_eq!(granted(later, &ten, 9).await, Ok(Some(Cost::new(2))));
     let (_, verdict) = store.one(millis(300), ask(&ten, 0)).await;
@@ -190,10 +190,10 @@ async fn more_comes_back_than_there_is(store: &UnderTest) {
         let limit = limit(name, rule);
         let large = store.take(NOON, ask(&limit, 15)).await;
         store.reset(&limit, CLIENT).await;
-        // Nothing is there.
+        // The counter is empty.
         store.refund(NOON, ask(&limit, 15), large).await;
         assert_eq!(store.bytes(&limit, CLIENT).await, None, "{name}");
-        // Less is there than the ticket says: never more than a full limit comes of it.
+        // The counter has less than the ticket says. The refund never leaves more than a full limit.
         store.take(NOON, ask(&limit, 5)).await;
         store.refund(NOON, ask(&limit, 15), large).await;
         let (_, verdict) = store.one(NOON, ask(&limit, 0)).await;
@@ -232,7 +232,7 @@ async fn a_second_refusal_lengthens_nothing(store: &UnderTest) {
 }
 
 async fn methods_may_count_apart(store: &UnderTest) {
-    // What is counted apart has a key of its own; the limit's numbers are the same.
+    // A method that counts apart has its own key, with the same numbers of the limit.
     let each = limit("each", fixed_window(1, SECOND));
     for method in [b"GET".as_slice(), b"POST"] {
         let check = Check {
@@ -249,11 +249,11 @@ async fn a_limit_that_is_gone_and_comes_back(store: &UnderTest) {
     let goes = limit("goes", fixed_window(5, 60 * SECOND));
     let both = [ask(&stays, 2), ask(&goes, 2)];
     assert!(admitted(&store.decide(NOON, &both).await));
-    // The file without it: what stays has its count, and what is gone is charged no more.
+    // In this file one limit is missing: the other limit keeps its count, and the missing one is not charged.
     store.take(NOON, ask(&stays, 1)).await;
     let left = async |limit, at| store.one(at, ask(limit, 0)).await.1.remaining;
     assert_eq!(left(&stays, NOON).await, 2);
-    // Back while its window lasts, it goes on; later, it begins anew.
+    // If the limit comes back while its window lasts, its count goes on. Later it begins anew.
     assert_eq!(left(&goes, NOON.plus(59 * SECOND)).await, 3);
     assert_eq!(left(&goes, NOON.plus(60 * SECOND)).await, 5);
 }
@@ -280,7 +280,7 @@ async fn a_counter_survives_being_dumped_copied_and_replicated() {
         }
     };
     let replica = Redis::start().await;
-    // First as a dump of all that is there, then one by one: the value travels, not the decision.
+    // First everything is copied as a dump, then key by key: the value is copied, not the decision.
     take(3).await;
     let url = server.url();
     let port = url.rsplit(':').next().unwrap().trim_end_matches("/0");

@@ -1,4 +1,4 @@
-//! Numbers edited under a live key, clocks that step back, and other kinds.
+//! Numbers that are edited under a live key, clocks that step back, and other kinds of state.
 
 use super::told_to_both;
 use crate::law::numbers::{
@@ -141,7 +141,7 @@ async fn a_clock_that_steps_back_locks_nobody_out(store: &UnderTest) {
             assert_eq!(wait(ruling), Some(Wait::Micros(1)), "{name}");
             let (ruling, _) = store.one(at.plus(interval), ask(&limit, 1)).await;
             assert_eq!(wait(ruling), None, "{name}");
-            // A window has begun anew; fill it for the next step.
+            // A window has begun anew. It is filled for the next step.
             while wait(store.one(at.plus(interval), ask(&limit, 1)).await.0).is_none() {}
         }
     }
@@ -153,7 +153,7 @@ async fn a_mended_state_is_written_once_and_then_left_alone(store: &UnderTest) {
     store.take(NOON, ask(&tokens, 5)).await;
     store.take(NOON, ask(&window, 5)).await;
     let at = before(NOON, 10 * SECOND);
-    // What can never be admitted says nothing about the state, and changes nothing.
+    // A cost that can never be admitted does not depend on the state, and changes nothing.
     let possible = store.everything(&[&tokens, &window], CLIENT).await;
     for limit in [&tokens, &window] {
         let (ruling, _) = store.one(at, ask(limit, 6)).await;
@@ -165,7 +165,7 @@ async fn a_mended_state_is_written_once_and_then_left_alone(store: &UnderTest) {
     for limit in [&tokens, &window] {
         store.one(at, ask(limit, 1)).await;
     }
-    // Five of 428,571 3/7.
+    // Five times 428,571 3/7 microseconds.
     let full = BucketState {
         at: at.micros() + 2_142_857,
         part: 1,
@@ -201,7 +201,7 @@ async fn a_state_is_mended_for_the_refusing_limit_only(store: &UnderTest) {
     let untouched = store.bytes(&window, CLIENT).await;
     let decided = store.decide(at, &[ask(&window, 1), ask(&tokens, 1)]).await;
     assert!(!admitted(&decided));
-    // Four are left in the window, with or without a mended start.
+    // Four units are left in the window, with or without a mended start.
     assert_eq!(decided.decision.verdicts[0].remaining, 4);
     assert_eq!(store.bytes(&window, CLIENT).await, untouched);
     let full = BucketState {
@@ -258,7 +258,7 @@ async fn a_fraction_in_a_queue_is_rounded_against_the_client(store: &UnderTest) 
 }
 
 async fn a_refund_under_other_numbers_gives_no_more_than_was_taken(store: &UnderTest) {
-    // Whoever holds a charge holds the limit it was made under, which an edit does not change.
+    // A charge is kept together with the limit under which it was made. An edit does not change that limit.
     let before = limit("edited", token_bucket(100, SECOND, 100));
     let after = limit("edited", token_bucket(3, SECOND, 100));
     store.take(NOON, ask(&before, 50)).await;

@@ -54,7 +54,7 @@ fn make(name: &str, rule: (Rate, Rule)) -> Arc<Limit> {
     once(limit(name, rule), TTL, 3)
 }
 
-/// A limit of ten units for every kind that lets repeats go free, over a time in which hardly anything comes back.
+/// One limit of ten units for every kind that lets repeats go free. In the time of the test hardly any unit comes back.
 fn tens() -> Vec<Arc<Limit>> {
     vec![
         make("tokens", token_bucket(10, 3600 * SECOND, 10)),
@@ -130,7 +130,7 @@ async fn the_same_id_is_charged_once_and_gets_the_same_answer(store: &UnderTest)
             assert_eq!(ticket_of(&decided, 0, &with_id(&limit, 2, 1)), None);
         }
         assert_eq!(store.bytes(&limit, CLIENT).await, before, "{}", limit.name);
-        // Another id, another client and no id at all are other requests.
+        // Requests with another id, of another client or without an id are other requests.
         let other = Check {
             key: b"else",
             ..with_id(&limit, 2, 1)
@@ -155,7 +155,7 @@ async fn an_id_is_remembered_exactly_as_long_as_it_says(store: &UnderTest) {
     assert_eq!(repeat(&store.decide(start, &[check]).await), Repeat::First);
     let kept = record(store, check).await.unwrap();
     assert_eq!(kept.ends, start.plus(1_500).micros());
-    // Repeats do not make it last longer.
+    // Repeats do not lengthen the life of the record.
     for later in [1, 700, 1_499] {
         let decided = store.decide(start.plus(later), &[check]).await;
         assert_eq!(repeat(&decided), Repeat::Free, "{later}");
@@ -214,7 +214,7 @@ async fn all_limits_remember_or_none_does(store: &UnderTest) {
         assert!(admitted(&decided));
         for (index, check) in both.iter().enumerate() {
             let measured = decided.measured(index).unwrap();
-            // Who counts no ids counts the repeat as usual.
+            // A limit that counts no ids counts the repeat as usual.
             let expected = match (check.id, free) {
                 (None, _) => Repeat::No,
                 (_, 0) => Repeat::First,
@@ -223,7 +223,7 @@ async fn all_limits_remember_or_none_does(store: &UnderTest) {
             assert_eq!(measured.repeat, expected);
         }
     }
-    // A repeat that another limit refuses has not been one.
+    // A repeat that another limit refuses does not count as a repeat.
     assert!(!admitted(&store.decide(later, &both).await));
     for check in &both[..2] {
         assert_eq!(record(store, *check).await.unwrap().free, 1);
@@ -266,7 +266,7 @@ async fn what_goes_back_is_forgotten(store: &UnderTest) {
         store.refund(NOON, check, ticket).await;
         assert_eq!(store.bytes(&limit, CLIENT).await, before, "{}", limit.name);
         assert_eq!(record(store, check).await, None, "{}", limit.name);
-        // The next of that id pays, and a ticket that is presented again is not that one's.
+        // The next request with this id is charged. A second refund with the old ticket does not touch that charge.
         let decided = store.decide(NOON.plus(1), &[check]).await;
         assert_eq!(repeat(&decided), Repeat::First, "{}", limit.name);
         let paid = store.bytes(&limit, CLIENT).await;
@@ -285,7 +285,7 @@ async fn a_charge_that_was_repeated_stays(store: &UnderTest) {
         store.refund(NOON, check, ticket).await;
         assert_eq!(store.bytes(&limit, CLIENT).await, paid, "{}", limit.name);
         assert_eq!(record(store, check).await.unwrap().free, 1);
-        // Two more go free; the one after them has paid for itself, and gets that back.
+        // Two more repeats go free. The one after them is charged itself, and gets this charge back.
         for _ in 0..2 {
             assert_eq!(repeat(&store.decide(NOON, &[check]).await), Repeat::Free);
         }
@@ -331,7 +331,7 @@ async fn new_numbers_hold_for_what_is_remembered(store: &UnderTest) {
         repeat(&store.decide(NOON, &[check(&short)]).await),
         Repeat::Free
     );
-    // One repeat is all there is now, and it was told that the id lasts a second.
+    // The limit now allows one repeat only. Its answer said that the id lasts a second.
     assert_eq!(
         repeat(&store.decide(NOON, &[check(&short)]).await),
         Repeat::No
@@ -377,7 +377,7 @@ async fn what_is_no_record_is_charged_and_overwritten(store: &UnderTest) {
         assert_eq!(repeat(&store.decide(NOON, &[check]).await), Repeat::First);
         assert_eq!(repeat(&store.decide(NOON, &[check]).await), Repeat::Free);
     }
-    // Another type there: this request cannot be decided, and nothing is charged.
+    // The key has a value of another type: the request cannot be decided, and nothing is charged.
     server.command::<()>(&["DEL", &name]).await;
     server.command::<()>(&["RPUSH", &name, "x"]).await;
     let before = store.bytes(&tokens, CLIENT).await;
@@ -431,7 +431,7 @@ async fn if4_an_id_outlives_its_window(store: &UnderTest) {
     assert_eq!(repeat(&store.decide(late, &[check]).await), Repeat::First);
     assert_eq!(repeat(&store.decide(late, &[check]).await), Repeat::Free);
     assert_eq!(store.one(late, ask(&window, 0)).await.1.remaining, 5);
-    // In the next window, too: it has been paid for.
+    // The id goes free in the next window too, since it was charged.
     let next = store.decide(NOON.plus(SECOND), &[check]).await;
     assert_eq!(repeat(&next), Repeat::Free);
     assert_eq!(next.decision.verdicts[0].remaining, 10);

@@ -1,4 +1,4 @@
-//! Numbers at the edge: the slowest and the fastest rate, one that divides nothing, leap seconds, the last instants.
+//! Extreme numbers: the slowest and the fastest rate, a rate that divides nothing, leap seconds, and the last instants.
 
 use super::told_to_both;
 use crate::law::numbers::{
@@ -31,8 +31,8 @@ const MONTH: u64 = 31 * DAY;
 /// The first whole number above those that a double counts exactly.
 const END: u64 = 1 << 53;
 
-/// Grants of an obedient client. The pure functions, whose answers both stores give, are asked for a million in every
-/// run (`exactness.rs`).
+/// The number of grants of an obedient client. Every run asks the pure functions, whose answers both stores give, for a
+/// million grants (`exactness.rs`).
 fn grants(store: &UnderTest) -> u64 {
     match (store, long()) {
         (UnderTest::Memory(_), true) => 1_000_000,
@@ -70,7 +70,7 @@ async fn seven_in_three_seconds_drift_nowhere(store: &UnderTest) {
     for (name, rule, turn) in [
         ("window", fixed_window(7, THREE), THREE),
         ("log", sliding_log(7, THREE), THREE),
-        // Noon begins a part, and a part counts whole until it has left.
+        // Noon is the beginning of a part, and a part counts whole until it has left.
         ("strict", sliding_window(7, THREE, 3, true), THREE + SECOND),
     ] {
         obedient(store, &limit(name, rule), |n| n / 7 * turn).await;
@@ -92,7 +92,7 @@ async fn one_in_thirty_one_days_drifts_nowhere(store: &UnderTest) {
         ("log", sliding_log(1, MONTH)),
     ] {
         let limit = limit(name, rule);
-        // The first fifty months, and the last ten that are counted.
+        // The first fifty months, and the last ten months that can be counted.
         let last = (END - NOON.micros()) / MONTH - 2;
         for month in (0..50).chain(last - 10..last) {
             let at = NOON.plus(month * MONTH);
@@ -133,7 +133,7 @@ async fn ten_million_a_second_are_ten_million(store: &UnderTest) {
             assert_eq!(wait(ruling), Some(Wait::Never), "{name}");
         }
     }
-    // Ten come in each microsecond.
+    // Ten units come back in each microsecond.
     let tokens = limit("few", token_bucket(MANY, SECOND, 64));
     obedient(store, &tokens, |n| n.saturating_sub(63).div_ceil(10)).await;
 }
@@ -158,7 +158,8 @@ async fn a_queue_at_an_odd_rate_drifts_nowhere(store: &UnderTest) {
     }
 }
 
-/// The last second of 2016 and the first of 2017; a second lay in between that the epoch's count does not know.
+/// The instant between the last second of 2016 and the first of 2017. A leap second lay between them, which the count
+/// since the epoch does not contain.
 const NEW_YEAR: u64 = 1_483_228_800 * SECOND;
 
 fn six_in(period: u64) -> [(&'static str, (Rate, Rule)); 7] {
@@ -174,7 +175,7 @@ fn six_in(period: u64) -> [(&'static str, (Rate, Rule)); 7] {
 }
 
 async fn a_second_that_a_clock_repeats_is_granted_once(store: &UnderTest) {
-    // Hosts that do not smear it show the last second of the year twice.
+    // Hosts that do not smear the leap second show the last second of the year twice.
     for (name, rule) in six_in(10 * SECOND) {
         let limit = limit(name, rule);
         let (mut granted, mut now) = (0, NEW_YEAR - 3 * SECOND);
@@ -187,7 +188,7 @@ async fn a_second_that_a_clock_repeats_is_granted_once(store: &UnderTest) {
                 (repeated, now) = (true, NEW_YEAR - SECOND);
             }
         }
-        // Four seconds bring a bucket two, and what is stepped back over may bring no third.
+        // In four seconds a bucket gets two units back. The second that comes twice must not bring a third.
         let most = if matches!(name, "tokens" | "meter") {
             8
         } else {
@@ -214,7 +215,7 @@ async fn a_minute_and_a_day_with_a_leap_second_end_where_the_clock_says(store: &
 }
 
 async fn a_day_without_a_zone_knows_no_daylight_saving(store: &UnderTest) {
-    // 2026-03-29, when clocks in Europe are put forward.
+    // The day 2026-03-29, when clocks in Europe are put forward.
     let start = Timestamp::from_micros(1_774_742_400 * SECOND);
     for (name, rule) in [
         ("first", fixed_window(2, DAY)),
@@ -232,7 +233,7 @@ async fn a_day_without_a_zone_knows_no_daylight_saving(store: &UnderTest) {
 }
 
 async fn the_last_instants_that_are_counted(store: &UnderTest) {
-    // Three windows before the end of what a double counts; what is stored stays before it.
+    // The test begins three windows before the end of the exact range of doubles. Stored instants stay below this end.
     for (name, rule) in six_in(10 * SECOND) {
         let limit = limit(name, rule);
         let mut at = Timestamp::from_micros((END - 1) / (10 * SECOND) * 10 * SECOND - 60 * SECOND);
@@ -279,7 +280,7 @@ async fn the_longest_window_and_the_largest_count(store: &UnderTest) {
 }
 
 async fn a_window_that_began_before_the_epoch_ends_like_any_other(store: &UnderTest) {
-    // Sixty years that end a second from now. What was taken in them was once counted in the next sixty as well.
+    // A window of sixty years that ends a second from now. Earlier, its units were counted in the next window as well.
     const YEARS: u64 = 60 * 365 * DAY;
     let window = limit("window", clock_window(2, YEARS, NOON.micros() + SECOND));
     store.take(NOON, ask(&window, 2)).await;

@@ -23,14 +23,14 @@ async fn slots_are_taken_until_they_are_given_back(store: &UnderTest) {
     assert_ne!(first, second);
     for later in [0, 9 * SECOND, 29 * SECOND] {
         let (ruling, verdict) = store.one(NOON.plus(later), ask(&flight, 1)).await;
-        // Nobody knows; a hint.
+        // The true wait is unknown. This is a hint.
         assert_eq!(wait(ruling), Some(Wait::Micros(SECOND)));
         assert_eq!((verdict.remaining, verdict.reset), (0, 0));
     }
     store
         .refund(NOON.plus(SECOND), ask(&flight, 1), first)
         .await;
-    // Once is once.
+    // A second refund of one slot changes nothing.
     store
         .refund(NOON.plus(SECOND), ask(&flight, 1), first)
         .await;
@@ -77,7 +77,7 @@ async fn lowered_to_below_what_is_in_flight(store: &UnderTest) {
     for _ in 0..4 {
         tickets.push(store.take(NOON, ask(&many, 1)).await);
     }
-    // Three of the four have to leave before another comes in.
+    // Three of the four requests have to end before another one is admitted.
     for ticket in tickets.into_iter().take(3) {
         let (ruling, verdict) = store.one(NOON, ask(&few, 1)).await;
         assert_eq!(
@@ -122,18 +122,19 @@ async fn a_lease_lapses_unless_it_is_renewed() {
     assert!(wait(ruling).is_some());
     let (_, verdict) = store.one(NOON.plus(30 * SECOND), ask(&flight, 0)).await;
     assert_eq!(verdict.remaining, 1);
-    // Its slot has lapsed, and it lives all the same: it is taken anew.
+    // The slot of a request in flight has lapsed. It is taken anew.
     renew(31 * SECOND, dead).await;
     let (ruling, _) = store.one(NOON.plus(32 * SECOND), ask(&flight, 1)).await;
     assert!(wait(ruling).is_some());
-    // One lapses, somebody comes, and it lives all the same: then three of two are in flight.
+    // A slot lapses, another request takes its place, and the first request is still in flight: three slots of two are
+    // taken.
     let third = store.take(NOON.plus(50 * SECOND), ask(&flight, 1)).await;
     renew(51 * SECOND, alive).await;
     for (at, left) in [(52, 0), (61, 0), (80, 1), (81, 2)] {
         let (_, verdict) = store.one(NOON.plus(at * SECOND), ask(&flight, 0)).await;
         assert_eq!(verdict.remaining, left, "after {at} s");
     }
-    // All have lapsed, and nothing is left in Redis: it is taken anew from nothing.
+    // All slots have lapsed, and Redis has no state left: the slot is taken in a new set.
     renew(85 * SECOND, third).await;
     let (_, verdict) = store.one(NOON.plus(86 * SECOND), ask(&flight, 0)).await;
     assert_eq!(verdict.remaining, 1);

@@ -1,4 +1,4 @@
-//! Several rates on one limit: windows that are checked as one.
+//! Several rates in one limit: windows that are checked together.
 
 use super::told_to_both;
 use crate::law::numbers::{
@@ -31,7 +31,7 @@ async fn every_rate_counts_for_itself_and_none_alone(store: &UnderTest) {
         for at in [0, 0, SECOND] {
             assert!(admitted(&store.decide(NOON.plus(at), &both).await));
         }
-        // The minute is full: the second must not be charged.
+        // The minute is full, so the second must not be charged.
         assert!(!admitted(&store.decide(NOON.plus(SECOND), &both).await));
         let (_, verdict) = store.one(NOON.plus(SECOND), ask(&short, 0)).await;
         assert_eq!(verdict.remaining, 1);

@@ -1,4 +1,5 @@
-//! More defects of published scripts, by the names that the notes give them: lost lives, ids as times, odd windows.
+//! More defects of published scripts, by the names that the notes give them: lives that are lost, ids that are times,
+//! and unusual windows.
 
 use super::told_to_both;
 use crate::law::numbers::{
@@ -24,7 +25,7 @@ told_to_both! {
     rs5_an_older_clock_breaks_nothing
 }
 
-/// The number of admitted requests of `times`, `micros` after noon.
+/// The number of admitted requests, of `times` requests at `micros` after noon.
 async fn granted(store: &UnderTest, limit: &Arc<Limit>, micros: u64, times: u32) -> u32 {
     let mut granted = 0;
     for _ in 0..times {
@@ -34,7 +35,7 @@ async fn granted(store: &UnderTest, limit: &Arc<Limit>, micros: u64, times: u32)
     granted
 }
 
-/// The milliseconds for which Redis keeps the counter; none without Redis.
+/// The milliseconds for which Redis keeps the counter, or nothing without Redis.
 async fn life(store: &UnderTest, limit: &Limit) -> Option<i64> {
     let UnderTest::Redis { server, .. } = store else {
         return None;
@@ -111,7 +112,7 @@ async fn rs5_an_older_clock_breaks_nothing(store: &UnderTest) {
     assert_eq!(granted(store, &log, SECOND, 9).await, 5);
 }
 
-/// Checks the answer of `peek`, twice, and the rest after one request.
+/// Checks the answer of `peek` twice, and the remainder after one request.
 async fn peeks(store: Store) {
     let tokens = limit("tokens", token_bucket(1, 3_600 * SECOND, 3));
     let seen = async |left| {

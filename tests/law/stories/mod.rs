@@ -1,4 +1,4 @@
-//! Stories: each runs on the memory store and on Redis, and must end the same way.
+//! Stories: each runs on the memory store and on Redis, and must end in the same way.
 
 mod beside;
 mod calendar;
@@ -16,7 +16,7 @@ mod settling;
 mod together;
 mod waits;
 
-/// Makes a test of each story for each store.
+/// Makes two tests of each story, one for each store.
 macro_rules! told_to_both {
     ($($story:ident)*) => {
         mod memory {$(

@@ -1,4 +1,4 @@
-//! Partial grants: never more than the limit, never less than one unit, and refunded as granted.
+//! Partial grants: never more than the limit admits, never less than one unit, and the refund is the granted amount.
 
 use super::told_to_both;
 use crate::law::numbers::{
@@ -90,7 +90,7 @@ async fn a_queue_grants_its_free_places(store: &UnderTest) {
     let decided = store.decide(NOON, &[ask(&queue, 9)]).await;
     assert_eq!(decided.decision.ruling, Ruling::Admit { delay: 400_000 });
     assert_eq!(decided.measured(0).unwrap().granted, Some(Cost::new(2)));
-    // One that lets nobody wait so long refuses whatever is asked for.
+    // A queue with so short a wait refuses every cost.
     let short = partial("short", leaky_bucket((10, SECOND), 1, 9, 100_000));
     store.take(NOON, ask(&short, 3)).await;
     let (ruling, _) = store.one(NOON, ask(&short, 20)).await;

@@ -1,4 +1,4 @@
-//! Refunds: everything right after the charge, and never units that another request counts on.
+//! Refunds: right after the charge everything comes back, and later never units that another request relies on.
 
 use super::told_to_both;
 use crate::law::numbers::{
@@ -57,7 +57,7 @@ async fn a_refund_of_the_only_charge_leaves_nothing(store: &UnderTest) {
     }
     let stored = store.everything(&all, CLIENT).await;
     assert!(stored.iter().all(Option::is_none));
-    // Also when some of it has leaked meanwhile.
+    // The same holds when a part of the charge has leaked meanwhile.
     let queue = limits[1].clone();
     let ticket = store.take(NOON, ask(&queue, 3)).await;
     let later = NOON.plus(SECOND);
@@ -88,7 +88,7 @@ async fn those_who_leave_from_the_back_free_their_places(store: &UnderTest) {
         store.refund(NOON, ask(&queue, 1), last).await;
         let (ruling, _) = store.one(NOON, ask(&queue, 1)).await;
         assert_eq!(ruling, Ruling::Admit { delay });
-        // That one leaves, too.
+        // This request leaves, too.
         let Some(tollgate::limit::State::Bucket(state)) = store.state(&queue, CLIENT).await else {
             panic!("a bucket is stored");
         };
@@ -103,7 +103,7 @@ async fn those_who_leave_from_the_back_free_their_places(store: &UnderTest) {
 }
 
 async fn a_refund_after_a_later_charge_admits_no_more_than_the_limit(store: &UnderTest) {
-    // A bucket that has been full in between: what was taken before has come in again by itself.
+    // The bucket was full in between: the earlier charge had already come back by itself.
     let tokens = limit("tokens", token_bucket(1, SECOND, 3));
     let early = store.take(NOON, ask(&tokens, 3)).await;
     let full = NOON.plus(3 * SECOND);
@@ -112,7 +112,7 @@ async fn a_refund_after_a_later_charge_admits_no_more_than_the_limit(store: &Und
     let (ruling, _) = store.one(full, ask(&tokens, 1)).await;
     assert_eq!(wait(ruling), Some(Wait::Micros(SECOND)));
 
-    // And one that was nearly full: of what had come in again by itself nothing goes back twice.
+    // The bucket was nearly full: units that had come back by themselves are not given back a second time.
     let tokens = limit("nearly", token_bucket(1, SECOND, 10));
     let early = store.take(NOON, ask(&tokens, 10)).await;
     let nearly = NOON.plus(9 * SECOND);
@@ -175,7 +175,7 @@ async fn a_refund_never_gives_more_than_was_taken(store: &UnderTest) {
                     taken += u64::from(cost);
                 }
             }
-            // Less than one comes in during the whole story.
+            // During the whole story less than one unit comes back.
             let (_, verdict) = store.one(at, ask(limit, 0)).await;
             assert!(verdict.remaining <= 100 - taken, "{}", limit.name);
         }

@@ -1,4 +1,4 @@
-//! Costs that are known afterwards: an overcharge comes back, an undercharge is owed, and no client gains by either.
+//! Costs that are known afterwards: an overcharge comes back, an undercharge is owed, and neither gives a client more.
 
 use super::told_to_both;
 use crate::law::numbers::{
@@ -23,7 +23,7 @@ told_to_both! {
     a_state_of_which_nothing_is_known_gives_back_the_charge_itself
 }
 
-/// One limit of each kind that settles, ten units each.
+/// One limit of ten units for each kind that settles.
 fn tens() -> Vec<Arc<Limit>> {
     vec![
         metered(limit("tokens", token_bucket(10, 30 * SECOND, 10)), 40),
@@ -42,7 +42,7 @@ fn tens() -> Vec<Arc<Limit>> {
     ]
 }
 
-/// A bucket's own state, without its history.
+/// The state of a bucket without the history behind it.
 fn untrailed(limit: &Limit, bytes: Option<Vec<u8>>) -> Option<Vec<u8>> {
     let behind = match limit.rule {
         Rule::TokenBucket(_) | Rule::LeakyBucket(_) => 16,
@@ -53,7 +53,7 @@ fn untrailed(limit: &Limit, bytes: Option<Vec<u8>>) -> Option<Vec<u8>> {
 
 async fn what_was_too_much_comes_back_to_the_byte(store: &UnderTest) {
     for limit in tens() {
-        // A request that is charged 2 from the start, and one that turns out to have cost 2.
+        // One request is charged 2 from the start, and another is settled at a cost of 2.
         store.take(NOON, ask(&limit, 2)).await;
         let wanted = untrailed(&limit, store.bytes(&limit, CLIENT).await);
         store.reset(&limit, CLIENT).await;
@@ -61,7 +61,7 @@ async fn what_was_too_much_comes_back_to_the_byte(store: &UnderTest) {
         store.correct(NOON.plus(1_000), &limit, ticket, 2).await;
         let held = untrailed(&limit, store.bytes(&limit, CLIENT).await);
         assert_eq!(held, wanted, "{}", limit.name);
-        // And one that has cost nothing.
+        // A request is settled at a cost of nothing.
         store.reset(&limit, CLIENT).await;
         let ticket = store.take(NOON, ask(&limit, 9)).await;
         store.correct(NOON, &limit, ticket, 0).await;
@@ -83,14 +83,14 @@ async fn what_is_owed_is_waited_for(store: &UnderTest) {
         let (ruling, _) = store.one(NOON.plus(wait), ask(&limit, 1)).await;
         assert_eq!(self::wait(ruling), None, "{} at {wait}", limit.name);
         if &*limit.name == "tokens" {
-            // 3 owed and 1 asked for, at one in three seconds.
+            // Three units are owed and one is asked for, and one comes back every three seconds.
             assert_eq!(wait, 12 * SECOND);
         }
     }
 }
 
 async fn a_debt_has_a_bottom(store: &UnderTest) {
-    // Ten requests of 1 may each cost 39 more.
+    // Ten requests of 1 may each cost 39 units more.
     let limit = metered(limit("tokens", token_bucket(10, 10 * SECOND, 10)), 40);
     for _ in 0..10 {
         store.take(NOON, ask(&limit, 1)).await;
@@ -107,7 +107,8 @@ async fn a_debt_has_a_bottom(store: &UnderTest) {
 
 async fn no_time_comes_back_in_which_the_bucket_would_have_been_full(store: &UnderTest) {
     let limit = metered(limit("tokens", token_bucket(10, 10 * SECOND, 10)), 40);
-    // All ten at once, nine more nine seconds later: had the first cost nothing, nine would be gone now.
+    // Ten units are charged at once, and nine more nine seconds later. If the first charge had been nothing, nine units
+    // would be missing now.
     let ticket = store.take(NOON, ask(&limit, 10)).await;
     store.take(NOON.plus(9 * SECOND), ask(&limit, 9)).await;
     store
@@ -115,7 +116,7 @@ async fn no_time_comes_back_in_which_the_bucket_would_have_been_full(store: &Und
         .await;
     let (_, verdict) = store.one(NOON.plus(9 * SECOND), ask(&limit, 0)).await;
     assert_eq!(verdict.remaining, 1);
-    // Where the bucket would never have been full, all of it comes back, whoever came later.
+    // If the bucket would never have been full, the whole surplus comes back, whichever requests came later.
     store.reset(&limit, CLIENT).await;
     store.take(NOON, ask(&limit, 4)).await;
     let ticket = store.take(NOON, ask(&limit, 5)).await;
@@ -134,7 +135,7 @@ async fn what_is_owed_counts_in_the_present_window(store: &UnderTest) {
     store.correct(later, &limit, ticket, 10).await;
     let (_, verdict) = store.one(later, ask(&limit, 0)).await;
     assert_eq!((verdict.remaining, verdict.reset), (4, 10 * SECOND));
-    // What was too much in a window that is over is nobody's.
+    // An overcharge in a window that is over is given back to nobody.
     let ticket = store.take(later, ask(&limit, 4)).await;
     let over = NOON.plus(40 * SECOND);
     store.take(over, ask(&limit, 4)).await;
@@ -143,7 +144,7 @@ async fn what_is_owed_counts_in_the_present_window(store: &UnderTest) {
     assert_eq!(verdict.remaining, 6);
 }
 
-/// An admitted request, with its cost as far as that is known.
+/// An admitted request, with its cost as far as the cost is known.
 struct Admitted {
     at: u64,
     cost: u64,
@@ -174,13 +175,13 @@ async fn whatever_is_settled_nobody_has_more_than_the_truth_allows(store: &Under
     }
 }
 
-/// Requests that overlap, each settled once, in any order; some charges come back whole.
+/// Requests that overlap and are settled once each, in any order. Some charges come back whole.
 async fn overlapping(store: &UnderTest, limit: &Arc<Limit>, step: u64, random: &mut fastrand::Rng) {
     let (mut admitted, mut open) = (Vec::new(), Vec::<(usize, Ticket)>::new());
     let mut now = NOON;
     for _ in 0..60 {
         now = now.plus(random.u64(0..step));
-        // Now and then the bucket fills up.
+        // Sometimes the bucket fills up.
         if random.u8(..16) == 0 {
             now = now.plus(random.u64(0..12 * SECOND));
         }
@@ -212,14 +213,15 @@ async fn overlapping(store: &UnderTest, limit: &Arc<Limit>, step: u64, random: &
             verdict.reset
         );
     }
-    // What is owed is never lost, but for what has been worked off.
+    // No owed unit is lost, except those that came back in the course of time.
     let end = Timestamp::from_micros(now.micros() + 1_000 * SECOND);
     let (_, verdict) = store.one(end, ask(limit, 0)).await;
     assert_eq!(verdict.remaining, limit.rule.most());
 }
 
 async fn those_under_way_together_give_back_no_time_twice(store: &UnderTest) {
-    // A hundred and two at once, a hundred a second; three under way of which the first two cost nothing.
+    // One bucket of a hundred units, which gets one unit back every second, and three requests under way. The first two
+    // cost nothing.
     let limit = metered(limit("tokens", token_bucket(1, SECOND, 100)), 200);
     let first = store.take(NOON, ask(&limit, 50)).await;
     let second = store.take(NOON, ask(&limit, 50)).await;
@@ -246,7 +248,7 @@ async fn those_under_way_together_give_back_all_that_is_not_idle(store: &UnderTe
 }
 
 async fn a_state_of_which_nothing_is_known_gives_back_the_charge_itself(store: &UnderTest) {
-    // Somebody for whom the limit's charges are not settled has charged it since.
+    // The same limit without settlement has charged the bucket since.
     let plain = limit("tokens", token_bucket(1, SECOND, 20));
     let limit = metered(limit("tokens", token_bucket(1, SECOND, 20)), 60);
     let ticket = store.take(NOON, ask(&limit, 5)).await;
@@ -257,7 +259,7 @@ async fn a_state_of_which_nothing_is_known_gives_back_the_charge_itself(store: &
         let (_, verdict) = store.one(later, ask(limit, 0)).await;
         assert_eq!(verdict.remaining, 20 - 15 + 3 + 2);
     }
-    // Its next charge is one of which everything is known again.
+    // After its next charge the history of the bucket is known again.
     let ticket = store.take(later, ask(&limit, 5)).await;
     store
         .correct(later.plus(6 * SECOND), &limit, ticket, 0)

@@ -29,7 +29,7 @@ async fn a_refused_request_is_charged_nowhere(store: &UnderTest) {
     let queue = limit("queue", leaky_bucket((100, SECOND), 1, 50, SECOND));
     let window = limit("window", fixed_window(100, SECOND));
     let narrow = limit("narrow", token_bucket(1, SECOND, 1));
-    // The refusing one first, in the middle, and last: what has been looked at before it is not charged either.
+    // The refusing limit is first, in the middle, and last. Limits that were checked before it are not charged either.
     for place in 0..4 {
         let at = NOON.plus(place as u64 * 10 * SECOND);
         store.take(at, ask(&narrow, 1)).await;
@@ -42,7 +42,7 @@ async fn a_refused_request_is_charged_nowhere(store: &UnderTest) {
             if index == place {
                 assert_eq!(verdict.remaining, 0);
             } else {
-                // As if the request had not been: the fields of the response say what there is.
+                // The fields of the response show the counters as if the request had not come.
                 assert!(matches!(verdict.outcome, VerdictOutcome::Admit { .. }));
                 assert_eq!(verdict.reset, 0, "limit {index}, refused at {place}");
                 assert!(verdict.remaining >= 51);
@@ -70,7 +70,8 @@ async fn a_refusal_changes_no_byte(store: &UnderTest) {
     assert!(before.iter().all(Option::is_some));
     for later in [0, 1, 1000, SECOND / 3] {
         let at = NOON.plus(later);
-        // All of them together, each alone at a cost it has no room for, and a cost that none ever has.
+        // All limits together, each limit at a cost for which it alone has no room, and a cost for which no limit ever
+        // has room.
         assert!(!admitted(&store.decide(at, &all).await));
         for limit in &limits {
             assert!(!admitted(&store.decide(at, &[ask(limit, 21)]).await));
@@ -102,7 +103,7 @@ async fn no_algorithm_writes_for_a_refusal_or_a_peek(store: &UnderTest) {
                 assert_eq!(wait(ruling).is_none(), cost == 0, "{}", limit.name);
             }
         }
-        // Each beside the others: those that would have agreed are not charged either.
+        // Each limit in turn refuses, and the limits that would have admitted the request are not charged either.
         for turn in 0..limits.len() {
             let mut checks: Vec<_> = limits.iter().map(|limit| ask(limit, 1)).collect();
             checks[turn].cost = ask(&limits[turn], 3).cost;
@@ -146,7 +147,7 @@ async fn the_longest_wait_is_named(store: &UnderTest) {
     };
     let decision = store.decide(NOON, &all).await.decision;
     assert_eq!(decision.ruling, ruling(2, 3600 * SECOND));
-    // Each is told its own wait all the same.
+    // Each limit states its own wait all the same.
     let outcomes: Vec<_> = decision.verdicts.iter().map(|v| v.outcome).collect();
     let refuse = |wait| VerdictOutcome::Refuse(Wait::Micros(wait));
     assert_eq!(
@@ -233,7 +234,7 @@ async fn a_peek_writes_nothing(store: &UnderTest) {
     assert!(stored.iter().all(Option::is_none));
     assert!(admitted(&store.decide(NOON, &takes).await));
     let before = store.everything(&limits, CLIENT).await;
-    // Drained buckets, later, and a clock that has stepped back so far that the states are impossible.
+    // Drained buckets, a later instant, and a clock that has stepped back so far that the states are impossible.
     for at in [NOON, NOON.plus(SECOND), NOON] {
         assert!(admitted(&store.decide(at, &peeks).await));
     }
@@ -251,7 +252,7 @@ async fn a_peek_beside_a_refusal_and_a_refusal_beside_a_peek(store: &UnderTest) 
     let decision = store.decide(NOON, &checks).await.decision;
     assert!(matches!(decision.ruling, Ruling::Refuse { by: 1, .. }));
     assert_eq!(decision.verdicts[0].remaining, 6);
-    // A peek at an empty bucket refuses nobody.
+    // A peek at an empty bucket does not refuse the request.
     let checks = [ask(&wide, 2), ask(&narrow, 0)];
     let decision = store.decide(NOON, &checks).await.decision;
     assert_eq!(decision.ruling, Ruling::Admit { delay: 0 });
@@ -271,7 +272,7 @@ async fn a_cost_above_the_limit_is_never_admitted_and_writes_nothing(store: &Und
         for limit in &limits {
             let (ruling, verdict) = store.one(NOON, ask(limit, cost)).await;
             assert_eq!(wait(ruling), Some(Wait::Never), "{} {cost}", limit.name);
-            // Nobody can wait for the places of the queue: one of them takes half a month.
+            // The wait for a place in the queue would be too long: one place takes half a month.
             let left = if &*limit.name == "queue" { 2 } else { 5 };
             assert_eq!((verdict.remaining, verdict.reset), (left, 0));
         }
@@ -314,7 +315,7 @@ async fn what_is_past_does_not_count_as_a_charge_elsewhere(store: &UnderTest) {
     for _ in 0..5 {
         assert!(!admitted(&store.decide(NOON, &both).await));
     }
-    // Had the refused ones been charged to the longer window, it would be full by now.
+    // If the refused requests had been charged to the longer window, it would be full by now.
     assert!(admitted(&store.decide(NOON.plus(SECOND), &both).await));
     let decision = store.decide(NOON.plus(2 * SECOND), &both).await.decision;
     let wait = Wait::Micros(58 * SECOND);

@@ -1,4 +1,4 @@
-//! The given wait is enough, and a microsecond less is not.
+//! The given wait is long enough, and a microsecond less is too short.
 
 use super::told_to_both;
 use crate::law::numbers::{NOON, SECOND, ask, fixed_window, leaky_bucket, limit, token_bucket};
@@ -15,7 +15,7 @@ told_to_both! {
     a_client_that_obeys_gets_every_unit_of_an_odd_rate
 }
 
-/// Limits of all algorithms, most of them with rates that no whole number of microseconds divides.
+/// Limits of all algorithms. In most of their rates a unit does not take a whole number of microseconds.
 fn limits() -> Vec<Arc<Limit>> {
     let rules = [
         token_bucket(10, SECOND, 10),
@@ -66,7 +66,7 @@ async fn obey(store: &UnderTest, limit: &Arc<Limit>, at: Timestamp, cost: u32) -
 
 async fn a_wait_is_exact_under_every_algorithm_and_rate(store: &UnderTest) {
     for limit in &limits() {
-        // The largest cost first, then each smaller one behind it.
+        // The largest cost comes first, then each smaller one behind it.
         let mut at = NOON;
         for cost in [2, 1, 2, 1, 1, 2, 1, 1, 1, 1, 2, 2] {
             at = obey(store, limit, at, cost).await;
@@ -112,7 +112,7 @@ async fn a_delay_is_never_beyond_max_wait(store: &UnderTest) {
             }
         }
         assert!(held.iter().all(|delay| *delay <= max_wait), "{held:?}");
-        // Behind a burst of two, places are 428,571 3/7 apart.
+        // After a burst of two, the places are 428,571 3/7 microseconds apart.
         let expected: &[u64] = match name {
             "whole" => &[0, 0, 428_572, 857_143],
             "short" => &[0, 0, 428_572],
@@ -129,6 +129,6 @@ async fn a_client_that_obeys_gets_every_unit_of_an_odd_rate(store: &UnderTest) {
     for _ in 0..7 + 140 {
         at = obey(store, &limit, at, 1).await;
     }
-    // Seven at once, and 140 more in exactly a minute.
+    // Seven requests at once, and 140 more in exactly a minute.
     assert_eq!(at.since(NOON), 60 * SECOND);
 }

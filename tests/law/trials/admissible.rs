@@ -4,7 +4,7 @@ use super::limits::{Bound, Meant};
 use super::world::Shot;
 use std::collections::BTreeMap;
 
-/// Judges a trial: every stretch of what was admitted, and every refusal.
+/// Judges a trial: every stretch of admitted requests, and every refusal.
 pub(super) fn judge(meant: &Meant, shots: &[Shot], peak: usize) -> Result<(), String> {
     if let Some(odd) = shots.iter().find(|shot| !matches!(shot.status, 200 | 429)) {
         return Err(format!("answered with {}", odd.status));
@@ -26,7 +26,7 @@ pub(super) fn judge(meant: &Meant, shots: &[Shot], peak: usize) -> Result<(), St
             _ => every_stretch(&admitted, bound)?,
         }
     }
-    // A held request is judged by when it goes on, a refusal by the queue behind that.
+    // A held request is judged by the instant at which it goes on, and a refusal by the queue behind that instant.
     if !meant.holds {
         for refused in shots.iter().filter(|shot| !shot.admitted()) {
             let cost = if meant.partial { 1 } else { refused.units };
@@ -42,13 +42,13 @@ pub(super) fn judge(meant: &Meant, shots: &[Shot], peak: usize) -> Result<(), St
     Ok(())
 }
 
-/// The longest that a stretch of `micros` by the test's clock may be by the store's. The two clocks of one machine
-/// differ by rounding to whole microseconds, and by adjustments of their speed.
+/// The longest time by the store's clock that corresponds to `micros` by the test's clock. The two clocks of one
+/// machine differ by rounding to whole microseconds, and by adjustments of their speed.
 fn longer(micros: u64) -> u64 {
     micros + micros / 1000 + 20
 }
 
-/// The most units that a stretch of `micros` may hold.
+/// The most units that the bound allows in a stretch of `micros`.
 fn most(bound: &Bound, micros: u64) -> u64 {
     let micros = longer(micros);
     match *bound {
@@ -57,14 +57,14 @@ fn most(bound: &Bound, micros: u64) -> u64 {
             count,
             period,
         } => burst + micros * count / period,
-        // As many whole ones as fit, and the one that is begun.
+        // The whole periods that fit, and the one that has begun.
         Bound::Any { count, period, .. } => count * (micros / period + 1),
         Bound::Windows { count, period } => count * (micros / period + 2),
         Bound::Aligned { .. } | Bound::Flight { .. } => u64::MAX,
     }
 }
 
-/// Checks every stretch from the beginning of one request to the end of another, with the requests that lie wholly
+/// Checks every stretch from the beginning of one request to the end of another, with all requests that lie entirely
 /// within it.
 fn every_stretch(admitted: &[Shot], bound: &Bound) -> Result<(), String> {
     for first in admitted {
@@ -80,12 +80,12 @@ fn every_stretch(admitted: &[Shot], bound: &Bound) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks each of the clock's windows, with the requests that lie wholly within it.
+/// Checks each window of the clock, with the requests that lie entirely within it.
 fn aligned(admitted: &[Shot], count: u64, period: u64, step: u64) -> Result<(), String> {
     let mut windows: BTreeMap<u64, u64> = BTreeMap::new();
     for shot in admitted {
         let (from, to) = (shot.from - 1000, shot.to + 1000);
-        // Of the windows that begin at each step, those that hold all of it.
+        // Windows begin at each step. These are the windows that contain the whole request.
         let mut start = from / step * step;
         while start + period > to {
             *windows.entry(start).or_default() += shot.units;
@@ -98,7 +98,8 @@ fn aligned(admitted: &[Shot], count: u64, period: u64, step: u64) -> Result<(), 
     }
 }
 
-/// May the limit have been full for `cost` when it refused? All requests that may have been counted then are counted.
+/// May the limit have been full for `cost` when it refused? All requests that may have been counted by then are
+/// included.
 fn full(bound: &Bound, admitted: &[Shot], refused: &Shot, cost: u64) -> bool {
     let before = || admitted.iter().filter(|shot| shot.from <= refused.to);
     match *bound {
@@ -111,13 +112,14 @@ fn full(bound: &Bound, admitted: &[Shot], refused: &Shot, cost: u64) -> bool {
             count,
             period,
         } => {
-            // The level is what has come since the bucket was empty last, less what has leaked: since any of them.
+            // The level is all that has come since the bucket was last empty, less what has leaked since then. The
+            // bucket may have been empty before any of the requests.
             let level = |first: &Shot| {
                 let units: u64 = before()
                     .filter(|shot| shot.to >= first.from)
                     .map(|shot| shot.units)
                     .sum();
-                // A thousandth and a little less time, as above.
+                // The time is shorter by a thousandth and a little, as above.
                 let micros = refused.from.saturating_sub(first.to);
                 let leaked = micros.saturating_sub(micros / 1000 + 20) * count / period;
                 units.saturating_sub(leaked)
@@ -158,7 +160,7 @@ mod tests {
         }
     }
 
-    /// A judge that lets everything pass judges nothing.
+    /// If a judge accepts everything, its judgement is worthless.
     #[test]
     fn one_too_many_is_found_and_so_is_a_refusal_without_need() {
         let (count, period) = (2, 100_000);
@@ -189,7 +191,7 @@ mod tests {
             let needless = [two[0], shot(20_000, 21_000, 429)];
             assert!(judge(&meant, &needless, 0).is_err(), "{bound:?}");
         }
-        // Two windows may meet, three may not.
+        // Two windows may meet in this stretch, but three may not.
         let five: Vec<Shot> = (0..5)
             .map(|n| shot(n * 1000, n * 1000 + 500, 200))
             .collect();

@@ -1,4 +1,4 @@
-//! Random limits: their lines in the file, and their meaning.
+//! Random limits: their lines in the file, and the bounds that these lines mean.
 
 use crate::law::numbers::SECOND;
 use std::time::Duration;
@@ -28,12 +28,12 @@ pub(super) enum Bound {
 #[derive(Debug, Clone)]
 pub(super) struct Meant {
     pub(super) lines: String,
-    /// The bounds; several for a list of rates.
+    /// The bounds of the limit; a list of rates has several.
     pub(super) bounds: Vec<Bound>,
     /// Does the limit hold requests? Held requests are judged by the instant at which they go on.
     pub(super) holds: bool,
     pub(super) partial: bool,
-    /// The most that a request asks for.
+    /// The largest cost of a request.
     pub(super) dearest: u32,
 }
 
@@ -44,12 +44,12 @@ pub(super) struct Plan {
     /// For each client, the gateway that it asks, and a seed of its own.
     pub(super) clients: Vec<(usize, u64)>,
     pub(super) dearest: u32,
-    /// The longest that an upstream keeps a request, and a client rests, in milliseconds.
+    /// The longest time that an upstream keeps a request or a client pauses, in milliseconds.
     pub(super) slowest: u64,
 }
 
 impl Meant {
-    /// Random clients for it.
+    /// A plan with random clients for this limit.
     pub(super) fn plan(&self, random: &mut fastrand::Rng) -> Plan {
         let clients = 0..random.usize(3..10);
         Plan {
@@ -63,7 +63,7 @@ impl Meant {
     }
 }
 
-/// N and P: small ones that come back during a trial, and some that do not.
+/// N and P: mostly small numbers that come back during a trial, and some that do not.
 fn rate(random: &mut fastrand::Rng) -> (u64, u64) {
     let milliseconds = [10, 20, 40, 60, 100, 3_600_000][random.usize(..6)];
     let count = match milliseconds {
@@ -145,7 +145,7 @@ pub(super) fn random_limit(random: &mut fastrand::Rng) -> Meant {
         lines.push_str("\npartial = true");
     }
     if random.bool() {
-        // Other numbers counted beside it change nothing.
+        // The candidate's numbers are counted beside the limit and change nothing.
         lines.push_str("\ncandidate = { rate = \"3/h\" }");
     }
     Meant {
@@ -174,7 +174,7 @@ fn aligned((count, period): (u64, u64), step: u64, reach: u64) -> Bound {
     }
 }
 
-/// A leaky bucket that holds.
+/// A leaky bucket that holds requests.
 fn queue(random: &mut fastrand::Rng) -> Meant {
     let (burst, count) = (random.u64(1..4), random.u64(40..400));
     let queue = random.u64(2..20);

@@ -1,10 +1,10 @@
-//! Three gateways, one Redis, and a hundred random limits under random clients: what is admitted is admissible.
+//! Three gateways, one Redis, and a hundred random limits with random clients: only admissible requests are admitted.
 //!
-//! The instant of a decision cannot be seen from outside, but two instants around it can: the sending of the request
-//! and the arrival of its answer (for a held request: its arrival at the upstream). Admitted requests are judged for
-//! every stretch of time that begins and ends with one of them. The requests that lie wholly within a stretch must be
-//! no more than the limit allows in that time, whatever the instants of the decisions were. A refusal is judged by all
-//! requests that could have been counted when it was made: they must have left no room.
+//! A test cannot see the instant of a decision. It can see two instants around it: the sending of the request, and the
+//! arrival of its answer (or the arrival of a held request at the upstream). Admitted requests are judged in every
+//! stretch of time that begins and ends with one of them. The requests that lie entirely within a stretch may be no
+//! more than the limit allows in that time, at whatever instants they were decided. A refusal is judged by all requests
+//! that could have been counted before it: together they must have left no room.
 
 mod admissible;
 mod limits;
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use world::World;
 
 const TRIALS: usize = 100;
-/// So many at a time: clients of several trials disturb each other's timing, which is welcome.
+/// The number of trials at a time. Clients of several trials disturb each other's timing, which is intended.
 const AT_ONCE: usize = 5;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -61,6 +61,6 @@ async fn three_gateways_and_one_redis_admit_what_is_admissible() {
     }
     println!("seed {seed}: {admitted} admitted, {refused} refused, {telling} trials with both");
     assert!(wrong.is_empty(), "TRIAL_SEED={seed}\n{wrong}");
-    // Trials in which nothing is refused, or nothing admitted, show little.
+    // Trials in which no request is refused, or none is admitted, prove little.
     assert!(telling > TRIALS / 4, "{telling} with both");
 }

@@ -1,4 +1,4 @@
-//! The three gateways, their Redis, an upstream that sees everything, and the clients.
+//! The three gateways, their Redis, an upstream that sees every request, and the clients.
 
 use super::limits::{Meant, Plan};
 use crate::law::numbers::SECOND;
@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;
 
-/// One request: the store decided between `from` and `to`, on its clock as near as this machine's is to it.
+/// One request. The store decided it between `from` and `to`, by a clock that differs from this machine's as little as
+/// possible.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shot {
     /// The instant at which the request was sent, in microseconds since the epoch.
@@ -15,7 +16,7 @@ pub(super) struct Shot {
     /// The instant at which its answer had arrived; for a held request, the instant of its arrival at the upstream.
     pub(super) to: u64,
     pub(super) status: u16,
-    /// The units that it asked for, or those that it was granted.
+    /// The units that the request asked for, or the units that it was granted.
     pub(super) units: u64,
 }
 
@@ -25,7 +26,7 @@ impl Shot {
     }
 }
 
-/// Wall time that runs as the monotonic clock does.
+/// Wall time that advances like the monotonic clock.
 #[derive(Debug, Clone, Copy)]
 struct Watch(Instant, u64);
 
@@ -40,7 +41,7 @@ impl Watch {
     }
 }
 
-/// The number of requests of each trial at the upstream, and the highest number so far.
+/// For each trial, the number of requests at the upstream, and the highest number so far.
 type Crowd = Arc<Mutex<Vec<(usize, usize)>>>;
 
 pub(super) struct World {
@@ -84,7 +85,7 @@ impl World {
         }
     }
 
-    /// Lets the clients of a plan ask, each as long as its time lasts.
+    /// Runs the clients of a plan. Each client sends requests for as long as its time lasts.
     pub(super) async fn run(&self, number: usize, plan: Plan) -> Vec<Shot> {
         let mut clients = JoinSet::new();
         let over = Instant::now() + plan.time;
@@ -103,7 +104,7 @@ impl World {
                         .ask(request("GET", &format!("/{number}"), &fields))
                         .await;
                     let to = watch.now();
-                    // What the upstream says of it.
+                    // These numbers come from the upstream.
                     let told = |name| answer.fields.get(name)?.parse().ok();
                     shots.push(Shot {
                         from,
@@ -119,19 +120,19 @@ impl World {
         clients.join_all().await.into_iter().flatten().collect()
     }
 
-    /// The most requests of a trial that were at the upstream at once.
+    /// The most requests of one trial that were at the upstream at once.
     pub(super) fn peak(&self, number: usize) -> usize {
         self.crowd.lock().unwrap()[number].1
     }
 }
 
-/// Time itself is part of the trial.
+/// The real time is part of the trial.
 async fn rest(micros: u64) {
     tokio::time::sleep(Duration::from_micros(micros)).await;
 }
 
-/// Keeps each request as long as it asks, and answers with the instant of its arrival and the units that it was
-/// granted.
+/// Keeps each request as long as the request asks. The answer contains the instant of its arrival and its granted
+/// units.
 async fn serve(mut connection: Connection, watch: Watch, crowd: Crowd) {
     while let Ok(head) = connection.request().await {
         let seen = watch.now();

@@ -46,7 +46,7 @@ fn queues_never_full(compiled: &Compiled) -> Vec<String> {
         let is_reported = !compiled.ignores(Code::QueueNeverFull, limit);
         (is_reported && most < u64::from(queue)).then(|| {
             format!(
-                "queue-never-full: limit {name} has a queue of {queue}, and `max_wait` lets at most {most} wait: `queue = {most}` means the same; for all of them write `max_wait = \"{}\"`",
+                "queue-never-full: limit {name} has a queue of {queue}, and `max_wait` lets at most {most} wait: `queue = {most}` means the same; to let the whole queue wait, write `max_wait = \"{}\"`",
                 describe::rounded_up(whole)
             )
         })
@@ -127,7 +127,7 @@ fn few_a_day(compiled: &Compiled) -> Vec<String> {
     }
     let notes = names.into_iter().map(|name| {
         format!(
-            "limit {name} lets a few requests a day through and gives nothing back after a 502: `refund = \"5xx\"` does not charge a client for a server's failure"
+            "limit {name} lets a few requests a day through and gives nothing back after a 502: with `refund = \"5xx\"` a client does not pay for a server's failure"
         )
     });
     notes.collect()

@@ -94,11 +94,11 @@ fn note_of(
     let names = possible.iter().map(|at| snapshot.services[*at].route());
     let names: Vec<&str> = names.flatten().collect();
     let other = match found.and_then(|found| snapshot.services[found].route()) {
-        Some(other) => format!("{other}, which takes clients in none of their groups, shares"),
-        None => "the answer 404 for clients in none of their groups shares".to_owned(),
+        Some(other) => format!("{other}, which takes clients outside their groups, has"),
+        None => "the answer 404 to clients outside their groups has".to_owned(),
     };
     Some(format!(
-        "forged tokens are verified for {}, also of clients that limits refuse: {other} no limit with them that needs no token and counts alike there; a limit by ip in [defaults] would be such a limit",
+        "forged tokens are verified for {}, even if a limit refuses their client: {other} no limit in common with them that needs no token and counts alike on all of them; a limit by ip in [defaults] would be such a limit",
         names.join(" and ")
     ))
 }

@@ -34,7 +34,7 @@ pub(super) fn list_notes(compiled: &Compiled) -> Vec<String> {
             .map(|bound| format!("{}: {}", bound.all, bound.share))
             .collect();
         notes.push(format!(
-            "the share of one client (an address, in IPv6 a /64) in what all clients share: {}; docs/hardening.md has the bounds that no file sets",
+            "the share of one client (an address, in IPv6 a /64) in resources that all clients use: {}; docs/hardening.md lists the bounds that no file sets",
             each.join("; ")
         ));
     }
@@ -158,7 +158,7 @@ impl<'a> PlaceShares<'a> {
         let Some(open) = &self.open else {
             return match self.bounding.as_slice() {
                 all if all.is_empty() || all.len() > MOST_NAMED => {
-                    "what `concurrency` limits leave it".to_owned()
+                    "as many as `concurrency` limits leave to it".to_owned()
                 }
                 all => all
                     .iter()

@@ -1,5 +1,5 @@
-//! The notes on networks that strictly contain the network of a NAT64 translator. Its clients are in none of these
-//! networks, since they count by their IPv4 addresses.
+//! The notes on networks that strictly contain the network of a NAT64 translator. Clients behind a translator are in
+//! none of these networks, since they count by their IPv4 addresses.
 
 use crate::client::Nat64;
 use crate::config::Compiled;
@@ -18,8 +18,7 @@ pub(super) fn list_notes(compiled: &Compiled) -> Vec<String> {
                 continue;
             };
             let note = format!(
-                "clients behind NAT64 count by their IPv4 addresses, which {network} ({place}) does not contain: write {translator} \
-                 beside it for all of them"
+                "clients behind NAT64 count by their IPv4 addresses, which {network} ({place}) does not contain: write {translator} beside it to include all of them"
             );
             if !notes.contains(&note) {
                 notes.push(note);

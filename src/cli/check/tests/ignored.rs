@@ -5,7 +5,8 @@ use super::*;
 #[test]
 fn a_warning_that_is_meant_is_listed_and_passed_wherever_it_is_ignored() {
     let ignore = "ignore_warnings = [\"waits-longer\"]\n";
-    let said = "limit `patient` may delay a request for 1min, and route `r` gives its upstream 30s";
+    let said =
+        "limit `patient` may delay a request for 1min, but route `r` gives its upstream only 30s";
     assert_eq!(checked(PATIENT, Format::Human, true).code, 1);
     let of_limit = PATIENT.replace("max_wait", &format!("{ignore}max_wait"));
     for text in [

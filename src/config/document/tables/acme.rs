@@ -51,7 +51,7 @@ table! {
     /// The kind of certificate, by the authority's name for it.
     profile: String = text_form(any), Words("the authority's choice"), "\"shortlived\"";
 
-    /// An account that the authority has given out, to which the gateway's own is bound.
+    /// An external account, which the authority has given out. The gateway's own account is bound to it.
     eab: ExternalAccountTable = inner_table(as_written), Words("none"), "{ id = \"kid-1\", key = { file = \"/run/secrets/eab\" } }";
 }
 

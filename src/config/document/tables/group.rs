@@ -57,7 +57,7 @@ fn by(key: &'static str, fields: &mut Fields<'_>) -> Setting<KeyPart> {
             Some(part) if part.members() != MemberForm::None => return Some(part),
             _ => (
                 "tells no clients apart",
-                "write `by = \"header:x-api-key\"`, `by = \"ip\"`, or another part of a request that says who asks",
+                "write `by = \"header:x-api-key\"`, `by = \"ip\"`, or another part of a request that identifies the client",
             ),
         };
         let message = format!("no client is a member of `{}` by this", fields.title());

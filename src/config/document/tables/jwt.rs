@@ -29,9 +29,9 @@ table! {
     /// JSON Web Key Sets: files, and URLs where issuers publish them (`https://`; `http://` of this machine alone). A
     /// token that names its key (`kid`) is tried with keys of that name and keys without a name. A token that names no
     /// key is tried with 4 keys at most. A URL is read at start, then as often as its answer says (`max-age`), between
-    /// 5 min and 24 h, and each hour where it says nothing; when a token names a key that is not there, at most once a
-    /// minute for that. While its server is away the keys stay valid. Until they are read for the first time, requests
-    /// that need a token are answered 503.
+    /// 5 min and 24 h, or each hour where the answer says nothing. It is also read when a token names an unknown key,
+    /// for this reason at most once a minute. While its server is away the keys stay valid. Until they are read for the
+    /// first time, requests that need a token are answered 503.
     jwks: Items<String> = texts_as(ValueShape::Files, any), Words("none, beside `keys`"), "\"https://id.example.com/jwks.json\"";
 
     /// A file of authorities (PEM) that are trusted for servers of `jwks`, in place of the system's.

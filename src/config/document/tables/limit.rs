@@ -66,8 +66,8 @@ table! {
     /// answered 400, since Tollgate cannot know which value the upstream uses. A cookie that is repeated with different
     /// values counts as missing; with `missing = "skip"` such a request is counted by address, so that a client cannot
     /// avoid the limit by two cookies. Cookies are read as most upstreams read them: without quotes, with percents
-    /// decoded. Values of cookies, and of fields and parameters whose names are those of secrets, leave the process as
-    /// digests only. All methods outside the standards count as one method.
+    /// decoded. Values of cookies leave the process only as digests, and so do values of fields and parameters with the
+    /// name of a secret. All methods outside the standards count as one method.
     by: Items<Option<KeyPart>> = filled_texts(part, NO_PART), Required, "\"ip\"",
         Limit(|limit| show(describe::key(&limit.first().by)));
 
@@ -115,13 +115,13 @@ table! {
     timezone: TimeZone = text_form(zone), Value("\"UTC\""), "\"Europe/Berlin\"",
         Limit(|limit| timezone(limit.first()));
 
-    /// The number of parts that a sliding window is seen in. Each part is a whole number of milliseconds. The part that
-    /// is leaving counts in proportion.
+    /// The number of equal parts into which a sliding window is divided. Each part is a whole number of milliseconds.
+    /// The oldest part, which lies only partly in the window, counts in proportion.
     buckets: u32 = number(1, MAX_PARTS), Value("1"), "6",
         Limit(|limit| sliding(limit.first()).and_then(|rule| show(rule.parts)));
 
-    /// Whether the part of a sliding window that is leaving counts whole. Then no stretch of the time ever sees more
-    /// than N, and some stretches see less.
+    /// Whether the oldest part of a sliding window, which lies only partly in the window, counts whole. If so, no
+    /// stretch of the time ever sees more than N requests, and some stretches see less.
     strict: bool = flag(), Value("false"), "true",
         Limit(|limit| sliding(limit.first()).and_then(|rule| show(rule.strict)));
 
@@ -185,8 +185,8 @@ table! {
         Limit(|limit| show(describe::dedupe(limit.first())));
 
     /// The requests that the limit does not count. They come from clients in these networks (`ip`), have exactly these
-    /// `methods`, ask for these `paths` or a path below them (in normal form), or are of members of these `groups`. One
-    /// match is enough. An exempt request is not charged and needs no key.
+    /// `methods`, ask for these `paths` or a path below them (in normal form), or come from members of these `groups`.
+    /// One match is enough. An exempt request is not charged and needs no key.
     exempt: Exempt = inner_table(whole), Words("no request"), "{ ip = [\"10.0.0.0/8\"], methods = [\"OPTIONS\"] }",
         Limit(|limit| show(describe::exempt(limit.first())));
 
@@ -209,8 +209,8 @@ table! {
     scope: Scope = word(), Value("\"cluster\""), "\"gateway\"", Limit(|limit| show(limit.first().scope.word()));
 
     /// What the limit does while Redis is away. With `local` each gateway counts by itself and admits its share, as one
-    /// of the gateways that were there. `open` lets every request pass, `closed` answers 503. A request with one closed
-    /// limit is answered 503; otherwise each of its limits acts by its own `on_down`.
+    /// of the gateways that were last known. `open` lets every request pass, `closed` answers 503. A request with one
+    /// closed limit is answered 503; otherwise each of its limits acts by its own `on_down`.
     on_down: OnDown = word(), Words("`on_down` in `[store]`"), "\"closed\"",
         Limit(|limit| show(describe::on_down(limit.first())));
 

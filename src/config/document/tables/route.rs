@@ -85,8 +85,8 @@ table! {
     /// trusted certificate, whatever its host is and whichever identity was chosen; identities with `client = { ..,
     /// verify = "optional" }` are sufficient. `none`: clients without a certificate are meant, and `check` does not
     /// warn if the route can be reached without an identity that demands certificates.
-    client_cert: ClientCert = word(), Words("what the identity of the request's host asks"), "\"required\"",
-        Route(|route| show(route.client_cert.unwrap_or("what the identity asks")));
+    client_cert: ClientCert = word(), Words("as the identity of the request's host demands"), "\"required\"",
+        Route(|route| show(route.client_cert.unwrap_or("as the identity demands")));
 
     /// The beginning of the route's paths that the upstream does not see: `/api/orders` is forwarded as `/orders`. The
     /// query stays. Limits and the log see the path as it came.
@@ -140,12 +140,12 @@ table! {
         Route(|route| show_list(&route.limits));
 
     /// The longest time that a server may take for the head of its response. It counts from the last byte of the
-    /// request's body or, without a body, from forwarding, after any hold. Before that it counts only while the server
-    /// does not take bytes of the body that have come: a slow client is bounded by `idle` and `min_rate`. Once bytes
-    /// have waited for a server, it has half of the time more to take some, and the whole time more to answer, 1 s at
-    /// most, since operating systems report progress in steps. All attempts share this time. Beyond it the answer is
-    /// 504. With `false` only `idle` applies. A gRPC call has its `grpc-timeout`, and no more than a `timeout` that is
-    /// written; without both, `idle`.
+    /// request's body or, without a body, from forwarding, after any hold. Earlier, time counts only while the server
+    /// does not take bytes of the body that have come: `idle` and `min_rate` bound a slow client. Operating systems
+    /// report progress in steps. So a server that has let bytes wait gets half of `timeout` more to take some of them,
+    /// and the whole `timeout` more to answer, 1 s more at most. All attempts share this time. Beyond it the answer is
+    /// 504. With `false` only `idle` applies. The time of a gRPC call is its `grpc-timeout`, or a `timeout` that is
+    /// written in the file if that is shorter; without both, `idle` applies.
     timeout: Option<Duration> = time_or_off(), Words("30 s, but for calls of gRPC"), "\"5s\"", Route(|route| shown_timeout(route.timeout));
 
     /// The longest silence of the route's bodies, in either direction, and of its WebSockets, in place of that of

@@ -62,12 +62,13 @@ table! {
     workers: u32 = number(0, 1024), Value("0"), "4", Restart(|boot| show(boot.workers));
 
     /// The longest time that requests under way may take to finish when the gateway stops. It begins after
-    /// `drain_delay`. A successor that SIGUSR2 has started has as long to serve, and at least 5s.
+    /// `drain_delay`. A successor that SIGUSR2 has started must begin to serve within the same time, or within 5s if
+    /// that is longer.
     drain: Duration = time(Zero::Allowed), Value("\"30s\""), "\"10s\"", Restart(|boot| show_time(boot.drain));
 
     /// The time after the signal to stop in which connections are still accepted, for load balancers that notice late.
-    /// `/readyz` is 503 from the signal on, and each answer over HTTP/1.1 says `Connection: close`. Without it this
-    /// time is 0.2s, or ends when no connection is open.
+    /// `/readyz` is 503 from the signal on, and each answer over HTTP/1.1 says `Connection: close`. Without
+    /// `drain_delay` the time is 0.2s, and it ends earlier once no connection is open.
     drain_delay: Duration = time(Zero::Allowed), Value("\"0s\""), "\"5s\"", Restart(|boot| show_time(boot.drain_delay));
 
     /// The longest time that a fresh connection may take to show its protocol.
@@ -86,8 +87,9 @@ table! {
     /// The longest silence of a connection inside a request: between two chunks of a body in either direction.
     idle: Duration = time(Zero::Refused), Value("\"60s\""), "\"2min\"", Restart(|boot| show_time(boot.listen.idle));
 
-    /// The longest time of a connection without a request: between two of HTTP/1.1, or with no stream open. A balancer
-    /// in front must close its idle connections sooner, or it sends requests on connections that are being closed.
+    /// The longest time of a connection without a request: between two requests of HTTP/1.1, or while no stream is
+    /// open. A balancer in front must close its idle connections sooner, or it sends requests on connections that are
+    /// being closed.
     keep_alive: Duration = time_within("1s"..="1d", "a connection is kept for at least a second"),
         Compiled("`idle` where that is written, else `\"75s\"`", |file| format!("\"{}\"", time_text(file.keep_alive))), "\"75s\"", Gateway(|file| show_time(file.keep_alive));
 
@@ -198,7 +200,8 @@ table! {
     Admin = ADMIN, "admin", "the admin listener", later &["token"];
 
     /// The admin listener's address, apart from those of `[server]`: an address and a port, `unix:/path` or
-    /// `systemd:NAME`, as there. `:port` is every address of IPv4. Every client that reaches it can read all that it shows.
+    /// `systemd:NAME`, as there. `:port` is every address of IPv4. Every client that reaches the address can read
+    /// everything that the listener shows.
     listen: ListenAddress = text_as(ValueShape::ListenAddress, admin_address), Value("\"127.0.0.1:9090\""), "\"127.0.0.1:9090\"",
         Restart(|boot| show(boot.admin.as_ref().map_or("off".to_owned(), |admin| admin.listen.to_string())));
 

@@ -44,7 +44,7 @@ table! {
         Restart(|boot| show_time(boot.store.timeout));
 
     /// What limits without an `on_down` of their own do while Redis is away. With `local` each gateway counts by
-    /// itself, as one of the gateways that were there. `open` lets every request pass, `closed` answers 503.
+    /// itself, as one of the gateways that were last known. `open` lets every request pass, `closed` answers 503.
     on_down: OnDown = word(), Value("\"local\""), "\"closed\"", Restart(|boot| show(boot.store.on_down.word()));
 
     /// The first part of every key in Redis. Gateways that share counters share the prefix.

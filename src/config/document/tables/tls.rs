@@ -60,13 +60,13 @@ table! {
     /// Files with the certificates of the authorities.
     ca: Items<String> = filled_pem_paths(), Required, "[\"partners-ca.pem\"]";
 
-    /// `required`: without a good certificate there is no handshake. `optional`: none is fine, and a bad one ends the
-    /// handshake.
+    /// `required`: without a good certificate there is no handshake. `optional`: a client may show none, and a bad one
+    /// ends the handshake.
     verify: ClientVerify = word(), Value("\"required\""), "\"optional\"";
 
     /// Files with revocation lists. If there is any, each authority in a client's chain needs one; clients are refused
     /// if a list has expired.
-    crl: Items<String> = texts_as(ValueShape::Files, pem_path), Words("none is looked at"), "\"revoked.pem\"";
+    crl: Items<String> = texts_as(ValueShape::Files, pem_path), Words("no list is checked"), "\"revoked.pem\"";
 }
 
 words! { TlsVersion: Tls12 "1.2", Tls13 "1.3" }

@@ -28,7 +28,7 @@ impl Grant {
     /// The help text that shows the entry to write.
     pub(in crate::config) fn help(&self, source: &Source, instead: &str) -> String {
         format!(
-            "if it may, write in {}, in place of that entry: `{instead}`",
+            "to allow it, write in {}, in place of that entry: `{instead}`",
             source.name()
         )
     }

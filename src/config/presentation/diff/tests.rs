@@ -160,7 +160,7 @@ fn what_routes_ask_for_is_told() {
 fn the_demand_of_a_route_is_told() {
     for word in ["required", "none"] {
         let new = format!("{OLD}client_cert = \"{word}\"\n");
-        let change = format!("routes.r: client_cert what the identity asks to {word}");
+        let change = format!("routes.r: client_cert as the identity demands to {word}");
         assert_eq!(changes(&new), [change]);
     }
 }

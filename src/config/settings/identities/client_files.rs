@@ -104,7 +104,7 @@ impl LoadedIdentity {
                 ..kept(None)
             },
             Err(mistakes) => kept(Some(format!(
-                "its authorities or revocation lists are of no use: {mistakes:?}"
+                "its authorities or revocation lists cannot be used: {mistakes:?}"
             ))),
         }
     }

@@ -67,7 +67,7 @@ pub(super) fn of_routes(document: &Document, offers: &[Option<Offer>], found: &m
             found
                 .warning(Code::CertificateLacksHost, message)
                 .at(span, "clients of this host refuse the certificate that they get")
-                .help("add an identity for it, or write `scheme = \"http\"` where it is not asked for by TLS");
+                .help("add an identity for it, or write `scheme = \"http\"` if clients do not ask for it over TLS");
         }
     }
 }

@@ -215,7 +215,7 @@ impl<'a> IdentityFiles<'a> {
         let mut files = self.files.iter().filter(|file| file.role == role);
         let path = files.nth(at).filter(|file| file.read.is_ok())?.path;
         let (shown, noun, subject) = (quoted(&path.value), role.noun(), &self.written.subject);
-        let message = format!("{shown} is of no use as {noun} of {subject}: {why}");
+        let message = format!("{shown} cannot be used as {noun} of {subject}: {why}");
         Some(PemFileFault {
             part: role.part(),
             diagnostic: Diagnostic::error(Code::CertificateUnreadable, message)
@@ -236,10 +236,7 @@ impl<'a> IdentityFiles<'a> {
             part: FaultyPart::Pair,
             diagnostic: Diagnostic::error(Code::CertificateKeyMismatch, message)
                 .at(&key.span, "the key of another certificate")
-                .and(
-                    &cert.span,
-                    "the certificate, whose own stands first in the file",
-                ),
+                .and(&cert.span, "the certificate: the first one in this file"),
         })
     }
 }

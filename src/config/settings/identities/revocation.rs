@@ -46,7 +46,7 @@ pub(super) fn note_revocation(
         found
             .warning(Code::RevocationList, message)
             .at(&file.span, "all clients of this authority are refused")
-            .help("write the list that belongs to the certificate in `ca`; an authority with a new key has another certificate, to be named there too");
+            .help("write the list that belongs to the certificate in `ca`; if the authority has a new key, name its new certificate in `ca` too");
     }
     for authority in check.unlisted() {
         let message = format!("{subject} has no revocation list of its authority `{authority}`");

@@ -233,9 +233,9 @@ fn a_broken_pair_leaves_the_one_before_in_force_until_it_is_mended() {
             None,
             "is not the key of the certificate",
         ),
-        (partial, None, "is of no use as the certificate"),
-        ("", None, "is of no use as the certificate"),
-        (&renewed.0, Some("nothing"), "is of no use as the key"),
+        (partial, None, "cannot be used as the certificate"),
+        ("", None, "cannot be used as the certificate"),
+        (&renewed.0, Some("nothing"), "cannot be used as the key"),
     ] {
         folder.write("api.pem", certificate);
         if let Some(key) = key {

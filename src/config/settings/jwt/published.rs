@@ -102,6 +102,6 @@ fn fault(text: &str) -> Option<&'static str> {
         .scheme_str()
         .is_some_and(|it| it.eq_ignore_ascii_case("http"));
     (is_http && !is_here).then_some(
-        "write `https://`: whoever is on the way could give out keys; `http://` is for this machine alone",
+        "write `https://`: over `http://` anyone on the network could send false keys; `http://` is allowed only for this machine",
     )
 }

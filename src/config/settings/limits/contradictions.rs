@@ -57,10 +57,12 @@ impl Contradictions<'_> {
         match limit.over.at() {
             Some(over) if over.value == Over::Delay && !is_leaky => {
                 let algorithm = self.limit.algorithm().word();
-                self.conflict(&format!("is to delay, which a {algorithm} cannot"))
-                    .at(&over.span, "only a leaky bucket delays")
-                    .help(leaky_instead(limit))
-                    .and_if(limit.algorithm.span(), "this algorithm refuses");
+                self.conflict(&format!(
+                    "should delay requests, which a {algorithm} cannot"
+                ))
+                .at(&over.span, "only a leaky bucket delays")
+                .help(leaky_instead(limit))
+                .and_if(limit.algorithm.span(), "this algorithm refuses");
             }
             over => self.waiting(over.filter(|over| over.value == Over::Refuse)),
         }
@@ -91,7 +93,7 @@ impl Contradictions<'_> {
                 .at(first, "only a leaky bucket has this")
                 .help(leaky_instead(limit))
         } else if let Some(refuses) = refuses {
-            self.conflict(&format!("refuses at once, and has {names}"))
+            self.conflict(&format!("refuses at once, but has {names}"))
                 .at(first, "for a bucket that delays")
                 .and(&refuses.span, "a meter: no request waits")
                 .help(format!("leave {names} out, or `over`"))
@@ -194,7 +196,7 @@ impl Contradictions<'_> {
             return;
         };
         if let Some(rates) = limit.rate.at().filter(|rates| rates.value.len() > 1) {
-            self.conflict("grants what is left, and has several rates")
+            self.conflict("grants the remaining units (`partial`), but has several rates")
                 .at(&partial.span, "of which rate?")
                 .and(&rates.span, "each rate may have another number left")
                 .help("leave `partial` out, or make the other rates a limit of their own");
@@ -202,10 +204,12 @@ impl Contradictions<'_> {
         let cost = limit.cost.at();
         let later = cost.filter(|cost| is_later(&cost.value));
         if let Some(cost) = later.filter(|_| why_unsettled(limit).is_none()) {
-            self.conflict("grants what is left of a cost that it learns afterwards")
-                .at(&partial.span, "granted before the response")
-                .and(&cost.span, "known after the response")
-                .help("leave `partial` out");
+            self.conflict(
+                "grants the remaining units (`partial`), but learns the cost only afterwards",
+            )
+            .at(&partial.span, "granted before the response")
+            .and(&cost.span, "known after the response")
+            .help("leave `partial` out");
         }
     }
 

@@ -109,7 +109,7 @@ impl RuleReader<'_> {
         let days = format!("count over days: `\"{count}/{days}d\"`");
         let name = &self.limit.name.value;
         let message =
-            format!("limit `{name}` is over months, which only windows by the clock can be");
+            format!("limit `{name}` counts over months, which only windows by the clock can do");
         self.found
             .error(Code::BadRate, message)
             .at(&quota.span, "months differ in length")

@@ -243,7 +243,7 @@ fn check_field(
     let message = format!("{route} writes `{name}` for an upstream of another file");
     found
         .error(Code::NotGranted, message)
-        .at(&field.span, "who the client is, in this file's words")
+        .at(&field.span, "this file states here who the client is")
         .and(
             &at.span,
             format!("{other} names its clients to servers in `{theirs}`"),
@@ -264,9 +264,9 @@ fn counted(route: &Route, file: usize, bounds: &Bounds<'_>, found: &mut Findings
             if let Some((other, at)) = bounds.writers.outside(name, file) {
                 found
                     .conflict(format!(
-                        "{limit} reads `{name}`, which {route} takes from clients"
+                        "{limit} reads `{name}`, which {route} removes from clients' requests"
                     ))
-                    .at(&by.span, "nothing is left of it there")
+                    .at(&by.span, "the field is removed there")
                     .and(
                         &at.span,
                         format!("{other} names its clients to servers in it"),

@@ -204,9 +204,9 @@ fn read_piece(
     let mut conflict = |reader: String, span: &Span| {
         found
             .conflict(format!(
-                "{reader} reads `{name}`, which {route} takes from clients"
+                "{reader} reads `{name}`, which {route} removes from clients' requests"
             ))
-            .at(span, "nothing is left of it there")
+            .at(span, "the field is removed there")
             .and(&at.span, "written by the gateway alone")
             .help("choose another field for one of the two");
     };

@@ -135,7 +135,7 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
         let dedupe = limit.dedupe.get().and_then(|dedupe| dedupe.header.at());
         if let Some(header) = dedupe {
             let message =
-                || format!("{limit} knows no repeats: no request has the field of their id");
+                || format!("{limit} recognises no repeats: no request has the field with their id");
             found.extend(self.warning(Code::DroppedField, ReadField::of(header), message));
         }
         let tiers = limit.tiers.entries().iter();

@@ -19,11 +19,15 @@ pub(in crate::config) fn server_host(text: &str) -> Result<Option<ServerHost>, V
         _ => {
             // A word that is similar to one of the two would be a host that no server knows.
             if let Some(word) = nearest(text, ["client", "upstream"]) {
-                return Err(
-                    ValueError::of(Code::BadHost, text, "is nearly a word of `host`", "").help(
-                        format!("write `\"{word}\"`; a host of that name is written with its port"),
-                    ),
-                );
+                return Err(ValueError::of(
+                    Code::BadHost,
+                    text,
+                    "resembles a word that `host` takes",
+                    "",
+                )
+                .help(format!(
+                    "write `\"{word}\"`; if a host has this name, write it with its port"
+                )));
             }
             named_host(text).map(|host| Some(ServerHost::Text(host)))
         }

@@ -53,7 +53,7 @@ impl ReplyFormat {
             weights.max().unwrap_or(0)
         };
         let json = [("application", "problem+json"), ("application", "json")];
-        // Of several the last is taken.
+        // Of several such entries the last one applies.
         let forms = [
             (Self::Html, &[("text", "html")][..]),
             (Self::Text, &[("text", "plain")]),

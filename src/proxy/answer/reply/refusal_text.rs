@@ -69,7 +69,7 @@ impl RefusalText {
 /// The body of a refusal.
 #[derive(Debug)]
 pub(in crate::proxy) struct RefusalBody {
-    /// All of it.
+    /// The whole text.
     pub(in crate::proxy) text: Bytes,
     /// The milliseconds in it, as a field's value.
     pub(in crate::proxy) millis: HeaderValue,

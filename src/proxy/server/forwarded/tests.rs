@@ -348,7 +348,7 @@ fn beside_the_field_that_is_named_the_others_are_a_strangers() {
         ("x-forwarded-for", "203.0.113.9"),
         ("forwarded", "for=203.0.113.9;proto=https;host=evil"),
     ];
-    // With no field named, a client that knows its own address does not become a proxy by that.
+    // If `trust_field` names no field, a client that knows its own address does not become a proxy by this.
     for field in [Some(Field::XForwardedFor), None] {
         assert_fields(
             &announced_by(field, to, &sent),

@@ -166,7 +166,7 @@ impl Lane {
     /// the server is available. A new connection may lead to another server, whose losses are counted anew.
     fn lose_connection(&self, why: &StoreError) {
         let node = &self.node;
-        tracing::debug!("one connection less: {why}");
+        tracing::debug!("a connection was lost: {why}");
         node.connections.distrust(why);
         node.context.stats.counters_changed();
         node.lanes.wake();
@@ -347,8 +347,8 @@ impl Lane {
     }
 
     /// Sends the pending updates in sequential calls, on one connection. No call begins after `most`, except calls with
-    /// slots of requests in flight: a server that is used before it knows these slots admits too many requests. Those
-    /// calls have the same time again, a few times.
+    /// slots of requests in flight: a server that is used before it knows these slots admits too many requests. Calls
+    /// with slots may take the same time again, a few times.
     ///
     /// # Errors
     /// If Redis does not answer.

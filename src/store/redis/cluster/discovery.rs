@@ -169,7 +169,7 @@ pub(crate) async fn map_of(
     let manager = Manager::new(target.clone(), Some(address.clone()), Arc::default());
     let asked = manager.open_for(async |connection| slot_map::ask(connection, &address).await);
     let answer = within(CONNECT_WITHIN, asked).await.inspect_err(|error| {
-        tracing::debug!("{address} of {target} does not answer with the map: {error}");
+        tracing::debug!("{address} of {target} does not answer with the map of slots: {error}");
     });
     answer.map(|(_, ranges)| ranges)
 }

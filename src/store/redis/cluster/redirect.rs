@@ -31,7 +31,7 @@ pub(crate) fn read_redirection(reason: &str, from: &Address) -> Option<Redirecti
         "ASK" => Some(Redirection::Ask(address(words.nth(1)?, from)?)),
         "TRYAGAIN" => Some(Redirection::TryAgain),
         "CROSSSLOT" => Some(Redirection::Crossed),
-        // The other meaning of this error, that the cluster as a whole is down, concerns the node itself.
+        // If the error means that the cluster as a whole is down, it concerns the node itself.
         "CLUSTERDOWN" if reason.contains("not served") => Some(Redirection::Unserved),
         _ => None,
     }

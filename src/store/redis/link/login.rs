@@ -259,7 +259,7 @@ fn refused_login(code: &str, detail: &str, peer: LoginPeer) -> String {
             "{who} knows no users, which Redis has since 6.0: leave `username` in {place} out"
         );
     }
-    format!("{who} does not take the login ({code})")
+    format!("{who} refuses the login ({code})")
 }
 
 /// The message if a server requires a password and got none.

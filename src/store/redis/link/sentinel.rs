@@ -202,14 +202,14 @@ impl Sentinels {
                 Ok(connection) => {
                     behind += 1;
                     back = Some(connection);
-                    "it names a master whose place another has just taken".to_owned()
+                    "it names a master that has just been replaced".to_owned()
                 }
                 Err(error) => plain(&error),
             };
             troubles.push(format!("{sentinel}: {error}"));
         }
         if let Some(connection) = back.filter(|_| behind == nodes.len()) {
-            // It is master again.
+            // The server is master again.
             return Ok(connection);
         }
         let more = match troubles.len().saturating_sub(MOST_TROUBLES) {
@@ -254,7 +254,7 @@ impl Sentinels {
             let second = timeout(EACH, named_master(&mut asked, target)).await;
             let other = second.unwrap_or_else(|_| Err(late(target)))?;
             if other != master {
-                let why = format!("it named {master}, and by now it names {other}");
+                let why = format!("it named {master}, but now it names {other}");
                 return Err(StoreError::Unreachable(why.into()));
             }
         }

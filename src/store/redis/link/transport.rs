@@ -68,7 +68,7 @@ pub(super) async fn dial(destination: RedisDestination<'_>) -> Result<RedisStrea
     let made = match (destination.address(), &target.place) {
         (Some(address), _) => tcp(address, target.tls.as_ref()).await,
         (None, RedisEndpoint::Unix(path)) => unix(path).await,
-        (None, _) => Err(io::Error::other("it is not known which of its nodes")),
+        (None, _) => Err(io::Error::other("the node is not known")),
     };
     made.map_err(|error| StoreError::Unreachable(error.to_string().into()))
 }

@@ -1,7 +1,7 @@
-//! Updates that a master has answered in the last seconds. A master that replaces it may lack them: the former one
-//! continues to answer until it learns of the change, and its updates since then are lost. So recently answered updates
-//! are sent to the new master again, and to one that has returned, since that may have lost its last second. Two calls
-//! must have the effect of one:
+//! Updates that a master has answered in the last seconds. A new master may lack them: the former master continues to
+//! answer until it learns that it was replaced, and all updates that it answers in this time are lost. So recently
+//! answered updates are sent again to a new master. They are also sent again to a master that has returned, since it
+//! may have lost the updates of its last second. Two calls with the same update must have the effect of one:
 //!
 //! - Slots are freed by their numbers, which no other slots have.
 //! - A charge is given back under the marker of its first call. Until then no other call uses the marker's name.

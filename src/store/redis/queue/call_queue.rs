@@ -51,7 +51,7 @@ impl CallQueue {
     /// Is there room for this decision?
     ///
     /// # Errors
-    /// The cause for which there is none.
+    /// The cause for which no connection exists.
     pub(crate) fn admit(&self, request: DecisionRequest<'_>) -> Result<(), StoreError> {
         if self.health.is_down() {
             self.context.stats.down.add(1);

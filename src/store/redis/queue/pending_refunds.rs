@@ -116,7 +116,7 @@ impl PendingRefunds {
     pub(crate) fn push(&self, mut update: CounterUpdate) {
         let is_down = self.health.is_down();
         if update.kind == UpdateKind::Registration {
-            // It is sent before any check.
+            // The update is sent before any check.
             if self.registers.get() {
                 self.registrations.borrow_mut().push_back(update);
             }

@@ -39,7 +39,7 @@ async fn a_server_whose_authority_is_named_is_used() {
     assert!(target.to_string().starts_with("rediss://127.0.0.1:"));
     counts(&target).await;
     let found = look(&target).await.unwrap();
-    assert!(found.to_string().contains("takes the scripts"), "{found}");
+    assert!(found.to_string().contains("accepts the scripts"), "{found}");
 }
 
 #[tokio::test(flavor = "local")]

@@ -41,7 +41,7 @@ async fn a_script_that_does_not_end_is_waited_for_once() {
     assert_eq!(decide(&store, &limit).await, Err(StoreError::Down));
     let said = look(&server.target()).await.unwrap_err().to_string();
     assert!(said.contains("BUSY"), "{said}");
-    // The script is killed by hand. No decision without an answer in time is sent twice.
+    // The script is killed by hand. A decision that is not answered in time is not sent again.
     let mut killer = Client::of(server.port).expect("who asks is told that it is busy");
     killer.say("SCRIPT KILL");
     assert!(endless.join().unwrap().is_err());

@@ -43,7 +43,7 @@ impl fmt::Display for RedisReport {
         if let Some(master) = &self.master {
             write!(f, "master at {master}, ")?;
         }
-        write!(f, "{}, takes the scripts, {took:.1} ms", self.version)?;
+        write!(f, "{}, accepts the scripts, {took:.1} ms", self.version)?;
         if let Some(policy) = &self.evicts {
             write!(
                 f,

@@ -156,7 +156,7 @@ impl Trial<'_> {
         let command = question::refund(None, updates.iter(), None);
         let bytes = connection.call(&command).await?;
         if bytes.contains(&FAILED) {
-            let why = "the scripts cannot give back what they have charged";
+            let why = "the scripts cannot give back their charges";
             return Err(StoreError::Refused(why.into()));
         }
         Ok(())

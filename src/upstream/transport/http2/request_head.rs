@@ -91,8 +91,8 @@ pub(super) fn head(request: &Parts, has_body: bool, stream: &OpenStream) -> Requ
 /// Marks the values that HPACK does not index. Returns whether one of the fields must differ in HTTP/2, or be removed.
 ///
 /// Secret values never enter the table of the connection, which other clients' requests share (RFC 7541, section 7.1).
-/// Values that the next request hardly has would only displace others from it; h2 compares each with all of its name.
-/// The first request of a connection puts their names into the table.
+/// Values that hardly recur would only displace others from the table, and h2 compares each value with all values of
+/// its name. The first request of a connection puts their names into the table.
 fn prepare(fields: &mut HeaderMap, has_names: bool) -> bool {
     let mut has_others = false;
     for (name, value) in fields {

@@ -1,4 +1,4 @@
-//! Tokens that are present and not believed, exact claims, and the choice of keys.
+//! Tokens that are present and not trusted, exact claims, and the choice of keys.
 
 use super::{SECRET, asked, file, keys, shared, signed};
 use crate::support::{File, Gateway, Upstream, tollgate};
@@ -6,7 +6,7 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::json;
 use std::fs;
 
-/// A token that this gateway does not read, and that another verifier may read, is not a missing token.
+/// A token that this gateway does not read, and that another verifier may read, does not count as missing.
 #[tokio::test]
 async fn a_token_that_is_there_is_never_missing() {
     let upstream = Upstream::echo().await;
@@ -34,7 +34,7 @@ async fn a_token_that_is_there_is_never_missing() {
             format!("Bearer Bearer {token}"),
             format!("Digest realm=\"x, Bearer {token}\""),
             "Bearer opaque".to_owned(),
-            // Under other schemes, or none: verifiers that take the last word believe the token.
+            // The token is under another scheme, or under none: verifiers that take the last word trust the token.
             token.to_owned(),
             format!("JWT {token}"),
             format!("Token {token}"),
@@ -52,7 +52,7 @@ async fn a_token_that_is_there_is_never_missing() {
             let line = gateway.line_of(&answer).await;
             assert_eq!(line["reason"], "bad_token", "{missing} {spelling:.40}");
         }
-        // A tab is a blank, and a scheme has no case.
+        // A tab counts as a blank, and the case of a scheme does not matter.
         for spelling in [format!("Bearer\t{token}"), format!("bEARER \t{token}")] {
             let answer = asked(&gateway, &spelling).await.expect(200);
             assert_eq!(gateway.line_of(&answer).await["keys"]["user"], "ann");
@@ -61,7 +61,7 @@ async fn a_token_that_is_there_is_never_missing() {
             "Basic ZXZlOmV2ZQ==",
             "Bearer",
             "",
-            // Other schemes that have the word in what is theirs.
+            // These values have other schemes, and contain the word elsewhere.
             "Digest username=\"bearer\", realm=\"r\"",
             "Digest username=\"bob\", realm=\"Bearer tokens\", nonce=\"x\"",
             "OAuth oauth_token=\"bearer\"",
@@ -77,8 +77,8 @@ async fn a_token_that_is_there_is_never_missing() {
     }
 }
 
-/// The token is not missing either where only a group asks for it: members of the group may have less than other
-/// clients.
+/// The token does not count as missing either if only a group needs it: members of the group may have a lower limit
+/// than other clients.
 #[tokio::test]
 async fn a_token_that_a_group_asks_for_is_believed_or_refused() {
     let upstream = Upstream::echo().await;
@@ -96,7 +96,7 @@ async fn a_token_that_a_group_asks_for_is_believed_or_refused() {
     let free = shared(SECRET, &json!({ "plan": "free" }));
     asked(&gateway, &free).await.expect(200);
     asked(&gateway, &free).await.expect(429);
-    // Each counts on the address, as who has none does.
+    // Each of these requests is counted by its address, like a request without a token.
     for left in [4, 3, 2] {
         let answer = asked(&gateway, &format!("{free}==")).await.expect(401);
         assert_eq!(answer.remaining("ip"), left);
@@ -105,7 +105,7 @@ async fn a_token_that_a_group_asks_for_is_believed_or_refused() {
     let field = format!("authorization: {free}==");
     let said = tollgate(gateway.folder(), &["explain", "GET", "/", "-H", &field]).await;
     for told in [
-        "token   claims nothing: it is not spelled as `Bearer`, a blank and a token alone",
+        "token   claims nothing: it is not of the form `Bearer TOKEN`",
         "counts 1, by ip on the key 127.0.0.1",
         "answer  401 by the gateway: the limit \"ip\" asks for jwt:plan",
     ] {
@@ -141,7 +141,7 @@ async fn a_claim_is_what_it_is_with_its_blanks() {
     }
 }
 
-/// A key in a file of its own has a name if the main file gives it one.
+/// A key in a separate file has a name if the main file gives it one.
 #[tokio::test]
 async fn a_key_in_a_file_is_taken_by_its_name() {
     let upstream = Upstream::echo().await;
@@ -180,7 +180,7 @@ async fn a_key_in_a_file_is_taken_by_its_name() {
         (Some("f"), "e", 401),
         (Some("f"), "a", 401),
         (None, "d", 200),
-        // Four are tried, and this is the fifth.
+        // Four keys are tried, and this is the fifth.
         (None, "e", 401),
         (Some("unheard-of"), "b", 401),
     ] {

@@ -1,5 +1,5 @@
-//! Keys that an issuer publishes at a URL: read beside requests, kept while its server is away, asked for again when a token
-//! names a new one.
+//! Keys that an issuer publishes at a URL: the gateway reads them while it serves, keeps them while the issuer is away,
+//! and asks for them again when a token names a new key.
 
 use super::{asked, signed};
 use crate::support::tls::Authority;
@@ -49,7 +49,7 @@ fn answer(status: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
 }
 
-/// A server that gives out what it is told to.
+/// A server that answers as the test tells it.
 struct Issuer {
     server: Upstream,
     says: Arc<Mutex<String>>,
@@ -64,7 +64,7 @@ impl Issuer {
             async move {
                 if connection.request().await.is_ok() {
                     let says = saying.lock().unwrap().clone();
-                    // The gateway may hang up on an answer that is too long.
+                    // The gateway may close the connection if an answer is too long.
                     let _ = connection.wire.try_send(says).await;
                 }
             }
@@ -116,20 +116,21 @@ async fn keys_are_there_when_the_gateway_serves_and_a_new_one_is_asked_for_once_
     assert_eq!(head.target(), "/keys?tenant=secret");
     assert!(head.fields.get("accept").unwrap().contains("jwk-set"));
 
-    // The key is new: the token is refused, and its key asked for.
+    // The key is new, so the token is refused, and the gateway asks for the key.
     issuer.say(answer("200 OK", &document(&[&new])));
     let refused = asked(&gateway, &new.token("ann")).await.expect(401);
     assert_eq!(gateway.line_of(&refused).await["reason"], "bad_token");
     becomes(&gateway, &new.token("ann"), 200).await;
-    // What is gone is believed no more.
+    // A key that the issuer no longer publishes is no longer trusted.
     asked(&gateway, &old.token("ann")).await.expect(401);
     for _ in 0..50 {
         asked(&gateway, &third.token("eve")).await.expect(401);
     }
-    // Tokens ask once a minute: the start, and the first of them.
+    // Tokens cause a question once a minute at most. So far the server got one question at the start, and one for the
+    // first of these tokens.
     assert_eq!(issuer.server.seen(), 2);
 
-    // A reload keeps what was read, although the issuer is away.
+    // A reload keeps the keys that were read, although the issuer is away.
     issuer.say(answer("500 Internal Server Error", "no"));
     let file = issuer.file(&upstream, "missing = \"refuse\"");
     gateway.rename_over(&file.text());
@@ -178,7 +179,7 @@ async fn what_needs_a_token_is_503_until_keys_were_read_and_no_longer() {
     let refused = asked(&gateway, &token).await.expect(503);
     assert_eq!(refused.field("retry-after"), "1");
     assert_eq!(gateway.line_of(&refused).await["reason"], "keys_unread");
-    // Without a token nothing is to be verified.
+    // Without a token there is nothing to verify.
     gateway.get("/").await.expect(200);
     gateway.get("/strict").await.expect(401);
     let free = [("Authorization", token.as_str())];
@@ -196,9 +197,9 @@ async fn what_needs_a_token_is_503_until_keys_were_read_and_no_longer() {
         ready.starts_with("ready\njwks: no keys read yet from http://127.0.0.1"),
         "{ready}"
     );
-    // A value that is no token is none whatever the keys are.
+    // A value that is not a token is refused whatever the keys are.
     asked(&gateway, "Bearer x").await.expect(401);
-    // Nor is one that no key of this file may sign.
+    // A token that no key of this file may sign is refused, too.
     let other = super::shared(super::SECRET, &json!({ "sub": "eve" }));
     asked(&gateway, &other).await.expect(401);
     for (what, bad) in [
@@ -255,7 +256,7 @@ async fn an_issuer_is_believed_by_its_authority_alone() {
         ..Manner::default()
     })
     .await;
-    // The server's answers are no keys: the check reads them, and says what they are.
+    // The server's answers contain no keys: the check reads them, and names the fault.
     for (ca_line, says) in [
         (format!("ca = {:?}", ca.path("ca.pem")), "not a JWKS"),
         (String::new(), "authority is not trusted"),
@@ -298,7 +299,7 @@ async fn check_reads_keys_and_shows_their_ids() {
     assert!(checked.stdout.contains("2 keys: one, two"), "{checked:?}");
 }
 
-/// Whether a token is good hangs on keys that nobody has read: no answer is made of that.
+/// Only keys that could not be read could show whether the token is good, so no answer is derived from it.
 #[tokio::test]
 async fn explain_does_not_know_what_it_cannot_verify_unless_it_reads_the_keys() {
     let (upstream, key) = (Upstream::echo().await, IssuerKey::new("one"));
@@ -317,7 +318,7 @@ async fn explain_does_not_know_what_it_cannot_verify_unless_it_reads_the_keys() 
     assert!(!said.contains("503"), "{said}");
     for line in [
         "unknown the keys of the token's issuer, which are at a URL; --connect reads them",
-        "answer  not known, since it depends on that",
+        "answer  not known, since it depends on what is unknown above",
     ] {
         assert!(said.contains(line), "{line}: {said}");
     }
@@ -343,7 +344,8 @@ async fn explain_does_not_know_what_it_cannot_verify_unless_it_reads_the_keys() 
     assert!(!failed.stderr.contains("secret"), "{failed:?}");
 }
 
-/// A limit that refuses may exempt the client, or count it by other numbers: nobody knows while the keys are not read.
+/// A limit that refuses the client may exempt it, or count it with other numbers. This is unknown while the keys are
+/// not read.
 #[tokio::test]
 async fn no_refusal_is_expected_of_a_limit_that_the_token_may_change() {
     let (upstream, key) = (Upstream::echo().await, IssuerKey::new("one"));

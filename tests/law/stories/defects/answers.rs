@@ -1,4 +1,4 @@
-//! Wrong answers of published scripts, and the right ones.
+//! Wrong answers that published scripts give, and the right ones.
 
 use super::told_to_both;
 use crate::law::numbers::{
@@ -32,7 +32,7 @@ told_to_both! {
     rs8_edited_numbers_count_at_once
 }
 
-/// The number of admitted requests of `times` at `millis`, and the answer to the last one.
+/// The number of admitted requests, of `times` requests at `millis`, and the answer to the last one.
 async fn ask_times(
     store: &UnderTest,
     limit: &Arc<Limit>,
@@ -113,7 +113,7 @@ async fn sh2_sh3_ir3_a_clock_that_jumps_ahead_wipes_nothing(store: &UnderTest) {
         let limit = limit(name, rule);
         assert_eq!(ask_times(store, &limit, 10_000, 3).await.0, 3);
         assert_eq!(ask_times(store, &limit, 12_000, 1).await.0, 0, "{name}");
-        // Back again: what was there is still there.
+        // The clock is back at the earlier instant, and the count is still there.
         assert_eq!(ask_times(store, &limit, 10_000, 4).await.0, 0, "{name}");
     }
 }

@@ -1,4 +1,4 @@
-//! First calls, states that are lost or torn, and lives.
+//! First calls, states that are lost or half written, and lives.
 
 use super::{CLIENT, granted, life, on_server, told_to_both};
 use crate::law::numbers::{NOON, SECOND, ask, every, limit, token_bucket};
@@ -29,7 +29,7 @@ async fn bt1_bt2_any_first_call_is_decided_and_what_it_stores_has_a_life(store: 
 async fn lb8_ir7_rs9_a_counter_is_lost_whole_or_not_at_all(store: &UnderTest) {
     for limit in every(4, 10) {
         assert_eq!(granted(store, NOON, &limit, 9).await, 4);
-        // One key and no second one beside it: `everything` counts them.
+        // There is one key, and no second key beside it: `everything` counts them.
         let stored = store.everything(&[&limit], CLIENT).await;
         assert!(stored[0].is_some(), "{}", limit.name);
         let name = UnderTest::name(&limit, CLIENT);
@@ -45,7 +45,7 @@ async fn lb8_ir7_rs9_a_counter_is_lost_whole_or_not_at_all(store: &UnderTest) {
 async fn lb8_half_a_state_is_none(store: &UnderTest) {
     for limit in every(4, 10) {
         if matches!(limit.rule, Rule::SlidingLog(_) | Rule::Concurrency(_)) {
-            // Each of their members is whole: a double, written by one command.
+            // Each member of these is whole: a double that one command writes.
             continue;
         }
         store.take(NOON, ask(&limit, 4)).await;
@@ -83,7 +83,7 @@ async fn d1_a_bucket_lives_until_it_is_full(store: &UnderTest) {
         state = Some(change.update.after(state));
         store.take(now, ask(&tokens, 1)).await;
         if let Some(life) = life(store, &tokens).await {
-            // A clock of the test's own adds an hour.
+            // With a clock of the test the life is an hour longer.
             assert!(life <= 3_600_000 + lives as i64 / 1000, "{life}");
             assert!(life > 3_590_000, "{life}");
         }

@@ -1,4 +1,4 @@
-//! The clock that counts, and states that lie ahead of it.
+//! The clock that counts, and states that lie ahead of this clock.
 
 use super::{granted, told_to_both};
 use crate::law::numbers::{NOON, SECOND, ask, every, limit, sliding_log, sliding_window};
@@ -26,7 +26,7 @@ async fn sl4_what_lies_far_ahead_leaves_as_if_it_came_now(store: &UnderTest) {
 async fn bz6_whoever_was_ahead_wipes_nothing_of_those_behind(store: &UnderTest) {
     for limit in every(5, 10) {
         assert_eq!(granted(store, NOON, &limit, 5).await, 5, "{}", limit.name);
-        // Too soon for any of it to have left, but for the buckets' one.
+        // It is too early for any unit to have left, except for one unit of the buckets.
         let ahead = granted(store, NOON.plus(2_100_000), &limit, 5).await;
         assert!(ahead <= 1, "{}", limit.name);
         let behind = Timestamp::from_micros(NOON.micros() - 100_000);
@@ -48,7 +48,7 @@ async fn rr2_sl5_if7_no_clock_but_the_stores_counts() {
     for limit in every(5, 3600) {
         for _ in 0..3 {
             for asker in [one, &other] {
-                // Nothing that is sent says what time it is at the asker's.
+                // The question does not contain the time of the gateway that asks.
                 let before = now().await;
                 let decided = asker.decide(&[ask(&limit, 1)]).await.unwrap();
                 let after = now().await;

@@ -99,13 +99,13 @@ async fn rr6_the_fallback_is_asked_only_without_redis_and_for_the_whole_cost() {
     let (store, local) = with_fallback(&server, OnDown::Local).await;
     let tokens = limit("tokens", token_bucket(1, 3600 * SECOND, 10));
     for _ in 0..5 {
-        // A refusal is an answer, and no reason to ask anybody else.
+        // A refusal is an answer, and no reason to ask the fallback.
         let (_, by) = store.decide(&[ask(&tokens, 4)]).await.unwrap();
         assert!(matches!(by, Decider::Redis | Decider::Remembered));
     }
     assert!(local.is_empty());
     server.kill().await;
-    // Until that is seen, what it has refused is refused.
+    // Until Redis is seen to be back, its remembered refusals still apply.
     let Store::Shared(SharedStore { redis: shared, .. }) = &store else {
         panic!("it was made so");
     };

@@ -1,6 +1,6 @@
-//! Defects of limiters that others have published, by the names that the notes give them: none of them is ours.
+//! Published defects of other limiters, by the names that the notes give them: Tollgate has none of them.
 //!
-//! Which test stands for which defect is written down in `tests/law/README.md`, and kept true by `tests/law/index.rs`.
+//! `tests/law/README.md` lists the test for each defect, and `tests/law/index.rs` checks the list.
 
 mod answers;
 mod buckets;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tollgate::clock::Timestamp;
 use tollgate::limit::Limit;
 
-/// The number of admitted requests of `times` at `at`.
+/// The number of admitted requests, of `times` requests at `at`.
 async fn granted(store: &UnderTest, at: Timestamp, limit: &Arc<Limit>, times: u32) -> u32 {
     let mut granted = 0;
     for _ in 0..times {
@@ -26,7 +26,7 @@ async fn granted(store: &UnderTest, at: Timestamp, limit: &Arc<Limit>, times: u3
     granted
 }
 
-/// The milliseconds for which Redis keeps the counter; none without Redis.
+/// The milliseconds for which Redis keeps the counter, or nothing without Redis.
 async fn life(store: &UnderTest, limit: &Limit) -> Option<i64> {
     let UnderTest::Redis { server, .. } = store else {
         return None;

@@ -1,4 +1,5 @@
-//! Numbers that made others' scripts limit nothing, refuse for ever, or fail at every call: a file with them is refused.
+//! Numbers with which other scripts limit nothing, refuse for ever, or fail at every call: a file with such numbers is
+//! refused.
 
 use crate::law::numbers::SECOND;
 use std::sync::Arc;
@@ -13,14 +14,14 @@ fn file(lines: &str) -> String {
     )
 }
 
-/// The limits that a good file has.
+/// The compiled limits of a valid file.
 fn compiled(lines: &str) -> Vec<Arc<Limit>> {
     let compiled = config::parse("gateway.toml", &file(lines));
     let compiled = compiled.unwrap_or_else(|report| panic!("{lines}: {}", report.summary()));
     compiled.snapshot.services[0].limits.clone()
 }
 
-/// Checks that each file is refused, and that the report shows the line.
+/// Checks that each file is refused, and that its report shows the line.
 fn refused(all: &[&str]) {
     for lines in all {
         let Err(report) = config::parse("gateway.toml", &file(lines)) else {
@@ -137,7 +138,7 @@ fn sg4_a_minute_is_sixty_seconds_wherever_it_is_told() {
 
 #[test]
 fn rs8_rs11_the_present_file_is_what_counts() {
-    // No limit is kept beside the file: what is compiled is what it says now, whatever an earlier one said.
+    // No limit survives from an earlier file: each file is compiled as it is written now.
     for (rate, count) in [("5/s", 5), ("50/s", 50), ("5/s", 5)] {
         let lines = format!("algorithm = \"sliding-log\"\nrate = \"{rate}\"");
         let [limit] = &compiled(&lines)[..] else {

@@ -1,4 +1,4 @@
-//! Windows: too short, too long, shared, forgotten, never forgotten.
+//! Defects of windows: too short, too long, shared, lost, or never ended.
 
 use super::{CLIENT, granted, life, told_to_both};
 use crate::law::numbers::{
@@ -27,7 +27,7 @@ const fn seconds(micros: u64) -> Timestamp {
     NOON.plus(micros)
 }
 
-/// The wait of one further unit, if it is refused.
+/// The wait for one further unit, if it is refused.
 async fn told(store: &UnderTest, at: Timestamp, limit: &Arc<Limit>) -> Option<Wait> {
     wait(store.one(at, ask(limit, 1)).await.0)
 }
@@ -63,14 +63,14 @@ async fn sl2_a_lowered_limit_counts_all_that_is_there(store: &UnderTest) {
     for second in 1..=4 {
         assert_eq!(granted(store, seconds(second * SECOND), &four, 1).await, 1);
     }
-    // The third second is only about to leave, and counts in full.
+    // The unit of the third second is about to leave, and still counts in full.
     assert_eq!(told(store, seconds(7 * SECOND), &two).await, micros(SECOND));
 }
 
 async fn sl3_a_refusal_under_a_lowered_limit_loses_nothing(store: &UnderTest) {
     let four = limit("edited", sliding_window(4, 3 * SECOND, 3, false));
     let two = limit("edited", sliding_window(2, 3 * SECOND, 3, false));
-    // Parts begin at whole seconds, and noon is one.
+    // Parts begin at whole seconds, and noon is a whole second.
     assert_eq!(granted(store, seconds(10 * SECOND), &four, 1).await, 1);
     assert_eq!(granted(store, seconds(12 * SECOND), &four, 3).await, 3);
     assert_eq!(
@@ -86,7 +86,7 @@ async fn sl3_a_refusal_under_a_lowered_limit_loses_nothing(store: &UnderTest) {
 async fn rr3_windows_of_other_lengths_share_no_counter(store: &UnderTest) {
     let minute = |offset| limit("a", clock_window(9, 60 * SECOND, offset));
     let hour = limit("a", clock_window(9, 3600 * SECOND, 0));
-    // Both are the thousandth window of their length.
+    // Each of the two is the thousandth window of its length.
     let (early, late) = (60_005 * SECOND, 3_600_005 * SECOND);
     let early = Timestamp::from_micros(early);
     let late = Timestamp::from_micros(late);
@@ -112,7 +112,7 @@ async fn rr5_windows_shorter_than_a_second(store: &UnderTest) {
                 rule,
             );
             for window in 0..3 {
-                // Half a window into one of the clock's as well.
+                // The instant is also half a window into a window of the clock.
                 let start = NOON.micros() - NOON.micros() % length + length / 2;
                 let at = Timestamp::from_micros(start + window * length);
                 assert_eq!(granted(store, at, &limit, 4).await, 2, "{}", limit.name);
@@ -136,7 +136,7 @@ async fn if1_ir4_a_window_of_no_whole_milliseconds(store: &UnderTest) {
         for window in 0..3 {
             let at = Timestamp::from_micros(start + window * LENGTH);
             let passes = match (name, store) {
-                // In memory nobody's slot lapses.
+                // In memory slots never lapse.
                 ("flight", UnderTest::Memory(_)) if window > 0 => 0,
                 _ => 2,
             };
@@ -149,7 +149,7 @@ async fn if1_ir4_a_window_of_no_whole_milliseconds(store: &UnderTest) {
 async fn if2_ir5_a_window_ends_at_its_microsecond(store: &UnderTest) {
     for limit in every(4, 10) {
         if matches!(&*limit.name, "flight" | "sliding" | "queue") {
-            // Their waits are a hint, of whole milliseconds, or none.
+            // The waits of these limits are only a hint, are whole milliseconds, or do not exist.
             continue;
         }
         let at = NOON.plus(7);
@@ -167,7 +167,8 @@ async fn if2_ir5_a_window_ends_at_its_microsecond(store: &UnderTest) {
 }
 
 async fn if10_a_burst_late_in_a_window_and_one_in_the_next(store: &UnderTest) {
-    // What a window that begins with its first request lets through, and what does not; docs/configuration.md says so.
+    // What a window admits if it begins with its first request, and what other algorithms admit: docs/configuration.md
+    // states it.
     for (name, rule, passes) in [
         ("window", fixed_window(10, SECOND), 10),
         ("strict", sliding_window(10, SECOND, 1, true), 0),
@@ -192,7 +193,7 @@ async fn ir1_bl2_bt2_nothing_is_left_when_it_is_useless() {
     else {
         panic!("it is Redis");
     };
-    // By the server's own clock: what it is told to keep, it keeps no longer.
+    // With the server's own clock: the server keeps no state longer than the script says.
     for rule in [
         token_bucket(9, LENGTH, 9),
         leaky_bucket((9, LENGTH), 1, 8, LENGTH),
@@ -207,7 +208,7 @@ async fn ir1_bl2_bt2_nothing_is_left_when_it_is_useless() {
         for cost in [5, 1, 4] {
             redis.decide(&[ask(&limit, cost)]).await.unwrap();
             let life = life(&store, &limit).await.unwrap();
-            // It may be gone already, as -2 says.
+            // The state may be gone already, which Redis reports as -2.
             assert!((-2..=42).contains(&life) && life != -1, "{limit:?}: {life}");
         }
     }

@@ -16,8 +16,8 @@ table! {
     /// The way of choosing, as in `balance` without a table.
     by: Balance = text_form(balance), Required, "\"hash:header:x-user\"";
 
-    /// With `hash:KEY`, how many requests a server may have in flight, as a share of the average: one with more is passed
-    /// over, and the next in the order of the key takes the request.
+    /// With `hash:KEY`, how many requests a server may have in flight, as a share of the average: a server with more is
+    /// passed over, and the next server in the order of the key takes the request.
     bounded: u32 = text_form(|text| share(text, 100..=1000)), Words("any number"), "\"125%\"";
 }
 

@@ -27,7 +27,7 @@ table! {
     /// The service that is asked about by `grpc.health.v1`; an empty text is the server as a whole. SERVING alone is good.
     grpc: String = text_form(any), Words("HTTP is asked"), "\"shop.Orders\"";
 
-    /// A connection alone is good.
+    /// Whether a connection alone counts as a good probe.
     connect: bool = flag(), Words("`false`"), "true";
 
     /// The time between two probes of a server, give or take a tenth.
@@ -59,7 +59,7 @@ table! {
     /// half of them, while others use the upstream as well.
     after: u32 = count(), Value("5"), "3";
 
-    /// The time of an ejection: so long for the first, twice as long for the second in a row, and so on, up to five minutes.
+    /// The time of the first ejection. The second ejection in a row takes twice as long, and so on, up to five minutes.
     r#for: Duration = time(Zero::Refused), Value("\"10s\""), "\"30s\"";
 
     /// The part of the servers that may be ejected at once. One server may always be ejected, but never the last that
@@ -81,7 +81,7 @@ table! {
     /// TRACE, PUT and DELETE without a body. `502`, `503`, `504`: such an answer, for the same methods.
     on: Items<RetryOn> = word_list(), Value("[\"connect\", \"refused\", \"reset\"]"), "[\"connect\", \"reset\", \"503\"]";
 
-    /// How many of the upstream's requests in the last ten seconds may be sent again; always one a second.
+    /// How many of the upstream's requests in the last ten seconds may be sent again; one a second is always allowed.
     budget: u32 = text_form(|text| share(text, 0..=100)), Value("\"20%\""), "\"10%\"";
 }
 

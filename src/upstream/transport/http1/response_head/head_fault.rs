@@ -6,13 +6,13 @@ use crate::upstream::transport::offending_line::{Blame, OffendingLine};
 /// Causes for which the head of an answer is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum HeadFault {
-    /// The first line is none of HTTP/1.
+    /// The first line is not one of HTTP/1.
     #[error("the first line is not one of HTTP/1.1 or HTTP/1.0")]
     FirstLine,
-    /// The status is none.
+    /// The status is not valid.
     #[error("the status is not valid")]
     Status,
-    /// What stands behind the status has a control character.
+    /// The reason phrase after the status has a control character.
     #[error("the reason phrase after the status has a control character")]
     Reason,
     /// A field's name is invalid.
@@ -24,7 +24,7 @@ pub enum HeadFault {
     /// The end of a line is invalid.
     #[error("a line does not end as it must")]
     LineEnd,
-    /// A character stands where none like it may.
+    /// A character is at a place where it is not allowed.
     #[error("a character is at a place where it is not allowed")]
     Character,
     /// A field has an invalid name or value.
@@ -39,7 +39,7 @@ pub enum HeadFault {
     /// The answer has a transfer coding that the gateway did not request, and whose end only its decoder finds.
     #[error("a transfer coding that the gateway did not ask for")]
     UnaskedCoding,
-    /// The one coding that is always understood stands there more than once (RFC 9112, section 6.1).
+    /// `chunked` occurs more than once (RFC 9112, section 6.1).
     #[error("the transfer coding `chunked` is there twice")]
     CodingTwice,
     /// The head has more bytes than allowed.
