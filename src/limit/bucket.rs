@@ -4,7 +4,10 @@
 //! at which nothing is left (the theoretical arrival time of GCRA, as an exact fraction). Charging adds to it,
 //! waiting needs no write. Twin: `lua/bucket.lua`.
 
-use super::numbers::Numbers;
+mod numbers;
+
+pub use numbers::Numbers;
+
 use super::rate::{Cost, Interval, Rate, Span};
 use super::verdict::{Measurement, Verdict, Wait};
 use super::{BucketState, Change, State};

@@ -10,7 +10,7 @@
 //! rate              N per P, without a fraction lost
 //! check             one limit's decision about one request
 //! bucket            the arithmetic of both buckets: one stored instant
-//! numbers           the numbers that a bucket's state was written with
+//! bucket/numbers    the numbers that a bucket's state was written with
 //! token_bucket      a token bucket
 //! leaky_bucket      a leaky bucket: a queue that lets go at N per P
 //! fixed_window      windows from the first request
@@ -49,7 +49,6 @@ mod kind;
 pub mod leaky_bucket;
 mod lease;
 mod mode;
-mod numbers;
 mod on_down;
 mod policy;
 mod quota;
@@ -67,10 +66,10 @@ pub mod token_bucket;
 pub mod verdict;
 pub mod wire;
 
+pub use bucket::Numbers;
 pub use kind::{LimitId, RuleKind, Scope, Unit};
 pub use lease::{LeaseSetting, LeaseTerms};
 pub use mode::Mode;
-pub use numbers::Numbers;
 pub use on_down::OnDown;
 pub use policy::Policy;
 pub use refund_condition::RefundCondition;

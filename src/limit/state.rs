@@ -1,6 +1,6 @@
 //! The states of counters, the changes of states, and the tickets for refunds.
 
-use super::numbers::Numbers;
+use super::bucket::Numbers;
 use super::rate::{Cost, Interval, Span};
 use crate::clock::Timestamp;
 use crate::key::RepeatId;

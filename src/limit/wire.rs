@@ -17,10 +17,10 @@
 
 use super::Rule;
 use super::bucket::Bucket;
+use super::bucket::Numbers;
 use super::clock_window::Anchor;
 use super::dedupe::Dedupe;
 use super::leaky_bucket::LeakyBucket;
-use super::numbers::Numbers;
 use super::rate::{Cost, Span};
 use super::token_bucket::TokenBucket;
 use crate::clock::Timestamp;

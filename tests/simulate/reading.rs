@@ -145,7 +145,7 @@ async fn time_never_runs_back() {
         json!({ "count": 2, "first": [{ "line": 2 }, { "line": 4 }] })
     );
     let told = bench.simulate(&[]).await.stdout;
-    assert!(told.contains("2 lines came earlier"), "{told}");
+    assert!(told.contains("2 lines have an earlier time"), "{told}");
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use crate::intake::{
     challenge_token,
 };
 use crate::key::ShownCertificate;
+use crate::key::token::TokenReading;
 use crate::route::host_key;
 use crate::route::path::NormalPath;
 use crate::snapshot::Snapshot;
@@ -106,6 +107,8 @@ pub(super) struct WalkNotes {
     pub(super) service: Option<usize>,
     /// The limits that are checked before the token is verified, if the token decides which route matches.
     pub(super) before_token: Vec<Arc<str>>,
+    /// The result of the verification of the request's token, if a claim was needed.
+    pub(super) token: Option<TokenReading>,
     /// The facts that are unknown.
     pub(super) unknown: Vec<Unknown>,
 }
@@ -189,5 +192,9 @@ impl Recorder for WalkNotes {
 
     fn routed(&mut self, service: usize) {
         self.service = Some(service);
+    }
+
+    fn token(&mut self, reading: TokenReading) {
+        self.token = Some(reading);
     }
 }

@@ -14,8 +14,9 @@ use crate::proxy::answer::static_reply;
 use crate::proxy::error::ProxyError;
 use crate::proxy::server::forwarded::hops;
 use crate::snapshot::Service;
+use bytes::Bytes;
 use http::uri::PathAndQuery;
-use http::{Uri, header};
+use http::{Response, Uri, header};
 
 /// The end of a request of `caller` under `service`, by its forwarded target, and the requirements that it does not
 /// meet.
@@ -69,16 +70,20 @@ pub(super) fn answer(
     };
     let uri = Uri::from(forwarded_target.clone());
     let answer = static_reply::answer(static_reply, caller.method, &uri);
-    let reason = match answer.headers().get(header::LOCATION) {
+    ExpectedAnswer {
+        limits,
+        ..ExpectedAnswer::gateway(answer.status().as_u16(), static_reason(&answer))
+    }
+}
+
+/// The answer of a route that has no upstream, in words.
+fn static_reason(answer: &Response<Bytes>) -> String {
+    match answer.headers().get(header::LOCATION) {
         Some(there) => {
             let there = String::from_utf8_lossy(there.as_bytes());
             format!("the route redirects to {there}")
         }
         None => "the route answers itself".to_owned(),
-    };
-    ExpectedAnswer {
-        limits,
-        ..ExpectedAnswer::gateway(answer.status().as_u16(), reason)
     }
 }
 

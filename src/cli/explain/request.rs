@@ -179,6 +179,7 @@ fn explained(
     routing.forwarded = forwarded_path(service, &forwarded_target);
     routing.asked_host = asked_host(service);
     let token = Token::new(snapshot.tokens.as_deref(), &head.parts.headers);
+    let token = token.knowing(notes.token.take());
     let (answer, doubt) = head.caller().read(service, &token, |caller| {
         routing.limits = applied(compiled, service, caller, &notes.plan);
         routing.identity = identity_fields(service, caller, &notes.plan);

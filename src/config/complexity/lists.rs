@@ -64,6 +64,7 @@ const ROUTE: &str = "[upstreams.u]\nservers = \"127.0.0.1:3000\"\n[routes.r]\nup
 const LIMITED: &str =
     "[upstreams.u]\nservers = \"127.0.0.1:3000\"\n[routes.r]\nupstream = \"u\"\nlimits = [\"l\"]\n";
 const LIMIT: &str = "[limits.l]\nby = \"ip\"\nrate = \"1/s\"\n";
+const MEASURED: &str = "cost.estimate = 1\ncost.max = 9\n";
 const LISTEN: &str = "[server]\nlisten = [\":80\", { address = \":443\", tls = true }]\n";
 const PAIR: &str = "cert = \"c.pem\"\nkey = \"k.pem\"\n";
 const AUTHORITY: &str = "directory = \"https://acme.example/d\"\ncontact = \"a@b.example\"\nagree = true\nstorage = \"st\"\n";
@@ -77,6 +78,12 @@ fn limits(many: usize) -> String {
     each(many, |n| {
         format!("[limits.l{n}]\nby = \"ip\"\nrate = \"1/s\"\n")
     })
+}
+
+/// A table with a cost for each name. Longer tables than a file may have are mistakes.
+fn costs(many: usize) -> String {
+    let costs = each(many, |n| format!("m{n} = 1, "));
+    format!("{{ {costs} }}")
 }
 
 fn limit_names(many: usize) -> String {
@@ -169,6 +176,42 @@ pub(super) fn all_lists() -> Vec<List> {
             format!(
                 "{LIMIT}refund = {}\n{LIMITED}",
                 array(n, |_| "5xx".to_owned())
+            )
+        }),
+        (".limits.*.cost.status.*", BAD, |n| {
+            format!("{LIMIT}cost.status = {}\n{LIMITED}", costs(n))
+        }),
+        (".limits.*.cost.response_json[]", BAD, |n| {
+            format!(
+                "{LIMIT}{MEASURED}cost.response_json = {}\n{LIMITED}",
+                array(n, |n| format!("m{n}"))
+            )
+        }),
+        (".limits.*.cost.response_json.*", BAD, |n| {
+            format!(
+                "{LIMIT}{MEASURED}cost.response_json = {}\n{LIMITED}",
+                costs(n)
+            )
+        }),
+        (".limits.*.tiers.*.cost.status.*", BAD, |n| {
+            format!(
+                "{}{LIMIT}tiers.g0.cost.status = {}\n{LIMITED}",
+                groups(1),
+                costs(n)
+            )
+        }),
+        (".limits.*.tiers.*.cost.response_json[]", BAD, |n| {
+            let members = array(n, |n| format!("m{n}"));
+            format!(
+                "{}{LIMIT}tiers.g0.cost = {{ response_json = {members}, estimate = 1, max = 9 }}\n{LIMITED}",
+                groups(1)
+            )
+        }),
+        (".limits.*.tiers.*.cost.response_json.*", BAD, |n| {
+            let members = costs(n);
+            format!(
+                "{}{LIMIT}tiers.g0.cost = {{ response_json = {members}, estimate = 1, max = 9 }}\n{LIMITED}",
+                groups(1)
             )
         }),
         (".limits.*.tiers.*", GOOD, |n| {

@@ -26,7 +26,7 @@ use settings::TABLES_AND_UPSTREAMS;
 
 /// A place of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum TablePlace {
     /// The name of a table, or a key before the first table.
     Top,
     /// A key of this table, or of a table inside it.
@@ -38,7 +38,7 @@ enum Place {
 /// Words of others and their answer.
 struct ForeignSetting {
     words: &'static [&'static str],
-    places: &'static [Place],
+    places: &'static [TablePlace],
     /// What is different here. It may be empty if the offers say all.
     about: &'static str,
     offers: &'static [Offer],
@@ -61,10 +61,10 @@ impl ForeignName {
     /// The word `name` as a key of `table`, or of the top level.
     pub(super) fn find(table: Option<&Table>, name: &str) -> Option<Self> {
         let name = fold(name);
-        let fits = |place: &Place| match (place, table) {
-            (Place::Top, table) => table.is_none(),
-            (Place::In(wanted), Some(table)) => *wanted == table.name,
-            (Place::Key, Some(_)) => true,
+        let fits = |place: &TablePlace| match (place, table) {
+            (TablePlace::Top, table) => table.is_none(),
+            (TablePlace::In(wanted), Some(table)) => *wanted == table.name,
+            (TablePlace::Key, Some(_)) => true,
             (_, None) => false,
         };
         let has_word = |row: &&ForeignSetting| row.words.iter().any(|word| fold(word) == name);

@@ -307,9 +307,7 @@ impl ValueShape {
     #[must_use]
     pub fn describe(self) -> String {
         match self {
-            Self::Text | Self::ListenAddress | Self::File | Self::FolderOr(_) | Self::ErrorBody | Self::StoreUrl | Self::Destination => {
-                "a text".into()
-            }
+            Self::Text | Self::ListenAddress | Self::File | Self::FolderOr(_) | Self::ErrorBody | Self::StoreUrl | Self::Destination => "a text".into(),
             Self::Texts | Self::Files | Self::Members => "a text or a list of texts".into(),
             Self::KeyFiles(_) => {
                 "a file, `{ file = \"2026.pem\", kid = \"2026\" }`, or a list of them".into()

@@ -1,10 +1,10 @@
 //! Words of others for keys of routes, the server and limits.
 
-use super::Place::{In, Key, Top};
+use super::TablePlace::{In, Key, Top};
 use super::settings::{LIMITS, ROUTES, UPSTREAMS, offer, row};
-use super::{ForeignSetting, Place};
+use super::{ForeignSetting, TablePlace};
 
-const SERVER: Place = In("server");
+const SERVER: TablePlace = In("server");
 
 pub(super) static ROUTES_AND_LIMITS: &[ForeignSetting] = &[
     // Routes.

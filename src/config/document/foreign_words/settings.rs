@@ -1,15 +1,15 @@
 //! Words of others for tables, and for keys of clients, bodies and upstreams.
 
-use super::Place::{In, Key, Top};
-use super::{ForeignSetting, Offer, Place};
+use super::TablePlace::{In, Key, Top};
+use super::{ForeignSetting, Offer, TablePlace};
 
-pub(super) const LIMITS: Place = In("limits");
-pub(super) const ROUTES: Place = In("routes");
-pub(super) const UPSTREAMS: Place = In("upstreams");
+pub(super) const LIMITS: TablePlace = In("limits");
+pub(super) const ROUTES: TablePlace = In("routes");
+pub(super) const UPSTREAMS: TablePlace = In("upstreams");
 
 pub(super) const fn row(
     words: &'static [&'static str],
-    places: &'static [Place],
+    places: &'static [TablePlace],
     about: &'static str,
     offers: &'static [Offer],
 ) -> ForeignSetting {

@@ -1,7 +1,7 @@
 //! Each word is a test: its answer is shown, and the lines that the answer offers make a good file.
 
 use super::values::VALUES;
-use super::{ForeignName, ForeignSetting, Offer, Place, all_settings};
+use super::{ForeignName, ForeignSetting, Offer, TablePlace, all_settings};
 use crate::config::document::table_named;
 use crate::config::report::Report;
 use crate::config::report::render::Colour;
@@ -130,10 +130,10 @@ fn every_offered_line_makes_a_good_file() {
 
 /// The tables in which a row's words are asked for.
 fn tables(row: &ForeignSetting) -> Vec<Option<&'static str>> {
-    let of = |place: &Place| match place {
-        Place::Top => vec![None],
-        Place::In(table) => vec![Some(*table)],
-        Place::Key => ["routes", "limits", "upstreams", "server"]
+    let of = |place: &TablePlace| match place {
+        TablePlace::Top => vec![None],
+        TablePlace::In(table) => vec![Some(*table)],
+        TablePlace::Key => ["routes", "limits", "upstreams", "server"]
             .map(Some)
             .to_vec(),
     };
@@ -157,7 +157,7 @@ fn every_word_is_answered_at_every_place() {
             let is_named_elsewhere = table.is_some() && !std::ptr::eq(found.row, row);
             if is_named_elsewhere {
                 assert!(
-                    row.places.contains(&Place::Key),
+                    row.places.contains(&TablePlace::Key),
                     "{word} in {table:?} has two rows"
                 );
                 continue;

@@ -93,7 +93,7 @@ fn counters(old: &[Arc<Limit>], new: &[Arc<Limit>]) -> &'static str {
 /// Have the numbers of buckets changed whose states carry them? A bucket in which requests wait keeps its instant.
 fn keep_units(old: &[Arc<Limit>], new: &[Arc<Limit>]) -> bool {
     let numbers = |limit: &Limit| limit.rule.bucket().and_then(|bucket| bucket.numbers);
-    let own = |limits: &[Arc<Limit>]| -> Option<Vec<_>> {
+    let of_limits = |limits: &[Arc<Limit>]| -> Option<Vec<_>> {
         limits.iter().map(|limit| numbers(limit)).collect()
     };
     let of_tiers = |limits: &[Arc<Limit>]| -> HashMap<_, _> {
@@ -101,7 +101,7 @@ fn keep_units(old: &[Arc<Limit>], new: &[Arc<Limit>]) -> bool {
         let each = tiers.map(|tier| (tier.limit.id, numbers(&tier.limit)));
         each.collect()
     };
-    let (Some(before), Some(after)) = (own(old), own(new)) else {
+    let (Some(before), Some(after)) = (of_limits(old), of_limits(new)) else {
         return false;
     };
     let (tiers_before, tiers_after) = (of_tiers(old), of_tiers(new));

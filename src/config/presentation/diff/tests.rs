@@ -110,7 +110,7 @@ fn what_clients_see_of_limits_and_the_case_of_keys_are_told() {
             "[response]\nx_ratelimit = {{ reset = \"seconds\" }}\n{new}"
         )),
         [
-            "limits.a: key_case sensitive to insensitive, shown true to false, counters kept",
+            "limits.a: by ip to ip (in any case), key_case sensitive to insensitive, shown true to false, counters kept",
             "response.x_ratelimit: reset unix to reset seconds",
         ]
     );

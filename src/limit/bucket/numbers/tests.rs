@@ -123,8 +123,8 @@ fn a_clock_that_steps_back_mends_to_the_states_own_size() {
     let (measured, verdict) = counter.ask(&small, earlier, 1);
     assert_eq!(measured.wait, Wait::Micros(36 * SECOND * 91));
     assert_eq!(verdict.reset, 3600 * SECOND);
-    let (again, _) = counter.ask(&small, earlier, 1);
-    assert_eq!(again, measured);
+    let (repeated, _) = counter.ask(&small, earlier, 1);
+    assert_eq!(repeated, measured);
     // The gateway with the larger file is not given an empty bucket.
     assert!(!counter.takes(&large, earlier, 1));
     assert!(counter.takes(&large, earlier + 36 * SECOND, 1));

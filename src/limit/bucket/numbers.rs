@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::rate::{Interval, Span};
+use crate::limit::rate::{Interval, Span};
 use std::num::{NonZeroU32, NonZeroU64};
 
 /// N per P in lowest terms, and the most units that the bucket could hold. Rates of one interval are the same rate.
@@ -17,9 +17,9 @@ pub struct Numbers {
 
 /// Units of a bucket: whole ones, and a rest over P of the numbers that they were computed under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct UsedUnits {
-    pub(super) whole: u64,
-    pub(super) rest: u64,
+pub(in crate::limit) struct UsedUnits {
+    pub(in crate::limit) whole: u64,
+    pub(in crate::limit) rest: u64,
 }
 
 impl Numbers {
@@ -52,13 +52,13 @@ impl Numbers {
     }
 
     /// The time of one unit.
-    pub(super) fn interval(self) -> Interval {
+    pub(in crate::limit) fn interval(self) -> Interval {
         let count = u64::from(self.count.get());
         Interval::of(self.period.get(), count, self.count)
     }
 
     /// The same rate with the greater size of the two.
-    pub(super) fn or_larger(self, other: Self) -> Self {
+    pub(in crate::limit) fn or_larger(self, other: Self) -> Self {
         Self {
             size: self.size.max(other.size),
             ..self
@@ -66,24 +66,24 @@ impl Numbers {
     }
 
     /// Does a bucket drain at the rate of `interval` under these numbers?
-    pub(super) fn is_of(self, interval: Interval) -> bool {
+    pub(in crate::limit) fn is_of(self, interval: Interval) -> bool {
         self.count == interval.den && self.period.get() == interval.period()
     }
 
     /// Is the rate of these numbers higher than that of `other`?
-    pub(super) fn is_faster_than(self, other: Self) -> bool {
+    pub(in crate::limit) fn is_faster_than(self, other: Self) -> bool {
         let product =
             |one: Self, count: NonZeroU32| u128::from(one.period.get()) * u128::from(count.get());
         product(self, other.count) < product(other, self.count)
     }
 
     /// The time in which a full bucket drains.
-    pub(super) fn full(self) -> Span {
+    pub(in crate::limit) fn full(self) -> Span {
         self.interval().times(u64::from(self.size.get()))
     }
 
     /// The units that a full bucket holds.
-    pub(super) fn most(self) -> UsedUnits {
+    pub(in crate::limit) fn most(self) -> UsedUnits {
         UsedUnits {
             whole: u64::from(self.size.get()),
             rest: 0,
@@ -91,7 +91,7 @@ impl Numbers {
     }
 
     /// The units that drain in `level`, exactly.
-    pub(super) fn used(self, level: Span) -> UsedUnits {
+    pub(in crate::limit) fn used(self, level: Span) -> UsedUnits {
         let period = u128::from(self.period.get());
         let parts = self.interval().parts_of(level);
         let narrow = |value: u128| u64::try_from(value).unwrap_or(u64::MAX);
@@ -103,7 +103,7 @@ impl Numbers {
 
     /// The time in which `used`, computed under `before`, drains at the rate of `interval`: rounded up by less than
     /// one part of a microsecond, so that whole units stay whole.
-    pub(super) fn level_of(used: UsedUnits, before: Self, interval: Interval) -> Span {
+    pub(in crate::limit) fn level_of(used: UsedUnits, before: Self, interval: Interval) -> Span {
         let parts = u128::from(used.rest) * u128::from(interval.period());
         let parts = parts.div_ceil(u128::from(before.period.get()));
         let rest = interval.span_of(parts);
