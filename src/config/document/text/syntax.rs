@@ -5,6 +5,7 @@ use crate::config::document::ENOUGH;
 use crate::config::input::Span;
 use crate::config::report::{Code, Details as _, Findings};
 use crate::config::value::quoted;
+use std::iter;
 use toml::de::{DeTable, Error};
 
 /// Notes the errors of the parser: only the first of neighbouring errors, and duplicates with both places. A file of
@@ -19,7 +20,7 @@ pub(in crate::config::document) fn report(
         && let Some(foreign) = foreign_file::find(text)
     {
         foreign.note(found);
-        return vec![0..text.len() + 1];
+        return iter::once(0..text.len() + 1).collect();
     }
     let mut errors: Vec<(Span, &str)> = errors
         .iter()
