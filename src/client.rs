@@ -142,38 +142,64 @@ impl Nat64 {
     }
 }
 
-/// The IPv4 networks that are not part of the Internet: the networks of RFC 5735, section 3, and of RFC 6598.
-const SPECIAL: [Ipv4Net; 14] = [
-    special([0, 0, 0, 0], 8),
+/// The private IPv4 networks (RFC 1918, RFC 6598), and those of one machine or link (RFC 1122, RFC 3927).
+const PRIVATE: [Ipv4Net; 6] = [
     special([10, 0, 0, 0], 8),
     special([100, 64, 0, 0], 10),
     special([127, 0, 0, 0], 8),
     special([169, 254, 0, 0], 16),
     special([172, 16, 0, 0], 12),
+    special([192, 168, 0, 0], 16),
+];
+
+/// The private IPv6 networks (RFC 4193), and those of one machine or link (RFC 4291).
+const PRIVATE_V6: [Ipv6Net; 3] = [
+    Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128),
+    Ipv6Net::new_assert(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7),
+    Ipv6Net::new_assert(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10),
+];
+
+/// The other IPv4 networks that are not part of the Internet (RFC 5735, section 3).
+const RESERVED: [Ipv4Net; 8] = [
+    special([0, 0, 0, 0], 8),
     special([192, 0, 0, 0], 24),
     special([192, 0, 2, 0], 24),
     special([192, 88, 99, 0], 24),
-    special([192, 168, 0, 0], 16),
     special([198, 18, 0, 0], 15),
     special([198, 51, 100, 0], 24),
     special([203, 0, 113, 0], 24),
     special([224, 0, 0, 0], 3),
 ];
 
+/// Is every address of the network private, of this machine or of its link? No client on the Internet has such an
+/// address.
+#[must_use]
+pub fn is_private(network: IpNet) -> bool {
+    match network {
+        IpNet::V4(v4) => PRIVATE.iter().any(|private| private.contains(&v4)),
+        IpNet::V6(v6) => PRIVATE_V6.iter().any(|private| private.contains(&v6)),
+    }
+}
+
+/// All IPv4 networks that are not part of the Internet.
+fn special_networks() -> impl Iterator<Item = &'static Ipv4Net> {
+    PRIVATE.iter().chain(&RESERVED)
+}
+
 const fn special([a, b, c, d]: [u8; 4], bits: u8) -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), bits)
 }
 
 fn is_global(address: Ipv4Addr) -> bool {
-    !SPECIAL.iter().any(|special| special.contains(&address))
+    !special_networks().any(|special| special.contains(&address))
 }
 
 /// Adds the parts of `network` that belong to the Internet.
 fn of_the_internet(network: Ipv4Net, parts: &mut Vec<IpNet>) {
-    if SPECIAL.iter().any(|special| special.contains(&network)) {
+    if special_networks().any(|special| special.contains(&network)) {
         return;
     }
-    let is_mixed = SPECIAL.iter().any(|special| network.contains(special));
+    let is_mixed = special_networks().any(|special| network.contains(special));
     match network.subnets(network.prefix_len() + 1) {
         // No special network is a single address, so that a mixed network can be halved.
         Ok(subnets) if is_mixed => subnets.for_each(|subnet| of_the_internet(subnet, parts)),
@@ -314,6 +340,28 @@ mod tests {
             let networks = nat64.networks(written.parse().unwrap());
             let shown: Vec<String> = networks.iter().map(ToString::to_string).collect();
             assert_eq!(shown.join(" "), counted, "{written}");
+        }
+    }
+
+    #[test]
+    fn private_networks_have_no_address_of_the_internet() {
+        for (network, private) in [
+            ("192.168.1.1/32", true),
+            ("10.0.0.0/8", true),
+            ("100.127.0.0/16", true),
+            ("172.31.0.0/16", true),
+            ("127.0.0.1/32", true),
+            ("fd00::/8", true),
+            ("fe80::1/128", true),
+            ("::1/128", true),
+            ("100.128.0.0/16", false),
+            ("172.0.0.0/8", false),
+            ("192.0.2.0/24", false),
+            ("0.0.0.0/0", false),
+            ("2001:db8::/32", false),
+            ("::/0", false),
+        ] {
+            assert_eq!(is_private(network.parse().unwrap()), private, "{network}");
         }
     }
 

@@ -87,6 +87,7 @@ impl Compilation<'_> {
         Compiled {
             boot: self.boot,
             snapshot: Snapshot {
+                // The first; a reload counts on from it.
                 generation: 1,
                 other_methods: looks_at_method(document).is_none(),
                 table: checked.table,

@@ -325,7 +325,7 @@ impl TopReader<'_> {
         }
         let foreign = ForeignName::find(None, name);
         let foreign = foreign.as_ref();
-        let meant = unknown_table::meant(name, value.get_ref());
+        let meant = unknown_table::meant(name, value.get_ref(), foreign);
         unknown_table::note_unknown(name, &span, value.get_ref(), meant, foreign, self.found);
         match (meant, foreign) {
             (Some(meant), _) => self.misnamed(meant, &span, value),
@@ -404,6 +404,14 @@ impl TopReader<'_> {
                 document.lost.insert((vocabulary.name, name));
                 continue;
             };
+            if unknown_table::note_dotted(vocabulary, &at, fields, found) {
+                let inner = fields.keys();
+                let dotted = inner.map(|inner| format!("{}.{}", at.value, inner.get_ref()));
+                let names = dotted.chain([at.value.clone()]);
+                let lost = names.map(|name| (vocabulary.name, Some(name)));
+                document.lost.extend(lost);
+                continue;
+            }
             unknown_table::check_name(vocabulary, &at, found);
             let place = heading(self.source, &entry.span(), &at.span);
             let mut fields = Fields::new(vocabulary, at, place, fields, found);

@@ -46,14 +46,13 @@ pub(super) use routes::stripped_fields::looks_at_method;
 
 use super::SMALLEST;
 use super::document::{Document, List};
-use super::input::{At, Span, source};
+use super::input::{At, source};
 use super::report::{Code, Details as _, Findings};
 use super::settings::groups::Groups;
 use super::settings::limits;
 use super::value::quoted;
 use crate::limit::Limit;
 use crate::route::{Rule, Table};
-use ipnet::IpNet;
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::hash::Hash;
@@ -80,7 +79,8 @@ pub(super) fn check_document(
     if emptiness(document, found) {
         return Validation::default();
     }
-    server(document, source, found);
+    listeners::check_listeners(document, found);
+    listeners::listen_addresses::check_listen_addresses(document, source, found);
     store::store(document, found);
     let scene = limits::Scene { document, groups };
     let compiled: Vec<Arc<Limit>> = document
@@ -147,37 +147,6 @@ fn emptiness(document: &Document, found: &mut Findings) -> bool {
             .help(help);
     }
     nothing
-}
-
-fn server(document: &Document, source: &source::Source, found: &mut Findings) {
-    listeners::check_listeners(document, found);
-    listeners::listen_addresses::check_listen_addresses(document, source, found);
-    let translators = document.server.translators();
-    for At { value, span } in document.server.trusted_networks() {
-        if value.prefix_len() == 0 || translators.has(value) {
-            let message = "every client is trusted to state the address that it comes from";
-            found
-                .warning(Code::TrustsEveryone, message)
-                .at(&span, "every address")
-                .help("name the networks of your own proxies only");
-        } else {
-            host_bits(value, &span, found);
-        }
-    }
-}
-
-/// Notes a network that is written as an address inside it: perhaps only the address was meant.
-fn host_bits(network: IpNet, span: &Span, found: &mut Findings) {
-    if network.addr() != network.network() {
-        let (whole, one) = (network.trunc(), network.addr());
-        let message = format!("{network} is more than one address");
-        found
-            .warning(Code::HostBits, message)
-            .at(span, format!("all of {whole}"))
-            .help(format!(
-                "write `\"{whole}\"` for the network, or `\"{one}\"` for the address alone"
-            ));
-    }
 }
 
 /// Notes a repeated entry of a list, which is an error: one of the two was probably meant to be another entry.

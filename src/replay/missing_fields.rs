@@ -3,6 +3,7 @@
 use super::policy_side::PolicySide;
 use super::report::{Note, Report};
 use super::request::{LogFormat, LoggedRequest};
+use crate::client::is_private;
 use crate::key::client_ip::Trust;
 use crate::key::{InLog, KeyPart};
 use http::HeaderName;
@@ -100,7 +101,7 @@ impl MissingFields {
         address: Option<IpAddr>,
         side: &PolicySide,
     ) {
-        let is_strange = |address: &IpAddr| is_private(*address) && !side.trust().has(*address);
+        let is_strange = |address: &IpAddr| is_private((*address).into()) && !side.trust().has(*address);
         if self.untrusted.is_none() && request.fields.contains_key(X_FORWARDED_FOR) {
             self.untrusted = address.filter(is_strange);
         }
@@ -157,7 +158,7 @@ impl MissingFields {
                 "lines of {peer} name the clients behind it in X-Forwarded-For, and are not trusted: limits by ip counted the proxy; name its network in `[server]` `trust`, for example with --set server.trust={peer}"
             ));
         }
-        let (address, _) = first.filter(|(address, lines)| *lines > 1 && is_private(*address))?;
+        let (address, _) = first.filter(|(address, lines)| *lines > 1 && is_private((*address).into()))?;
         (!differ).then(|| {
             format!(
                 "every client is {address}: {COUNTED}; {INSTEAD}, and name the proxy's network in `[server]` `trust`"
@@ -200,18 +201,6 @@ impl ClientSpread {
     }
 }
 
-/// Is the address one that no client on the internet has?
-fn is_private(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => {
-            // Carriers share this block (RFC 6598), and clusters use it, too.
-            let shared = v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64;
-            v4.is_private() || v4.is_loopback() || v4.is_link_local() || shared
-        }
-        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,7 +236,7 @@ mod tests {
             ("203.0.113.9", false),
             ("2001:db8::1", false),
         ] {
-            assert_eq!(is_private(address.parse().unwrap()), private, "{address}");
+            assert_eq!(is_private(address.parse::<IpAddr>().unwrap().into()), private, "{address}");
         }
     }
 }

@@ -82,12 +82,17 @@ fn draw_one(
     }
     if parts.iter().any(|part| file.has_groups_by(part)) && dice.percent(45) {
         let _ = writeln!(limit.text, "unknown = {:?}", dice.pick(&["ip", "refuse"]));
-    } else if dice.percent(20) {
+    } else if dice.percent(20) && parts.iter().any(|part| has_case(part)) {
         limit.text += "key_case = \"insensitive\"\n";
     }
     numbers(dice, file, &mut limit, may_be_partial);
     exceptions(dice, file, &mut limit);
     limit
+}
+
+/// Is the part a text that clients may write in several ways?
+fn has_case(part: &str) -> bool {
+    part.contains(':') && part != "tls:fingerprint"
 }
 
 fn parts(dice: &mut Dice, file: &DrawnFile, has_client: bool) -> Vec<&'static str> {

@@ -5,6 +5,7 @@ mod times;
 pub(super) use times::Zero;
 
 use super::foreign_words::{ForeignName, value_advice};
+use super::unknown_table::dotted_name;
 use super::vocabulary::{Default, Emptiness, Table, ValueShape};
 use super::words::Words;
 use super::written_value::{as_list, help_of, number, one_or_all, type_error};
@@ -206,7 +207,7 @@ impl<'a> Fields<'a> {
     ) -> Setting<T> {
         let text = self.typed(key, DeValue::as_str);
         text.and_then(|text, span| {
-            let foreign = || value_advice(key, text, &read);
+            let foreign = || value_advice(self.vocabulary, key, text, &read);
             let read = with_valid_offers(text, &read).map_err(|wrong| wrong.instead_if(foreign()));
             self.take(read, span)
         })
@@ -270,7 +271,7 @@ impl<'a> Fields<'a> {
             .is_some_and(|value| value.get_ref().is_str());
         let list = || {
             let list = alone.then(|| as_list(text, &read)).flatten();
-            list.or_else(|| value_advice(key, text, &read))
+            list.or_else(|| value_advice(self.vocabulary, key, text, &read))
         };
         let read = with_valid_offers(text, &read).map_err(|wrong| wrong.instead_if(list()));
         self.take(read, &item.span())
@@ -289,7 +290,7 @@ impl<'a> Fields<'a> {
                 let suggestion = nearest(word, T::WORDS.iter().copied());
                 let read =
                     |word: &str| T::of(word).ok_or_else(|| ValueError::choice(key, word, T::WORDS));
-                let help = value_advice(key, word, read)
+                let help = value_advice(self.vocabulary, key, word, read)
                     .or_else(|| suggestion.map(|word| format!("did you mean `{word}`?")));
                 let message = format!("{} is no choice for `{key}`", quoted(word));
                 self.error(Code::BadChoice, message)
@@ -420,7 +421,8 @@ impl<'a> Fields<'a> {
         let suggestion =
             nearest(name, names).and_then(|suggestion| self.vocabulary.key(suggestion));
         let foreign = ForeignName::find(Some(self.vocabulary), name);
-        let dotted = self.dotted_name(name, value.get_ref());
+        let outer = &self.name.value;
+        let dotted = dotted_name(self.vocabulary, outer, name, value.get_ref());
         let help = match dotted.filter(|_| foreign.is_none() && suggestion.is_none()) {
             Some(help) => help,
             None => misplaced::advice(self.vocabulary, name, foreign.as_ref(), suggestion),
@@ -434,22 +436,5 @@ impl<'a> Fields<'a> {
         self.error(Code::UnknownKey, message)
             .at(&span, format!("not a setting of {noun}"))
             .help(help);
-    }
-
-    /// The advice about a table inside a named table, as in `[routes.a.b]`.
-    fn dotted_name(&self, inner: &str, value: &DeValue<'_>) -> Option<String> {
-        let Table { name, named, .. } = self.vocabulary;
-        let DeValue::Table(keys) = value else {
-            return None;
-        };
-        let outer = self.title.trim_end_matches(']').split('.').nth(1)?;
-        let is_top = TABLES
-            .iter()
-            .any(|table| std::ptr::eq(*table, self.vocabulary));
-        let is_key = TABLES.iter().any(|table| table.key(inner).is_some());
-        let mut keys = keys.keys();
-        let is_alike = keys.any(|key| self.vocabulary.key(key.get_ref()).is_some());
-        (*named && is_top && is_alike && !is_key)
-            .then(|| format!("a name has no dot: write `[{name}.{outer}-{inner}]`"))
     }
 }

@@ -104,6 +104,12 @@ impl ForeignName {
         lines.filter_map(|line| Some(line.split_once(" = ")?.0))
     }
 
+    /// Does the advice write lines of `table`?
+    pub(super) fn offers(&self, table: &Table) -> bool {
+        let mut offers = self.row.offers.iter();
+        offers.any(|offer| offer.table == table.name)
+    }
+
     /// The tables that a table of this name probably defines.
     pub(super) fn tables(&self) -> Vec<&'static str> {
         match self.row.offers {

@@ -8,11 +8,15 @@ use crate::config::report::{Code, Details as _, Findings, all_of, nearest};
 use crate::config::value::{is_name, quoted};
 use toml::de::{DeTable, DeValue};
 
-/// The table that an unknown name probably means: the table with the nearest name, unless the name is a word of others,
-/// or else the table whose required keys are present.
-pub(super) fn meant(name: &str, value: &DeValue<'_>) -> Option<&'static Table> {
+/// The table that an unknown name probably means: the table with the nearest name, or else the table whose required
+/// keys are present. A word of others, `foreign`, means only a table that its advice offers.
+pub(super) fn meant(
+    name: &str,
+    value: &DeValue<'_>,
+    foreign: Option<&ForeignName>,
+) -> Option<&'static Table> {
     let suggestion = nearest(name, TABLES.iter().map(|table| table.name));
-    if let Some(suggestion) = suggestion.filter(|_| ForeignName::find(None, name).is_none()) {
+    if let Some(suggestion) = suggestion.filter(|_| foreign.is_none()) {
         return table_named(suggestion);
     }
     let DeValue::Table(entries) = value else {
@@ -31,6 +35,7 @@ pub(super) fn meant(name: &str, value: &DeValue<'_>) -> Option<&'static Table> {
     let likely = TABLES.iter().rev().copied();
     likely
         .filter(|table| table.named && has_required(table, first))
+        .filter(|table| foreign.is_none_or(|foreign| foreign.offers(table)))
         .max_by_key(|table| known(table))
 }
 
@@ -90,6 +95,65 @@ pub(super) fn note_other_type(
         .error(Code::WrongType, message)
         .at(span, "")
         .help(format!("write `{title}`, and its keys below it"));
+}
+
+/// The advice about a table inside the named table `outer`, as in `[routes.a.b]`.
+pub(super) fn dotted_name(
+    vocabulary: &Table,
+    outer: &str,
+    inner: &str,
+    value: &DeValue<'_>,
+) -> Option<String> {
+    let DeValue::Table(keys) = value else {
+        return None;
+    };
+    let mut tables = TABLES.iter();
+    let is_top = tables.any(|table| std::ptr::eq(*table, vocabulary));
+    let is_key = TABLES.iter().any(|table| table.key(inner).is_some());
+    let mut keys = keys.keys();
+    let is_alike = keys.any(|key| vocabulary.key(key.get_ref()).is_some());
+    let is_dotted = vocabulary.named && is_top && is_alike && !is_key;
+    is_dotted.then(|| {
+        let table = vocabulary.name;
+        format!("a name has no dot: write `[{table}.{outer}-{inner}]`")
+    })
+}
+
+/// Notes `[routes.a.b]` where `[routes.a]` has only such tables. The dot is then the one mistake, and `[routes.a]` is
+/// not looked at.
+pub(super) fn note_dotted(
+    vocabulary: &Table,
+    outer: &At<String>,
+    inner: &DeTable<'_>,
+    found: &mut Findings,
+) -> bool {
+    let advice = |name: &str, value: &DeValue<'_>| {
+        let advice = dotted_name(vocabulary, &outer.value, name, value)?;
+        let names = vocabulary.keys.iter().map(|key| key.name);
+        let has_other_advice =
+            ForeignName::find(Some(vocabulary), name).is_some() || nearest(name, names).is_some();
+        (!has_other_advice).then_some(advice)
+    };
+    let all = inner.iter().map(|(name, value)| {
+        let advice = advice(name.get_ref(), value.get_ref())?;
+        Some((name, advice))
+    });
+    let all: Vec<_> = all.collect::<Option<_>>().unwrap_or_default();
+    let title = vocabulary.title(&outer.value);
+    for (name, advice) in &all {
+        let shown = quoted(name.get_ref());
+        found
+            .error(
+                Code::UnknownKey,
+                format!("unknown key {shown} in `{title}`"),
+            )
+            .at(
+                &name.span(),
+                format!("not a setting of {}", vocabulary.noun),
+            )
+            .help(advice.clone());
+    }
+    !all.is_empty()
 }
 
 /// Notes `[limits] rate = ...`: a key where a name belongs.

@@ -68,15 +68,16 @@ A change of the file is taken over while requests go on, completely or not at al
   asks for a reading at once. Links are followed, and a link that leads elsewhere counts as a change. If the new file
   has a mistake, the old file stays in use.
 - **A file that takes anything away** may be half written, so it waits for a third equal reading, 500 ms later. This
-  applies if a key, a value or an entry of a list is missing, if a group's file has lost a member, or if a revocation
-  list has lost a certificate. Other numbers (`rate`, `max`, times, sizes; not in a list) and additions take nothing
-  away. SIGHUP takes such a file over without the third reading. A file that keeps changing is taken over as it is 10 s
-  after it was first read, with a warning in the log.
+  applies if a key, a value or an entry of a list is missing, if a group's file has lost a member, a file of `trust` a
+  network, or a revocation list a certificate. Other numbers (`rate`, `max`, times, sizes; not in a list) and additions
+  take nothing away. SIGHUP takes such a file over without the third reading. A file that keeps changing is taken over
+  as it is 10 s after it was first read, with a warning in the log.
 - **Counters.** New numbers keep a limit's counters. In a bucket the units that are used stay used: of a bucket of 10 in
   which all are used, 90 are left once it holds 100. Windows and logs keep their counts, and requests in a queue their
   turns. Where several gateways share a Redis, first update every gateway, then change numbers. Another algorithm, window
   or `by` has counters of its own, and so has a bucket that begins or ceases to have `refund` or a cost from responses.
-  They start afresh, unless counters from an earlier time with the same settings still exist: these go on.
+  They start afresh, unless counters from an earlier time with the same settings still exist: these go on. Another
+  `key_case` keeps them, but for keys with capitals, or with blanks at the ends.
 - **Restarts.** Keys marked *restart* are read once, at the start. A reload names such keys that have changed, and a
   [successor](restarts.md) takes them over without an outage.
 ";

@@ -213,15 +213,21 @@ pub fn refund(refund_on: RefundCondition) -> String {
 /// A key template as the file writes it: `ip`, `header:x-api-key + route`.
 #[must_use]
 pub fn key(by: &KeyTemplate) -> String {
-    if by.parts.is_empty() {
-        return "everyone".into();
-    }
-    let parts: Vec<String> = by.parts.iter().map(KeyPart::to_string).collect();
-    let parts = parts.join(" + ");
+    let parts = key_parts(by);
     match by.case {
         KeyCase::Sensitive => parts,
         KeyCase::Insensitive => format!("{parts} (in any case)"),
     }
+}
+
+/// The parts of a key template as the file writes them, without their case.
+#[must_use]
+pub fn key_parts(by: &KeyTemplate) -> String {
+    if by.parts.is_empty() {
+        return "everyone".into();
+    }
+    let parts: Vec<String> = by.parts.iter().map(KeyPart::to_string).collect();
+    parts.join(" + ")
 }
 
 /// A time in seconds since 1970, as RFC 3339 writes it.

@@ -1,5 +1,6 @@
 //! Lints: settings that are allowed but hardly intended.
 
+use crate::client;
 use crate::config::document::{Document, Limit, Route, Tier, TrustEntry};
 use crate::config::input::{At, Span};
 use crate::config::presentation::time_text;
@@ -10,7 +11,6 @@ use crate::key::KeyPart;
 use crate::key::client_ip::NamingField;
 use crate::limit::rate::Rate;
 use crate::route::Condition;
-use ipnet::IpNet;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -125,7 +125,7 @@ fn one_hop_field(document: &Document, found: &mut Findings) {
     };
     // The networks of a file are those of a delivery network.
     let is_private = |at: &At<TrustEntry>| match at.value {
-        TrustEntry::Network(network) => is_private(network),
+        TrustEntry::Network(network) => client::is_private(network),
         TrustEntry::File(_) => false,
     };
     let is_single = matches!(field.value, NamingField::Single(_));
@@ -143,23 +143,6 @@ fn one_hop_field(document: &Document, found: &mut Findings) {
             )
             .help("let nobody but the writer of the field reach the balancer in between");
     }
-}
-
-/// Is the network of a kind that no public address is in (RFC 1918, RFC 4193, RFC 6598, or a machine's own)?
-fn is_private(network: IpNet) -> bool {
-    const PRIVATE: [&str; 9] = [
-        "10.0.0.0/8",
-        "172.16.0.0/12",
-        "192.168.0.0/16",
-        "100.64.0.0/10",
-        "127.0.0.0/8",
-        "169.254.0.0/16",
-        "fc00::/7",
-        "fe80::/10",
-        "::1/128",
-    ];
-    let mut all = PRIVATE.iter().filter_map(|text| text.parse::<IpNet>().ok());
-    all.any(|private| private.contains(&network))
 }
 
 /// The condition of a route on a field that only a proxy in front of the gateway writes.

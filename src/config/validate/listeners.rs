@@ -5,6 +5,7 @@ pub(super) mod listen_addresses;
 use crate::config::document::{Document, ProxyProtocol};
 use crate::config::input::{At, Span};
 use crate::config::report::{Code, Details as _, Findings};
+use crate::config::settings::trusted_networks::host_bits;
 use crate::listen::listener::ListenAddress;
 
 /// Checks the entries of `listen` against the rest of the file.
@@ -40,7 +41,7 @@ pub(super) fn check_listeners(document: &Document, found: &mut Findings) {
             }
             ProxyProtocol::Within(networks) => {
                 for At { value, span } in networks {
-                    super::host_bits(*value, span, found);
+                    host_bits(*value, span, found);
                 }
             }
             ProxyProtocol::Trusted | ProxyProtocol::Off => {}

@@ -1,5 +1,5 @@
-//! The notes on counting: queues that never fill, weeks that begin on Thursday, counters that a restart loses, failures that use up a limit of a few
-//! requests a day.
+//! The notes on counting: queues that never fill, weeks that begin on Thursday, counters that a restart loses, failures
+//! that use up a limit of a few requests a day.
 
 use crate::config::{Code, Compiled, describe};
 use crate::limit::clock_window::Anchor;

@@ -6,6 +6,9 @@ use super::{ForeignSetting, TablePlace};
 
 const SERVER: TablePlace = In("server");
 
+const OPEN_OR_CLOSED: &str =
+    "with `open` requests pass while Redis is away, with `closed` they are answered 503";
+
 pub(super) static ROUTES_AND_LIMITS: &[ForeignSetting] = &[
     // Routes.
     row(
@@ -230,8 +233,8 @@ pub(super) static ROUTES_AND_LIMITS: &[ForeignSetting] = &[
     row(
         &["burst_size", "burstCapacity", "max_tokens", "bucket_size"],
         &[LIMITS],
-        "the first request counts, too: a burst of 20 beyond the first is 21 here",
-        &[offer("limits", &["burst = 21"])],
+        "the size of the bucket, the first request included; nginx's `burst` is one less",
+        &[offer("limits", &["burst = 20"])],
     ),
     row(
         &["nodelay", "delay"],
@@ -264,8 +267,8 @@ pub(super) static ROUTES_AND_LIMITS: &[ForeignSetting] = &[
             "failure_mode_allow",
             "redis_fail_open",
         ],
-        &[LIMITS, In("store")],
-        "with `open` requests pass while Redis is away, with `closed` they are answered 503",
+        &[LIMITS],
+        OPEN_OR_CLOSED,
         &[offer("limits", &["on_down = \"open\""])],
     ),
     row(
@@ -276,12 +279,9 @@ pub(super) static ROUTES_AND_LIMITS: &[ForeignSetting] = &[
             "failure_mode_allow",
             "redis_fail_open",
         ],
-        &[Top],
-        "with `open` requests pass while Redis is away, with `closed` they are answered 503",
-        &[offer(
-            "store",
-            &["url = \"redis://127.0.0.1:6379\"", "on_down = \"open\""],
-        )],
+        &[Top, In("store")],
+        OPEN_OR_CLOSED,
+        &[offer("store", &["on_down = \"open\""])],
     ),
     row(
         &["shadow_mode", "dry_run", "limit_req_dry_run", "log_only"],
@@ -298,13 +298,10 @@ pub(super) static ROUTES_AND_LIMITS: &[ForeignSetting] = &[
     row(
         &["skip_successful_requests", "response_codes", "status_codes"],
         &[LIMITS],
-        "no charge depends on the status, except that failures of the server may be given back; a server may state what its answer costs",
+        "the status of the answer may decide the cost, and `refund = [\"2xx\"]` gives charges of successful requests back",
         &[offer(
             "limits",
-            &[
-                "refund = \"5xx\"",
-                "cost = { response_header = \"x-units\" }",
-            ],
+            &["cost = { status = { \"401\" = 1, else = 0 } }"],
         )],
     ),
     // The rest.

@@ -66,7 +66,10 @@ pub(super) static TABLES_AND_UPSTREAMS: &[ForeignSetting] = &[
         &["middlewares", "plugins", "filters", "policies", "chains"],
         &[Top, Key],
         "a route names its limits, and all other steps are keys of the route",
-        &[offer("routes", &["limits = [\"per-ip\"]"])],
+        &[
+            offer("limits", &["by = \"ip\"", "rate = \"10/s\""]),
+            offer("routes", &["limits = [\"per-ip\"]"]),
+        ],
     ),
     row(
         &[

@@ -1,10 +1,10 @@
 //! Each word is a test: its answer is shown, and the lines that the answer offers make a good file.
 
-use super::values::VALUES;
+use super::values::{KeyPlace, VALUES};
 use super::{ForeignName, ForeignSetting, Offer, TablePlace, all_settings};
 use crate::config::document::table_named;
-use crate::config::report::Report;
 use crate::config::report::render::Colour;
+use crate::config::report::{Report, Severity};
 use crate::config::{load, parse};
 use std::collections::BTreeMap;
 use std::fs;
@@ -71,6 +71,9 @@ fn with_offers(offers: &'static [Offer]) -> String {
             match key {
                 "respond" => drop(table.remove("upstream")),
                 "max" => drop(table.remove("rate")),
+                "on_down" if offer.table == "store" => {
+                    table.insert("url".to_owned(), "\"redis://127.0.0.1\"".to_owned());
+                }
                 "by" if offer.table == "limits" && !value.contains("ip") => {
                     table
                         .entry("missing".to_owned())
@@ -183,54 +186,107 @@ fn every_word_is_answered_at_every_place() {
 }
 
 #[test]
-fn every_value_is_answered_and_what_is_offered_can_be_read() {
-    for row in VALUES {
+fn a_table_of_others_means_only_a_table_that_its_advice_offers() {
+    for row in all_settings() {
         for word in row.words {
-            let key = row.keys[0];
-            let table = match key {
-                "balance" | "servers" => "upstreams",
-                "path" => "routes",
-                _ => "limits",
-            };
-            let word = word.replace('*', "x_user");
-            let mut file = good_file();
-            let lines = file.entry(table).or_default();
-            lines.insert(key.to_owned(), format!("\"{word}\""));
-            let report = parse("gateway.toml", &file_text(&file)).unwrap_err();
-            let shown = report.human(Colour::Off);
-            let help = report.diagnostics[0].help.clone().unwrap_or_default();
-            assert_eq!(report.errors(), 1, "{shown}");
-            let Some(offer) = row.offer else {
-                assert_eq!(help, row.about, "{shown}");
+            if !row.places.contains(&TablePlace::Top) || table_named(word).is_some() {
                 continue;
-            };
-            let tail = if offer.starts_with("header") {
-                "x-user"
+            }
+            let found = ForeignName::find(None, word).unwrap();
+            let table = format!("[{word}.sso]\nupstream = \"orders\"\npath = \"/sso\"\n");
+            let text = format!("{}{table}", file_text(&good_file()));
+            let report = parse("gateway.toml", &text).unwrap_err();
+            let help = report.diagnostics[0].help.clone().unwrap_or_default();
+            let is_offered = row.offers.iter().any(|offer| offer.table == "routes");
+            if is_offered {
+                assert_eq!(help, "did you mean `routes`?", "{word}");
             } else {
-                "x_user"
-            };
-            let offer = offer.replace('*', tail);
-            assert!(
-                help.ends_with(&format!("write `\"{offer}\"`")),
-                "{word}: {help}"
-            );
-            let lines = file.entry(table).or_default();
-            lines.insert(key.to_owned(), format!("\"{offer}\""));
-            if key == "by" && offer != "ip" {
-                lines.insert("missing".to_owned(), "\"refuse\"".to_owned());
+                assert_eq!(help, found.advice(None), "{word}");
             }
-            if key == "missing" {
-                lines.insert("by".to_owned(), "\"header:x-user\"".to_owned());
-            }
-            if key == "on_down" {
-                file.entry("store")
-                    .or_default()
-                    .insert("url".to_owned(), "\"redis://127.0.0.1\"".to_owned());
-            }
-            let text = file_text(&file);
-            let good = parse("gateway.toml", &text);
-            assert!(good.is_ok(), "{text}");
+            assert_eq!(report.errors(), 1, "{}", report.human(Colour::Off));
         }
+    }
+}
+
+/// The line of a value, in a table inside its table where the key is of such a table.
+fn line_of((table, key): KeyPlace, value: &str) -> (String, String) {
+    match (table, key) {
+        ("upstreams", "by") => ("balance".to_owned(), format!("{{ by = \"{value}\" }}")),
+        ("upstreams", "url") => (
+            "servers".to_owned(),
+            format!("{{ url = \"{value}\", weight = 2 }}"),
+        ),
+        _ => (key.to_owned(), format!("\"{value}\"")),
+    }
+}
+
+/// A good file with the line of a value, and with the keys that the value needs.
+fn with_value(place: KeyPlace, value: &str) -> String {
+    let mut file = good_file();
+    let (table, key) = place;
+    if table == "groups" {
+        let lines = file.entry(table).or_default();
+        let member = if value == "ip" { "192.0.2.1" } else { "anna" };
+        lines.insert("members".to_owned(), format!("\"{member}\""));
+        let limits = file.entry("limits").or_default();
+        limits.insert(
+            "tiers".to_owned(),
+            "{ gold = { rate = \"5/s\" } }".to_owned(),
+        );
+    }
+    let lines = file.entry(table).or_default();
+    let (name, line) = line_of(place, value);
+    lines.insert(name, line);
+    match place {
+        ("limits", "by") if value != "ip" => {
+            lines.insert("missing".to_owned(), "\"refuse\"".to_owned());
+        }
+        ("limits", "missing") => {
+            lines.insert("by".to_owned(), "\"header:x-user\"".to_owned());
+        }
+        ("limits", "unknown") => {
+            lines.insert("by".to_owned(), "\"header:x-user\"".to_owned());
+            lines.insert("missing".to_owned(), "\"refuse\"".to_owned());
+            let groups = file.entry("groups").or_default();
+            groups.insert("by".to_owned(), "\"header:x-user\"".to_owned());
+            groups.insert("members".to_owned(), "\"anna\"".to_owned());
+        }
+        _ => {}
+    }
+    if key == "on_down" {
+        let store = file.entry("store").or_default();
+        store.insert("url".to_owned(), "\"redis://127.0.0.1\"".to_owned());
+    }
+    file_text(&file)
+}
+
+#[test]
+fn every_value_is_answered_and_what_is_offered_can_be_read() {
+    let all = VALUES.iter().flat_map(|row| {
+        let places = row.places.iter();
+        places.flat_map(move |place| row.words.iter().map(move |word| (row, *place, *word)))
+    });
+    for (row, place, word) in all {
+        let written = word.replace('*', "x_user");
+        let report = parse("gateway.toml", &with_value(place, &written)).unwrap_err();
+        let shown = report.human(Colour::Off);
+        let mut errors = report.diagnostics.iter();
+        let error = errors.find(|one| one.severity == Severity::Error).unwrap();
+        let help = error.help.clone().unwrap_or_default();
+        assert_eq!(report.errors(), 1, "{shown}");
+        let Some(offer) = row.offer else {
+            assert_eq!(help, row.about, "{shown}");
+            continue;
+        };
+        let is_field = offer.starts_with("header");
+        let tail = if is_field { "x-user" } else { "x_user" };
+        let offer = offer.replace('*', tail);
+        let advice = format!("write `\"{offer}\"`");
+        assert!(help.ends_with(&advice), "{word} in {place:?}: {shown}");
+        let text = with_value(place, &offer);
+        let good = parse("gateway.toml", &text);
+        let errors = good.err().map(|report| report.human(Colour::Off));
+        assert!(errors.is_none(), "{text}{}", errors.unwrap_or_default());
     }
 }
 
@@ -283,20 +339,47 @@ fn variables_of_others_and_names_with_a_dot_are_answered() {
         let report = parse("gateway.toml", &file_text(&file)).unwrap_err();
         assert_eq!(report.diagnostics[0].help.as_deref(), Some(help), "{value}");
     }
-    let dotted = "[routes.a.b]\nupstream = \"orders\"\n";
-    let report = parse(
-        "gateway.toml",
-        &format!("{}{dotted}", file_text(&good_file())),
-    )
-    .unwrap_err();
-    let help = report
-        .diagnostics
-        .iter()
-        .filter_map(|one| one.help.as_deref());
-    assert!(
-        help.clone()
-            .any(|help| help == "a name has no dot: write `[routes.a-b]`"),
-        "{}",
-        report.human(Colour::Off)
-    );
+}
+
+#[test]
+fn a_variable_that_stands_for_something_else_is_not_the_environments() {
+    let help_of = |table: &'static str, key: &str, value: &str| {
+        let mut file = good_file();
+        let lines = file.entry(table).or_default();
+        lines.insert(key.to_owned(), format!("\"{value}\""));
+        let report = parse("gateway.toml", &file_text(&file)).unwrap_err();
+        report.diagnostics[0].help.clone().unwrap_or_default()
+    };
+    let help = help_of("limits", "by", "$server_name");
+    assert!(!help.contains("environment"), "{help}");
+    let help = help_of("routes", "rewrite", "/v2/$1/{x");
+    assert!(help.starts_with("a part of the path has a name"), "{help}");
+    let help = help_of("routes", "host", "$1.example");
+    assert!(!help.contains("a part of the path"), "{help}");
+}
+
+#[test]
+fn a_name_with_a_dot_is_one_mistake() {
+    for (table, helps) in [
+        (
+            "[routes.a.b]\nupstream = \"orders\"\n",
+            &["a name has no dot: write `[routes.a-b]`"][..],
+        ),
+        (
+            "[limits.a.b]\nby = \"ip\"\nrate = \"1/s\"\n[limits.a.c]\nby = \"ip\"\nrate = \"1/s\"\n\
+             [routes.x]\npath = \"/x\"\nupstream = \"orders\"\nlimits = [\"a.b\", \"a\"]\n",
+            &[
+                "a name has no dot: write `[limits.a-b]`",
+                "a name has no dot: write `[limits.a-c]`",
+            ],
+        ),
+    ] {
+        let text = format!("{}{table}", file_text(&good_file()));
+        let report = parse("gateway.toml", &text).unwrap_err();
+        let shown = report.human(Colour::Off);
+        assert_eq!(report.errors(), helps.len(), "{shown}");
+        let all = report.diagnostics.iter();
+        let all: Vec<&str> = all.filter_map(|one| one.help.as_deref()).collect();
+        assert_eq!(all, helps, "{shown}");
+    }
 }

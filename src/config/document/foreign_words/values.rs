@@ -1,11 +1,16 @@
 //! Words of others for values of keys, and variables in other spellings.
 
 use super::fold;
+use crate::config::document::vocabulary::Table;
 use crate::config::value::ValueError;
+
+/// The name of a table, and a key of it or of a table inside it.
+pub(super) type KeyPlace = (&'static str, &'static str);
 
 /// Words of others for a value, and what to write.
 pub(super) struct ForeignValue {
-    pub(super) keys: &'static [&'static str],
+    /// Keys, each with its table.
+    pub(super) places: &'static [KeyPlace],
     /// Words. In the last of the word `*` is any text.
     pub(super) words: &'static [&'static str],
     /// What is different here, if the value alone does not say it.
@@ -15,23 +20,29 @@ pub(super) struct ForeignValue {
 }
 
 const fn row(
-    keys: &'static [&'static str],
+    places: &'static [KeyPlace],
     words: &'static [&'static str],
     about: &'static str,
     offer: &'static str,
 ) -> ForeignValue {
     let offer = if offer.is_empty() { None } else { Some(offer) };
     ForeignValue {
-        keys,
+        places,
         words,
         about,
         offer,
     }
 }
 
-const BY: &[&str] = &["by"];
-const BALANCE: &[&str] = &["balance"];
-const ALGORITHM: &[&str] = &["algorithm"];
+const BY: &[KeyPlace] = &[("limits", "by"), ("groups", "by")];
+/// The second is `by` of a table `balance`.
+const BALANCE: &[KeyPlace] = &[("upstreams", "balance"), ("upstreams", "by")];
+const ALGORITHM: &[KeyPlace] = &[("limits", "algorithm")];
+const ON_DOWN: &[KeyPlace] = &[("limits", "on_down"), ("store", "on_down")];
+const SERVERS: &[KeyPlace] = &[("upstreams", "servers"), ("upstreams", "url")];
+
+/// How a regular expression begins.
+const REGULAR: &[&str] = &["~*", "^*", "regex:*"];
 
 pub(super) static VALUES: &[ForeignValue] = &[
     row(
@@ -73,7 +84,7 @@ pub(super) static VALUES: &[ForeignValue] = &[
     row(
         BY,
         &["form:*", "json:*", "jsonpath", "jsonpath:*", "body:*"],
-        "no limit reads bodies: write a part of the request's head, as `\"query:user\"` or `\"header:x-user\"`",
+        "no key of a limit is read from a body: write a part of the request's head, as `\"query:user\"` or `\"header:x-user\"`",
         "",
     ),
     row(
@@ -101,10 +112,10 @@ pub(super) static VALUES: &[ForeignValue] = &[
         "",
         "hash:ip",
     ),
-    row(&["on_down"], &["allow", "fail-open"], "", "open"),
-    row(&["on_down"], &["deny", "fail-closed"], "", "closed"),
+    row(ON_DOWN, &["allow", "fail-open"], "", "open"),
+    row(ON_DOWN, &["deny", "fail-closed"], "", "closed"),
     row(
-        &["missing", "unknown"],
+        &[("limits", "missing"), ("limits", "unknown")],
         &["deny", "reject", "401"],
         "",
         "refuse",
@@ -124,19 +135,25 @@ pub(super) static VALUES: &[ForeignValue] = &[
         "",
     ),
     row(
-        &["path", "host"],
-        &["~*", "^*", "regex:*"],
+        &[("routes", "host")],
+        REGULAR,
+        "there are no regular expressions: write `host = [\"a.example\", \"*.b.example\"]`",
+        "",
+    ),
+    row(
+        &[("routes", "path")],
+        REGULAR,
         "there are no regular expressions: a path has `{name}` for a segment and `{*rest}` for the rest, and several routes say more",
         "",
     ),
     row(
-        &["servers", "url"],
+        SERVERS,
         &["ws://*"],
         "WebSockets pass over HTTP/1.1",
         "http://*",
     ),
     row(
-        &["servers", "url"],
+        SERVERS,
         &["wss://*"],
         "WebSockets pass over HTTP/1.1",
         "https://*",
@@ -156,16 +173,18 @@ impl ForeignValue {
     }
 }
 
-/// The advice for a value of `key` that `read` has refused. A value is offered only if `read` accepts it.
+/// The advice for a value of `key` in `table` that `read` has refused. A value is offered only if `read` accepts it.
 pub(in crate::config::document) fn value_advice<T>(
+    table: &Table,
     key: &str,
     text: &str,
     read: impl Fn(&str) -> Result<T, ValueError>,
 ) -> Option<String> {
-    let mut rows = VALUES.iter().filter(|row| row.keys.contains(&key));
+    let is_here = |place: &KeyPlace| *place == (table.name, key);
+    let mut rows = VALUES.iter().filter(|row| row.places.iter().any(is_here));
     let found = rows.find_map(|row| Some((row, row.tail(text)?)));
     let Some((row, tail)) = found else {
-        return variable(text);
+        return variable(key, text);
     };
     let Some(offer) = row.offer else {
         return Some(row.about.to_owned());
@@ -184,19 +203,28 @@ pub(in crate::config::document) fn value_advice<T>(
     })
 }
 
-/// The advice about a variable in the spelling of another program.
-fn variable(text: &str) -> Option<String> {
+/// Keys whose texts may have parts of the path.
+const WITH_PARTS: [&str; 4] = ["rewrite", "redirect", "to", "path"];
+
+/// The advice about a variable in the spelling of another program. In `by` it stands for a part of the request, and no
+/// variable of the environment is meant.
+fn variable(key: &str, text: &str) -> Option<String> {
+    if key == "by" {
+        return None;
+    }
     let starts = ["{{", "{$", "{env.", "$"];
     let start = starts.into_iter().find(|start| text.contains(start))?;
     let (_, rest) = text.split_once(start)?;
     let rest = rest.trim_start();
     let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let name = &rest[..end.unwrap_or(rest.len())];
-    match name.as_bytes().first() {
-        Some(b'0'..=b'9') => Some(
-            "a part of the path has a name: `/{id}` in `path` is `{id}` in `rewrite` and `redirect`".to_owned(),
-        ),
-        Some(_) => Some(format!("a variable of the environment is written `${{{name}}}`")),
-        None => None,
+    match name.as_bytes().first()? {
+        b'0'..=b'9' => WITH_PARTS.contains(&key).then(|| {
+            "a part of the path has a name: `/{id}` in `path` is `{id}` in `rewrite` and `redirect`"
+                .to_owned()
+        }),
+        _ => Some(format!(
+            "a variable of the environment is written `${{{name}}}`"
+        )),
     }
 }

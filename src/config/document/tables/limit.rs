@@ -69,11 +69,12 @@ table! {
     /// decoded. Values of cookies leave the process only as digests, and so do values of fields and parameters with the
     /// name of a secret. All methods outside the standards count as one method.
     by: Items<Option<KeyPart>> = filled_texts(part, NO_PART), Required, "\"ip\"",
-        Limit(|limit| show(describe::key(&limit.first().by)));
+        Limit(|limit| show(describe::key_parts(&limit.first().by)));
 
     /// Whether texts of the key that differ in case are different keys. With `"insensitive"` they count in Unicode's
-    /// lower case, without blanks at either end: `ANNA` is `anna`. This is for every part but `ip`, `route` and
-    /// `method`. Groups compare members as they are written, so that such a limit has no `unknown`.
+    /// lower case, without blanks at either end: `ANNA` is `anna`. Parts with one spelling (`ip`, `host`, `route`,
+    /// `method` and `tls:fingerprint`) stay, and a key of such parts alone has no `key_case`. Groups compare members as
+    /// they are written, so that such a limit has no `unknown`.
     key_case: KeyCase = word(), Value("\"sensitive\""), "\"insensitive\"",
         Limit(|limit| show(limit.first().by.case.word()));
 
@@ -101,8 +102,8 @@ table! {
 
     /// The start of a fixed window. With `first` a window starts at its first admitted request. With `clock` windows
     /// start at whole multiples of their length by the clock (UTC), weeks on Thursday. With a `timezone` days start at
-    /// midnight and weeks on Monday; months start on the first. The rest of one window and the whole of the next may be admitted together: up to twice
-    /// N at once. `sliding-log` and a `strict` sliding window never exceed N.
+    /// midnight and weeks on Monday; months start on the first. The rest of one window and the whole of the next may be
+    /// admitted together: up to twice N at once. `sliding-log` and a `strict` sliding window never exceed N.
     anchor: AnchorWord = word(), Value("\"first\""), "\"clock\"", Limit(|limit| anchor(limit.first()));
 
     /// The delay of the starts of windows by the clock: `"8h"` for days that start at eight. The offset is less than
@@ -110,8 +111,8 @@ table! {
     offset: Duration = time(Zero::Allowed), Value("\"0s\""), "\"8h\"",
         Limit(|limit| clock(limit.first()).and_then(|(offset, _)| show(offset)));
 
-    /// The time zone of days, weeks and months, for windows by the clock over `d`, `w` and `month`. A written one begins
-    /// weeks on Monday, 00:00 there. Changes of daylight saving make such a day longer or shorter.
+    /// The time zone of days, weeks and months, for windows by the clock over `d`, `w` and `month`. A written one
+    /// begins weeks on Monday, 00:00 there. Changes of daylight saving make such a day longer or shorter.
     timezone: TimeZone = text_form(zone), Value("\"UTC\""), "\"Europe/Berlin\"",
         Limit(|limit| timezone(limit.first()));
 
@@ -148,26 +149,27 @@ table! {
         Limit(|limit| limit.first().rule.leaky_bucket().and_then(|_| show(over(limit.first()).word())));
 
     /// The cost of one request: a number, a field of the request, a number in the response, or the answer's status. A
-    /// field of the request (`header`) gives `max` at most. A request without the field costs `default` (1). A field that is zero, no number
-    /// or repeated costs `max`; `min = 0` allows 0, which asks without taking. A response gives its cost in a field
-    /// (`response_header = "x-units"`) or in members of its JSON (`response_json = "usage.total_tokens"`). The request
-    /// is charged `estimate` (1) before the response, and the charge is settled when the response has its number, `max`
-    /// at most. Where the client leaves after the body began and before the number came, the request costs `max` (the
-    /// whole size of the limit, without a `max`); with `on_leave = "estimate"` it costs the estimate. An excess of the
-    /// charge comes back. A shortfall is charged even where the limit has too little left, so that the key may be in
-    /// debt and waits longer. With `status` the status of the answer decides: `status = { "401" = 1, else = 0 }` counts
-    /// failed logins. Logs, concurrency and buckets that delay have no `cost`.
+    /// field of the request (`header`) gives `max` at most. A request without the field costs `default` (1). A field
+    /// that is zero, no number or repeated costs `max`; `min = 0` allows 0, which asks without taking. A response gives
+    /// its cost in a field (`response_header = "x-units"`) or in members of its JSON
+    /// (`response_json = "usage.total_tokens"`). The request is charged `estimate` (1) before the response, and the
+    /// charge is settled when the response has its number, `max` at most. Where the client leaves after the body began
+    /// and before the number came, the request costs `max` (the whole size of the limit, without a `max`); with
+    /// `on_leave = "estimate"` it costs the estimate. An excess of the charge comes back. A shortfall is charged even
+    /// where the limit has too little left, so that the key may be in debt and waits longer. With `status` the status
+    /// of the answer decides: `status = { "401" = 1, else = 0 }` counts failed logins. Logs, concurrency and buckets
+    /// that delay have no `cost`.
     cost: CostSource = cost_form(), Value("1"), "5", Limit(|limit| show(describe::cost(limit.first())));
 
     /// The causes for which a charge goes back: `cancel`, a class of statuses (`4xx`), a status (`401`), or a status of
     /// gRPC (`grpc-14`). `5xx` is an answer of the upstream from 500 on, or 502 and 504 for want of an answer; of calls
     /// of gRPC it is 2, 4, 13, 14 and 15. Other statuses and classes are those of the final answer, the gateway's own
-    /// included; a call of gRPC has the status of its head only if it ended by `grpc-0`. The head of the answer decides,
-    /// or the trailers with the `grpc-status`. Nothing goes back for a refusal, or for a 401 or 400 of the gateway about
-    /// a key. Nothing goes back if the client has kept its body back for 200 ms or longer when the server ends the
-    /// request or answers with an error. Nothing goes back if the client ended the request: by leaving, by an upload
-    /// that breaks off, or by the deadline of its gRPC call. `cancel` is a request that is given up before anything of
-    /// it was forwarded. A place in a queue goes back in any case when its request leaves the queue.
+    /// included; a call of gRPC has the status of its head only if it ended by `grpc-0`. The head of the answer
+    /// decides, or the trailers with the `grpc-status`. Nothing goes back for a refusal, or for a 401 or 400 of the
+    /// gateway about a key. Nothing goes back if the client has kept its body back for 200 ms or longer when the server
+    /// ends the request or answers with an error. Nothing goes back if the client ended the request: by leaving, by an
+    /// upload that breaks off, or by the deadline of its gRPC call. `cancel` is a request that is given up before
+    /// anything of it was forwarded. A place in a queue goes back in any case when its request leaves the queue.
     refund: Items<RefundCause> = texts_as(ValueShape::RefundCauses, refund_cause), Words("nothing"), "[\"5xx\", \"cancel\"]",
         Limit(|limit| show(describe::refund(limit.first().refund_on)));
 

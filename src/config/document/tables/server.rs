@@ -6,7 +6,6 @@ use crate::config::document::{
     Form, Items, ValueShape, Words as _, Zero, any, bytes_in_a_second, count, custom, entry_table,
     inner_table, number, table, text_as, text_form, texts, time, time_within, whole, word, words,
 };
-use crate::config::input::At;
 use crate::config::presentation::{ShownValue, show, show_list, show_time, time_text};
 use crate::config::value::{
     ErrorText, admin_address, error_text, error_word, file_mode, naming_field, network, percent,
@@ -38,17 +37,18 @@ table! {
 
     /// Networks of the proxies in front of Tollgate. Their `Forwarded` and `X-Forwarded-For` are trusted, and read from
     /// the right. An entry `{ file = "cdn-networks.txt" }` is a file with one network on a line, which is watched. A
-    /// file that has no network, or a line that is none, changes nothing.
-    trust: Items<TrustEntry> = trusted(), Words("no peer"), "[\"10.0.0.0/8\", { file = \"cdn-networks.txt\" }]", Gateway(|file| show_list(&file.trust));
+    /// file has at most 2000 networks and 1 MiB. A file that has no network, or a line that is none, changes nothing in
+    /// a reload; at the start it is an error.
+    trust: Items<TrustEntry> = trusted(), Words("no peer"), "[\"10.0.0.0/8\", { file = \"cdn-networks.txt\" }]",
+        Gateway(|file| show_list(&file.trust));
 
     /// The field in which the proxies of `trust` name the client: `x-forwarded-for`, `forwarded`, or any field with one
     /// address, such as `cf-connecting-ip` or `x-real-ip`. No other field names the client then; with `forwarded` no
     /// `X-Forwarded-*` is read either. A field of one address is read of one line, of the direct peer, with or without
     /// a port and brackets; anything else names nobody, and the peer is the client. The field is dropped from all other
-    /// peers. Without `trust_field` both fields are read, and where they name different
-    /// clients `X-Forwarded-For` is trusted. `X-Forwarded-Proto` and `X-Forwarded-Host` then also replace the scheme
-    /// and host of `Forwarded`. Behind a proxy that writes `Forwarded` alone and lets `X-Forwarded-For` pass,
-    /// `trust_field` must be set.
+    /// peers. Without `trust_field` both fields are read, and where they name different clients `X-Forwarded-For` is
+    /// trusted. `X-Forwarded-Proto` and `X-Forwarded-Host` then also replace the scheme and host of `Forwarded`. Behind
+    /// a proxy that writes `Forwarded` alone and lets `X-Forwarded-For` pass, `trust_field` must be set.
     trust_field: NamingField = text_form(naming_field), Words("either of the first two"), "\"cf-connecting-ip\"",
         Gateway(|file| show(file.trust_field.as_ref().map_or("either", NamingField::name)));
 
@@ -91,7 +91,8 @@ table! {
     /// open. A balancer in front must close its idle connections sooner, or it sends requests on connections that are
     /// being closed.
     keep_alive: Duration = time_within("1s"..="1d", "a connection is kept for at least a second"),
-        Compiled("`idle` where that is written, else `\"75s\"`", |file| format!("\"{}\"", time_text(file.keep_alive))), "\"75s\"", Gateway(|file| show_time(file.keep_alive));
+        Compiled("`idle` where that is written, else `\"75s\"`", |file| format!("\"{}\"", time_text(file.keep_alive))),
+        "\"75s\"", Gateway(|file| show_time(file.keep_alive));
 
     /// The least rate, over `idle`, at which a client must send a body and take an answer. Over HTTP/2 the rate applies
     /// to each stream. Only time in which the gateway waits for the client counts. The time of a server that writes or
@@ -156,15 +157,6 @@ fn trusted() -> impl Form<Items<TrustEntry>> {
 }
 
 impl ServerTable {
-    /// The networks that `trust` names itself.
-    pub(in crate::config) fn trusted_networks(&self) -> impl Iterator<Item = At<IpNet>> {
-        let entries = self.trust.entries().iter();
-        entries.filter_map(|at| match at.value {
-            TrustEntry::Network(network) => Some(At::new(network, at.span.clone())),
-            TrustEntry::File(_) => None,
-        })
-    }
-
     /// The networks whose addresses contain translated IPv4 addresses.
     pub(in crate::config) fn translators(&self) -> Nat64 {
         let networks = self.nat64.entries().iter();

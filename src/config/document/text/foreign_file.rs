@@ -33,10 +33,13 @@ const MARKS: &[(&str, &str)] = &[
     ("@type:", "a file of Envoy"),
     ("apiVersion:", "an object of Kubernetes"),
     ("\"apiVersion\"", "an object of Kubernetes"),
-    ("entryPoints:", "a file of Traefik"),
-    ("middlewares:", "a file of Traefik"),
-    ("routers:", "a file of Traefik"),
+    ("entryPoints:", TRAEFIK),
 ];
+
+const TRAEFIK: &str = "a file of Traefik";
+
+/// Words that others use, too. Only Traefik has two of them in one file.
+const MARKS_OF_TRAEFIK: [&str; 4] = ["routers:", "middlewares:", "rule:", "loadBalancer:"];
 
 /// Sections of HAProxy.
 const SECTIONS: [&str; 5] = ["global", "defaults", "frontend", "backend", "listen"];
@@ -59,20 +62,25 @@ pub(super) fn find(text: &str) -> Option<ForeignFile> {
         let lines = text.lines().map(str::trim);
         lines.filter(|line| !is_comment(line) || line.starts_with("#END"))
     };
-    if lines().any(is_toml) {
+    let first = lines().next()?;
+    let start = first.as_ptr() as usize - text.as_ptr() as usize;
+    // A line of JSON may look like the header of a table: `["GET"]`.
+    let is_json = is_json(&text[start..]);
+    if !is_json && lines().any(is_toml) {
         return None;
     }
-    let first = lines().next()?;
     let has = |what: &dyn Fn(&str) -> bool| lines().any(what);
-    let mark = MARKS
-        .iter()
-        .find(|(mark, _)| has(&|line| line.starts_with(mark)));
+    let has_mark = |mark: &str| has(&|line| line.trim_start_matches("- ").starts_with(mark));
+    let mark = MARKS.iter().find(|(mark, _)| has_mark(mark));
+    let of_traefik = MARKS_OF_TRAEFIK.iter().filter(|mark| has_mark(mark));
     let begins =
         |words: &[&str], line: &str| word(line, 0).is_some_and(|word| words.contains(&word));
     let language = if let Some((_, language)) = mark {
         language
-    } else if first.starts_with('{') && text.contains('"') {
+    } else if is_json {
         "JSON"
+    } else if of_traefik.count() > 1 {
+        TRAEFIK
     } else if has(&is_directive) {
         "a file of nginx"
     } else if has(&|line| begins(&SECTIONS, line) && !line.contains([':', '{'])) {
@@ -86,11 +94,17 @@ pub(super) fn find(text: &str) -> Option<ForeignFile> {
     } else {
         return None;
     };
-    let start = first.as_ptr() as usize - text.as_ptr() as usize;
     Some(ForeignFile {
         language,
         first: start..start + first.len(),
     })
+}
+
+/// The beginning of an object, or of a list of objects. No file in TOML begins so, nor does a Caddyfile.
+fn is_json(text: &str) -> bool {
+    let object = text.strip_prefix('[').map_or(text, str::trim_start);
+    let inside = object.strip_prefix('{').map(str::trim_start);
+    inside.is_some_and(|inside| inside.starts_with(['"', '}']))
 }
 
 /// A table header, or a key with a value.
@@ -178,6 +192,46 @@ mod tests {
                 "http:\n  routers:\n    a:\n      rule: x\n",
                 "a file of Traefik",
             ),
+            (
+                "entryPoints:\n  web:\n    address: \":80\"\n",
+                "a file of Traefik",
+            ),
+            (
+                "http:\n  middlewares:\n    a:\n      x: 1\n  services:\n    b:\n      loadBalancer:\n        x: 1\n",
+                "a file of Traefik",
+            ),
+            (
+                "resources:\n- \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\n",
+                "a file of Envoy",
+            ),
+            (
+                "typed_config:\n  @type: type.googleapis.com/x\n",
+                "a file of Envoy",
+            ),
+            (
+                "{\n  \"a\": {\n    \"@type\": \"x\",\n    \"methods\":\n    [\"GET\"]\n  }\n}\n",
+                "a file of Envoy",
+            ),
+            (
+                "{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"Service\"\n}\n",
+                "an object of Kubernetes",
+            ),
+            (
+                "# a comment\n{\n  \"routes\": [{ \"methods\":\n    [\"GET\"]\n  }]\n}\n",
+                "JSON",
+            ),
+            ("[{ \"uri\": \"/a\" }]\n", "JSON"),
+            (
+                "listen app\n  bind *:80\n  server a 127.0.0.1:3000\n",
+                "a file of HAProxy",
+            ),
+            (
+                "{\n  email a@example.com\n}\nexample.com {\n  respond \"a\"\n}\n",
+                "a Caddyfile",
+            ),
+            ("events {\n}\nhttp {\n}\n", "a file of nginx"),
+            ("middlewares:\n  a: 1\n", "YAML"),
+            ("routers:\n  - name: a\n", "YAML"),
             ("---\nlimits:\n  a: 1\n", "YAML"),
             ("limits:\n  l:\n    by: ip\n    rate: 10/s\n", "YAML"),
             ("{\n  \"limits\": {}\n}\n", "JSON"),
@@ -203,6 +257,7 @@ mod tests {
             "// a comment\n[limits.a]\nby = \"ip\"\n",
             "rate = 10/s\n",
             "[limits.a\n",
+            "[\"limits\".a]\nby: ip\n",
             "\u{0}",
             "x",
         ] {

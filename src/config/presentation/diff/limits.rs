@@ -128,6 +128,9 @@ fn elsewhere(old: &Limit, new: &Limit) -> Vec<String> {
         let names = names.join(" and ");
         requests.push(format!("members of {names}, whose counters start afresh"));
     }
+    if old.by.case != new.by.case {
+        requests.push("keys with capitals or blanks at the ends, which count otherwise".to_owned());
+    }
     if unknown(&old.by) != unknown(&new.by) {
         requests.push("keys that no group knows, which count otherwise".to_owned());
     }
@@ -182,6 +185,16 @@ mod tests {
             "limits.a: missing refuse to ip, unknown counted like others to ip, counters kept \
              but for keys that no group knows, which count otherwise \
              and requests without the key, which count otherwise"
+        );
+    }
+
+    #[test]
+    fn keys_that_count_otherwise_by_their_case_are_told() {
+        let limit = |more: &str| format!("missing = \"refuse\"\nrate = \"10/s\"\n{more}");
+        assert_eq!(
+            changes_between(&limit(""), &limit("key_case = \"insensitive\"")),
+            "limits.a: key_case sensitive to insensitive, counters kept \
+             but for keys with capitals or blanks at the ends, which count otherwise"
         );
     }
 

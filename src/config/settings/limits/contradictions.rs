@@ -7,7 +7,7 @@ use crate::config::input::{At, Span};
 use crate::config::presentation::time_text;
 use crate::config::report::{Code, Details as _, Diagnostic, Findings, all_of};
 use crate::config::value::show_rate;
-use crate::key::{MissingKey, UnknownKey};
+use crate::key::{KeyPart, MissingKey, UnknownKey};
 use crate::limit::Scope;
 
 /// Notes keys that make no sense together.
@@ -24,6 +24,24 @@ pub(super) fn note_contradictions(limit: &Limit, found: &mut Findings) {
     check.foreign_keys();
     check.clock();
     check.rate_of_slots();
+    check.case();
+}
+
+/// May two values of this part differ in case alone?
+fn has_case(part: &KeyPart) -> bool {
+    match part {
+        KeyPart::Header { .. }
+        | KeyPart::Cookie(_)
+        | KeyPart::Query { .. }
+        | KeyPart::Path(_)
+        | KeyPart::Jwt { .. }
+        | KeyPart::TlsSubject => true,
+        KeyPart::Ip(_)
+        | KeyPart::TlsFingerprint
+        | KeyPart::Method
+        | KeyPart::Host
+        | KeyPart::Route => false,
+    }
 }
 
 struct Contradictions<'a> {
@@ -48,6 +66,22 @@ impl Contradictions<'_> {
     fn warning(&mut self, code: Code, does: &str) -> &mut Diagnostic {
         let name = &self.limit.name.value;
         self.found.warning(code, format!("limit `{name}` {does}"))
+    }
+
+    /// `key_case` of a limit whose key has no text, or texts of one spelling.
+    fn case(&mut self) {
+        let limit = self.limit;
+        let (Some(case), Some(by)) = (limit.key_case.at(), limit.by.at()) else {
+            return;
+        };
+        let mut parts = by.value.iter().filter_map(|part| part.value.as_ref());
+        if limit.by.is_bad() || parts.any(has_case) {
+            return;
+        }
+        self.conflict("has `key_case`, which changes no part of its key")
+            .at(&case.span, "has no effect")
+            .and(&by.span, "has one spelling")
+            .help("leave it out");
     }
 
     /// `over`, `queue` and `max_wait` of a limit that delays no request.

@@ -2,7 +2,7 @@
 //! takes one.
 
 use super::{FilledText, Variables};
-use crate::config::document::{Table, ValueShape, table_named, unknown_table};
+use crate::config::document::{ForeignName, Table, ValueShape, table_named, unknown_table};
 use std::collections::HashMap;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -53,8 +53,12 @@ struct BareValues<'v> {
 impl<'v> BareValues<'v> {
     fn top(&mut self, root: &mut DeTable<'v>) {
         for (name, value) in root.iter_mut() {
-            let table = table_named(name.get_ref());
-            let table = table.or_else(|| unknown_table::meant(name.get_ref(), value.get_ref()));
+            let (name, inside) = (name.get_ref(), value.get_ref());
+            let meant = || {
+                let foreign = ForeignName::find(None, name);
+                unknown_table::meant(name, inside, foreign.as_ref())
+            };
+            let table = table_named(name).or_else(meant);
             let (Some(table), DeValue::Table(entries)) = (table, value.get_mut()) else {
                 continue;
             };
