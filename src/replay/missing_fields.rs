@@ -101,7 +101,8 @@ impl MissingFields {
         address: Option<IpAddr>,
         side: &PolicySide,
     ) {
-        let is_strange = |address: &IpAddr| is_private((*address).into()) && !side.trust().has(*address);
+        let is_strange =
+            |address: &IpAddr| is_private((*address).into()) && !side.trust().has(*address);
         if self.untrusted.is_none() && request.fields.contains_key(X_FORWARDED_FOR) {
             self.untrusted = address.filter(is_strange);
         }
@@ -158,7 +159,8 @@ impl MissingFields {
                 "lines of {peer} name the clients behind it in X-Forwarded-For, and are not trusted: limits by ip counted the proxy; name its network in `[server]` `trust`, for example with --set server.trust={peer}"
             ));
         }
-        let (address, _) = first.filter(|(address, lines)| *lines > 1 && is_private((*address).into()))?;
+        let (address, _) =
+            first.filter(|(address, lines)| *lines > 1 && is_private((*address).into()))?;
         (!differ).then(|| {
             format!(
                 "every client is {address}: {COUNTED}; {INSTEAD}, and name the proxy's network in `[server]` `trust`"
@@ -236,7 +238,11 @@ mod tests {
             ("203.0.113.9", false),
             ("2001:db8::1", false),
         ] {
-            assert_eq!(is_private(address.parse::<IpAddr>().unwrap().into()), private, "{address}");
+            assert_eq!(
+                is_private(address.parse::<IpAddr>().unwrap().into()),
+                private,
+                "{address}"
+            );
         }
     }
 }

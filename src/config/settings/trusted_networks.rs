@@ -52,11 +52,7 @@ pub(in crate::config) fn read_trust(
 
 /// The networks of one file, each with the number of its line. A file without any, or with a line that is none, is an
 /// error: a reload then changes nothing.
-fn of_file(
-    path: &At<String>,
-    content: &[u8],
-    found: &mut Findings,
-) -> Option<Vec<(usize, IpNet)>> {
+fn of_file(path: &At<String>, content: &[u8], found: &mut Findings) -> Option<Vec<(usize, IpNet)>> {
     let mut networks = Vec::new();
     for (line, text) in lines(content) {
         let place = format!("{}:{line}", path.value);
