@@ -1,6 +1,7 @@
 //! Charges that are given back, and repeats that were not free after all.
 
-use super::{MemoryStore, OVERFLOW, record_key, table_at};
+use super::shard_locks::table_at;
+use super::{MemoryStore, OVERFLOW, record_key};
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Refund, Ticket};
 use crate::store::check::{Check, Intent};

@@ -1,30 +1,23 @@
-//! The questions to the scripts, as bytes: keys, parameter blocks, and the form of the batch.
+//! The questions to the scripts, as bytes: keys and parameter blocks.
 
+mod call;
 mod packing;
+mod repetition;
+mod update_block;
 
 use super::layout;
-use super::script::{DECIDE, DECIDE_ANY, DECIDE_ONCE, DECIDE_SHADOW, REFUND};
+use super::script::{DECIDE, DECIDE_ANY, DECIDE_ONCE, DECIDE_SHADOW, Script};
 use crate::clock::{self, Timestamp};
 use crate::limit::rate::Cost;
-use crate::limit::{Limit, Mark, Rule, Ticket, bucket, wire};
+use crate::limit::{Limit, Mark, Ticket, wire};
 use crate::store::check::{Check, Intent};
-use crate::store::redis::MOST_IN_CALL;
-use bb8_redis::redis::Cmd;
 use smallvec::SmallVec;
 use std::hash::BuildHasher as _;
 use std::time::Duration;
+use update_block::{FREE, WITH_RECORD};
 
-/// First byte of a refund's block: the form of the rest.
-const QUEUE: u8 = 1;
-const SETTLE: u8 = 2;
-const WINDOW: u8 = 3;
-const PARTS: u8 = 4;
-const LOG: u8 = 5;
-const FREE: u8 = 6;
-const RENEW: u8 = 7;
-const FORGET: u8 = 8;
-const WITH_RECORD: u8 = 9;
-const REPEAT: u8 = 10;
+pub(crate) use call::{MarkerKey, decide, refund};
+pub(crate) use update_block::{forget_block, refund_block, renew_block};
 
 /// The limits of one request, or the charge that one refund gives back.
 #[derive(Debug, Default)]
@@ -94,7 +87,7 @@ enum ScriptLevel {
 }
 
 impl ScriptLevel {
-    fn script(self) -> &'static super::script::Script {
+    fn script(self) -> &'static Script {
         match self {
             Self::Plain => &DECIDE,
             Self::Any => &DECIDE_ANY,
@@ -279,239 +272,4 @@ fn block(limit: &Limit, cost: Cost, clock: Option<Timestamp>) -> wire::Block {
         Timestamp::default()
     };
     limit.block_of(cost, now)
-}
-
-/// The number of equal questions from which on they are sent once, with their number. Two are cheaper in sequence.
-const WORTH: usize = 3;
-
-/// One byte for each question of a call.
-type Numbers = SmallVec<[u8; MOST_IN_CALL]>;
-
-/// The questions of a call in the scripts' form: of adjacent equal ones the first, with their number.
-struct CountedQuestions<'q> {
-    different: SmallVec<[&'q Question; MOST_IN_CALL]>,
-    numbers: Numbers,
-}
-
-impl<'q> CountedQuestions<'q> {
-    /// Counts `questions`, in order.
-    fn of(questions: impl Iterator<Item = &'q Question>) -> Self {
-        let questions: SmallVec<[&Question; MOST_IN_CALL]> = questions.collect();
-        let (mut different, mut numbers) = (SmallVec::new(), Numbers::new());
-        let runs = questions.chunk_by(|question, next| question.is_equal(next));
-        for run in runs.flat_map(|run| run.chunks(usize::from(u8::MAX))) {
-            let asked = match run {
-                [first, ..] if run.len() >= WORTH => std::slice::from_ref(first),
-                _ => run,
-            };
-            let number = u8::try_from(run.len() / asked.len()).unwrap_or(u8::MAX);
-            different.extend_from_slice(asked);
-            numbers.extend(asked.iter().map(|_| number));
-        }
-        Self { different, numbers }
-    }
-}
-
-/// The forms of the questions of a call: their content without their counters. Most clients meet the same limits.
-struct QuestionForms<'q> {
-    /// The first question of each form.
-    firsts: SmallVec<[&'q Question; 8]>,
-    /// The number of each question's form; numbers begin at 1.
-    numbers: Numbers,
-}
-
-impl<'q> QuestionForms<'q> {
-    /// The forms of `questions`; `None` if each has a different one.
-    fn of(questions: &[&'q Question]) -> Option<Self> {
-        let (mut firsts, mut numbers) = (SmallVec::<[&Question; 8]>::new(), Numbers::new());
-        for question in questions {
-            let mut known = firsts.iter();
-            let form = known.rposition(|first| first.has_form_of(question));
-            let form = form.unwrap_or_else(|| {
-                firsts.push(question);
-                firsts.len() - 1
-            });
-            numbers.push(u8::try_from(form + 1).ok()?);
-        }
-        (firsts.len() < questions.len()).then_some(Self { firsts, numbers })
-    }
-}
-
-/// One call that decides `questions` in order. Adjacent equal questions are sent once, with their number. `clock`
-/// replaces the server's own, for tests.
-pub(crate) fn decide<'q>(
-    clock: Option<Timestamp>,
-    questions: impl Iterator<Item = &'q Question>,
-) -> Cmd {
-    let mut rest = questions;
-    let (first, second) = (rest.next(), rest.next());
-    if let (Some(question), None) = (first, second) {
-        return decide_alone(clock, question);
-    }
-    let questions = first.into_iter().chain(second).chain(rest);
-    let CountedQuestions { different, numbers } = CountedQuestions::of(questions);
-    let limits = |question: &&Question| u8::try_from(question.limits()).unwrap_or(u8::MAX);
-    let shape: Numbers = different.iter().map(limits).collect();
-    let level = different.iter().map(|question| question.level).max();
-    let level = level.unwrap_or_default();
-    let script = level.script();
-    let forms = match level {
-        ScriptLevel::Plain => QuestionForms::of(&different),
-        ScriptLevel::Any | ScriptLevel::Once | ScriptLevel::Shadow => None,
-    };
-    let firsts = forms.as_ref().map_or(&different[..], |forms| &forms.firsts);
-    let all = different.iter().copied();
-    let mut command = call(script, clock, None, all, firsts.iter().copied());
-    command.arg(&shape[..]);
-    let has_equal = numbers.iter().any(|number| *number > 1);
-    if has_equal || forms.is_some() {
-        command.arg(if has_equal { &numbers[..] } else { b"" });
-    }
-    if let Some(forms) = &forms {
-        command.arg(&forms.numbers[..]);
-    }
-    command
-}
-
-/// The call that decides one question, as sent by an idle gateway.
-fn decide_alone(clock: Option<Timestamp>, question: &Question) -> Cmd {
-    let all = std::iter::once(question);
-    let mut command = call(question.level.script(), clock, None, all.clone(), all);
-    let limits = u8::try_from(question.limits()).unwrap_or(u8::MAX);
-    command.arg(&[limits]);
-    command
-}
-
-/// The key of a call's marker, and the call's number under it.
-pub(crate) struct MarkerKey {
-    pub(crate) key: Vec<u8>,
-    pub(crate) number: u64,
-}
-
-/// One call that refunds `questions`, each a single charge. A call with a marker can be repeated when it had no answer.
-pub(crate) fn refund<'q>(
-    clock: Option<Timestamp>,
-    questions: impl Iterator<Item = &'q Question> + Clone,
-    marker: Option<MarkerKey>,
-) -> Cmd {
-    let number = marker.as_ref().map(|marker| wire::double(marker.number));
-    let key = marker.map(|marker| marker.key);
-    let mut command = call(&REFUND, clock, key, questions.clone(), questions);
-    command.arg(number.as_ref().map_or(&b""[..], |number| &number[..]));
-    command
-}
-
-/// A call about the counters of `questions`, with the blocks of `forms`.
-fn call<'q>(
-    script: &super::script::Script,
-    clock: Option<Timestamp>,
-    marker: Option<Vec<u8>>,
-    questions: impl Iterator<Item = &'q Question> + Clone,
-    forms: impl Iterator<Item = &'q Question>,
-) -> Cmd {
-    let (mut limits, mut bytes, mut records) = (0, 0, 0);
-    for question in questions.clone() {
-        limits += question.limits();
-        bytes += question.keys.len();
-        records += question.records.len();
-    }
-    let mut blocks: SmallVec<[u8; 512]> = SmallVec::new();
-    for question in forms {
-        blocks.extend_from_slice(&question.blocks);
-    }
-    let keys = limits + records + usize::from(marker.is_some());
-    let mut command = script.call(keys, bytes + blocks.len() + limits);
-    for question in questions.clone() {
-        for key in question.keys() {
-            command.arg(key);
-        }
-    }
-    if records > 0 {
-        // The script takes the arguments from the end: it need not know the number of counters.
-        let all: Vec<&[u8]> = questions
-            .flat_map(|question| question.records.iter().map(Vec::as_slice))
-            .collect();
-        for record in all.into_iter().rev() {
-            command.arg(record);
-        }
-    }
-    if let Some(marker) = marker {
-        command.arg(marker);
-    }
-    match clock {
-        None => command.arg(b""),
-        Some(at) => command.arg(&wire::double(at.micros())),
-    };
-    command.arg(&blocks[..]);
-    command
-}
-
-/// The block of a refund; `None` if the ticket has nothing to give back under the limit's present numbers.
-pub(crate) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block> {
-    let mut block = wire::Block::new();
-    let mut put = |kind, numbers: &[u64]| {
-        block.push(kind);
-        for number in numbers {
-            block.extend_from_slice(&wire::double(*number));
-        }
-    };
-    if ticket.mark == Mark::Repeat {
-        // A free repeat has cost nothing.
-        put(REPEAT, &[ticket.record?.ends]);
-        return Some(block);
-    }
-    let cost = u64::from(ticket.cost.units());
-    match (&limit.rule, ticket.mark) {
-        (Rule::LeakyBucket(rule), Mark::Bucket(was)) if rule.queue > 0 => {
-            let interval = rule.bucket.interval;
-            let den = interval.den.get();
-            if was.part > 0 && was.den != den {
-                return None;
-            }
-            let charge = interval.times(cost);
-            let (was_part, part) = (u64::from(was.part), u64::from(charge.part));
-            let numbers = [was.at, was_part, charge.whole, part, u64::from(den)];
-            put(QUEUE, &numbers);
-        }
-        (rule, Mark::History(mark)) => {
-            let (was, interval) = (mark.was, rule.open_bucket()?.interval);
-            if !bucket::is_of_rate(was, interval) {
-                return None;
-            }
-            let full = interval.times(u64::from(mark.cost.units()));
-            let less = interval.times(cost);
-            let parts = [was.part, full.part, less.part, interval.den.get()].map(u64::from);
-            let [was_part, full_part, less_part, den] = parts;
-            let taken = [mark.at, mark.charged].map(Timestamp::micros);
-            let charged = [was.at, was_part, taken[0], taken[1], mark.back];
-            let much = [full.whole, full_part, less.whole, less_part, den];
-            put(SETTLE, &[&charged[..], &much].concat());
-            block.extend_from_slice(&wire::numbers(rule.open_bucket()?.numbers));
-        }
-        (Rule::FixedWindow(_) | Rule::ClockWindow(_), Mark::Window { start, end }) => {
-            put(WINDOW, &[end - start, start, cost]);
-        }
-        (Rule::SlidingWindow(rule), Mark::Window { start, .. }) => {
-            put(PARTS, &[rule.part, u64::from(rule.parts), start, cost]);
-        }
-        (Rule::SlidingLog(rule), Mark::Instant(at)) => put(LOG, &[rule.window, at, cost]),
-        (Rule::Concurrency(rule), Mark::Slot(first)) => put(FREE, &[rule.ttl, first, cost]),
-        _ => return None,
-    }
-    (ticket.cost.units() > 0).then_some(block)
-}
-
-/// The block that renews a ticket's slots; `None` if the ticket has none.
-pub(crate) fn renew_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block> {
-    let mut block = refund_block(limit, ticket)?;
-    let kind = block.first_mut().filter(|kind| **kind == FREE)?;
-    *kind = RENEW;
-    Some(block)
-}
-
-/// The block that deletes a counter of any kind.
-pub(crate) fn forget_block() -> wire::Block {
-    let mut block = wire::Block::new();
-    block.push(FORGET);
-    block
 }
