@@ -167,14 +167,15 @@ async fn a_renewal_loses_no_request_and_no_connection() {
     let first = site.kept("certificates/shop.pem");
     let mut requests = 0;
     let renewed = "tollgate_acme_orders_total{identity=\"shop\",result=\"obtained\"} 3";
-    while !gateway.metrics().await.contains(renewed) {
+    eventually(PATIENCE, renewed, async || {
         let answer = kept.ask(get("/")).await;
         assert_eq!(answer.status, 200);
         let answer = client.wire(site.tls(), "shop.example.com").await;
         assert_eq!({ answer }.ask(get("/")).await.status, 200);
         requests += 1;
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        gateway.metrics().await.contains(renewed)
+    })
+    .await;
     assert!(requests > 20);
     assert_ne!(site.kept("certificates/shop.pem"), first);
     let said = gateway.said.text();

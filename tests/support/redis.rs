@@ -6,10 +6,8 @@ use super::{PATIENCE, eventually, process};
 use redis::{Cmd, FromRedisValue};
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
-use tokio::time::sleep;
 
 /// A Redis server, or the place where one will be.
 #[derive(Debug)]
@@ -116,16 +114,15 @@ impl Redis {
     /// Starts the server, empty, and waits until it answers.
     pub(crate) async fn come(&mut self) {
         self.launch();
-        let until = Instant::now() + PATIENCE;
-        while self.ask::<String>(&["PING"]).await.is_err() {
-            assert!(Instant::now() < until, "redis does not answer");
-            sleep(Duration::from_millis(5)).await;
+        eventually(PATIENCE, "redis answers", async || {
             // A connection of another process may have used the port for a moment.
             let child = self.child.as_mut().expect("it was launched");
             if child.try_wait().unwrap().is_some() {
                 self.launch();
             }
-        }
+            self.ask::<String>(&["PING"]).await.is_ok()
+        })
+        .await;
     }
 
     fn launch(&mut self) {

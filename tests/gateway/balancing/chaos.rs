@@ -46,11 +46,10 @@ impl Server {
             .stderr(std::process::Stdio::null());
         self.child = Some(command.current_dir(self.folder.path()).spawn().unwrap());
         let address = ([127, 0, 0, 1], self.port).into();
-        let began = Instant::now();
-        while Wire::try_to(address).await.is_err() {
-            assert!(began.elapsed() < Duration::from_secs(20), "it starts");
-            sleep(Duration::from_millis(20)).await;
-        }
+        eventually(Duration::from_secs(20), "it starts", async || {
+            Wire::try_to(address).await.is_ok()
+        })
+        .await;
     }
 
     fn signal(&self, name: &str) {

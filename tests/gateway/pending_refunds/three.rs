@@ -4,10 +4,9 @@ use crate::support::{
     Answer, Connection, File, Gateway, PATIENCE, Redis, Relay, Upstream, eventually, request,
 };
 use std::ops::RangeInclusive;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
 
 /// The most requests in flight at once.
 const SLOTS: usize = 6;
@@ -223,14 +222,14 @@ pub(super) async fn settled(redis: &Redis, units: RangeInclusive<u64>) {
         let count = state.get(8..12).map(|count| count.try_into().unwrap());
         (slots, count.map_or(0, u32::from_be_bytes))
     };
-    let patience = Instant::now() + PATIENCE;
-    loop {
+    let mut last = None;
+    let what = format!("no slot is taken, and {units:?} units");
+    eventually(PATIENCE, &what, async || {
         let (slots, count) = held().await;
-        if slots == 0 && units.contains(&u64::from(count)) {
-            return;
+        if last.replace((slots, count)) != Some((slots, count)) {
+            println!("{slots} slots are taken, and {count} units");
         }
-        let told = format!("{slots} slots are taken, and {count} units of {units:?}");
-        assert!(Instant::now() < patience, "{told}");
-        sleep(Duration::from_millis(5)).await;
-    }
+        slots == 0 && units.contains(&u64::from(count))
+    })
+    .await;
 }

@@ -221,7 +221,7 @@ pub(crate) fn command_text(node: &Server, line: &str) -> String {
     }
 }
 
-pub(crate) fn eventually(what: &str, is: impl Fn() -> bool) {
+pub(crate) fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is() {
         assert!(

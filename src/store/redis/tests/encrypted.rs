@@ -2,7 +2,7 @@
 
 use super::certificates::{Authority, Files, Pair, TlsServer, has_tls};
 use super::clusters::{command_text, eventually};
-use super::support::{Server, fixed_window, free_port, limit, look, until_up};
+use super::support::{Server, fixed_window, free_port, limit, look, until, until_up};
 use super::watched::{FAILOVER, Sentinel, by};
 use crate::store::check::Check;
 use crate::store::redis::link::login::{LoginPeer, connect};
@@ -120,22 +120,16 @@ async fn a_failover_is_followed_where_nobody_speaks_in_the_clear() {
     assert_eq!(decide().await, Ok(999_999));
     let at = |server: &TlsServer| Some(Address::new("127.0.0.1", server.port));
     assert_eq!(look(&target).await.unwrap().master, at(&all.master));
-    let give_up = Instant::now() + FAILOVER;
-    while !knows_a_replica(&all.sentinel, &target).await {
-        assert!(Instant::now() < give_up, "the sentinel finds no replica");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    until(FAILOVER, "the sentinel finds a replica", async || {
+        knows_a_replica(&all.sentinel, &target).await
+    })
+    .await;
     // Writes that the replica does not have yet are lost with the master.
-    while !all
-        .replica
-        .server
-        .client()
-        .info("keyspace")
-        .contains("db0:")
-    {
-        assert!(Instant::now() < give_up, "the replica has no counter");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until(FAILOVER, "the replica has the counter", async || {
+        let mut replica = all.replica.server.client();
+        replica.info("keyspace").contains("db0:")
+    })
+    .await;
     all.master.server.kill();
     while decide().await.is_ok() {}
     // One broken connection is no outage yet. The outage begins when none can be made.

@@ -1,6 +1,6 @@
 //! The gateway queries sentinels for the master, and leaves a server that is no longer the master.
 
-use super::support::{Client, Late, Server, fixed_window, free_port, limit, until_up};
+use super::support::{Client, Late, Server, fixed_window, free_port, limit, until, until_up};
 use super::watched::{FAILOVER, Sentinel, Watched, by};
 use crate::clock::Clock;
 use crate::limit::verdict::Ruling;
@@ -341,11 +341,7 @@ async fn refusals_of_a_master_that_was_replaced_are_forgotten() {
     client.say("SENTINEL REMOVE cache");
     let port = new.port;
     client.say(&format!("SENTINEL MONITOR cache 127.0.0.1 {port} 1"));
-    let give_up = Instant::now() + FAILOVER;
-    while !ask().await.0 {
-        assert!(Instant::now() < give_up, "the new one is not asked");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until(FAILOVER, "the new one is asked", async || ask().await.0).await;
     assert_eq!(ask().await, (false, Decider::Redis));
     assert_eq!(shared.stats().falls.get(), 0);
 }

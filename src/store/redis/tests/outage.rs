@@ -1,6 +1,6 @@
 //! Faults, the time until they are noticed, and the time until they are over.
 
-use super::support::{Late, Server, at_once, limit, token_bucket, until_up};
+use super::support::{Late, Server, at_once, limit, token_bucket, until_down, until_up};
 use crate::limit::Limit;
 use crate::store::check::Check;
 use crate::store::error::StoreError;
@@ -56,14 +56,6 @@ fn down_at_once(store: &RedisStore, limit: &Arc<Limit>) {
     }
 }
 
-async fn until_down(store: &RedisStore) {
-    let begun = Instant::now();
-    while store.is_up() {
-        assert!(begun.elapsed() < BACK_WITHIN * 10, "it is not noticed");
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
 async fn back_in_time(store: &RedisStore) {
     let late = Late::watch();
     let took = until_up(store, BACK_WITHIN * 10).await;
@@ -108,7 +100,7 @@ async fn an_idle_store_notices_its_servers_death_before_anyone_asks() {
     let mut server = Server::start();
     let store = server.store().await;
     server.kill();
-    until_down(&store).await;
+    until_down(&store, BACK_WITHIN * 10).await;
     down_at_once(&store, &some_limit());
 }
 

@@ -1,7 +1,8 @@
 //! Refunds for a Redis that is unavailable for a moment: they are applied after its return, exactly once.
 
 use super::support::{
-    Client, Server, concurrency, fixed_window, limit, sliding_window, token_bucket, until_up,
+    Client, Server, concurrency, fixed_window, limit, sliding_window, token_bucket, until_down,
+    until_up,
 };
 use crate::key::{Meter, MeterPlace, OnLeave, OnSilent};
 use crate::limit::rate::Cost;
@@ -12,7 +13,7 @@ use crate::store::redis::RedisStore;
 use crate::store::reservation::{Amendment, Reservation};
 use crate::store::settings::StoreSettings;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const MANY: u32 = 8;
 pub(super) const KEY: &[u8] = b"a";
@@ -59,15 +60,6 @@ fn free(store: &RedisStore, slots: &[Reservation]) {
     }
 }
 
-/// Waits until the store has noticed that the server does not answer.
-async fn until_down(store: &RedisStore) {
-    let begun = Instant::now();
-    while store.is_up() {
-        assert!(begun.elapsed() < PATIENCE, "still up");
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
 /// The number of slots that are taken.
 fn held(server: &Server) -> usize {
     held_by(&mut server.client())
@@ -91,7 +83,7 @@ async fn slots_that_end_while_redis_stands_still_are_free_when_it_goes_on() {
         let (early, late) = tickets.split_at(3);
         // These releases find out that the server does not answer; later ones find the store unavailable.
         free(&store, early);
-        until_down(&store).await;
+        until_down(&store, PATIENCE).await;
         free(&store, late);
         server.go_on();
         until_up(&store, PATIENCE).await;
@@ -132,7 +124,7 @@ async fn a_slot_that_was_taken_for_somebody_who_heard_nothing_of_it_is_free_agai
     let asked = (0..5).map(|_| store.decide(&checks));
     let answers = futures_of(asked).await;
     assert_eq!(answers, [false; 5], "nobody was told");
-    until_down(&store).await;
+    until_down(&store, PATIENCE).await;
     // Redis now reads the questions from before, and then the releases of their slots.
     server.go_on();
     until_up(&store, PATIENCE).await;
@@ -176,7 +168,7 @@ async fn a_worker_that_ends_beside_a_redis_that_stands_still_leaves_no_slot_behi
     server.stop();
     free(&store, &tickets);
     let ((), ()) = tokio::join!(store.settle(), async {
-        until_down(&store).await;
+        until_down(&store, PATIENCE).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
         server.go_on();
     });
@@ -190,7 +182,7 @@ async fn slots_that_end_while_redis_restarts_are_no_loss() {
     let (store, limit) = (store_of(&server).await, slots());
     let tickets = take_all(&store, &limit).await;
     server.kill();
-    until_down(&store).await;
+    until_down(&store, PATIENCE).await;
     free(&store, &tickets);
     let server = server.restart();
     until_up(&store, PATIENCE).await;
@@ -210,7 +202,7 @@ async fn a_slot_is_owed_for_as_long_as_it_lasts() {
     let tickets = take_all(&store, &short).await;
     server.stop();
     free(&store, &tickets);
-    until_down(&store).await;
+    until_down(&store, PATIENCE).await;
     tokio::time::sleep(Duration::from_millis(2_020)).await;
     let refunds_before = store.stats().refunds.get();
     server.go_on();
@@ -274,7 +266,7 @@ pub(super) async fn left(store: &RedisStore, limit: &Arc<Limit>) -> u64 {
 async fn while_redis_stalls((server, store): (&Server, &RedisStore), five: impl Fn(bool)) {
     server.stop();
     five(true);
-    until_down(store).await;
+    until_down(store, PATIENCE).await;
     five(false);
     tokio::time::sleep(Duration::from_millis(200)).await;
     server.go_on();

@@ -2,7 +2,7 @@
 //! updates are sent again.
 
 use super::pending_refunds::{KEY, PATIENCE, charge, left, thousands};
-use super::support::{Client, Server, concurrency, limit, until_up};
+use super::support::{Client, Server, concurrency, limit, until, until_up};
 use super::watched::Watched;
 use crate::limit::Limit;
 use crate::store::check::Check;
@@ -19,7 +19,7 @@ use crate::store::{RedisEndpoint, RedisTarget};
 use bb8_redis::redis::Value;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A charge from longer ago was replicated before any replacement that the store has not learned of yet.
 const LONG_AGO: Duration = Duration::from_millis(5_500);
@@ -61,15 +61,10 @@ fn lead_both(watched: &Watched) {
 
 async fn follows(watched: &Watched, slots: i64) {
     watched.sentinel.name_another(watched.replica.port);
-    let begun = Instant::now();
-    while held(&watched.replica) != slots {
-        let held = held(&watched.replica);
-        assert!(
-            begun.elapsed() < PATIENCE,
-            "{held} of {slots} slots are taken"
-        );
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until(PATIENCE, &format!("{slots} slots are taken"), async || {
+        held(&watched.replica) == slots
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "local")]
@@ -116,15 +111,14 @@ async fn a_new_master_is_told_of_requests_in_flight_before_it_is_asked() {
     }
     assert_eq!((held(&watched.master), held(&watched.replica)), (3, 0));
     watched.sentinel.name_another(watched.replica.port);
-    let begun = Instant::now();
-    while held(&watched.replica) != 3 {
+    until(PATIENCE, "the new master has all slots", async || {
         // No other request is admitted during the succession, by either master.
         let check = Check::new(&slots, KEY);
         let decided = store.decide(&[check]).await.expect("Redis answers");
         assert!(decided.reservation(0, &check).is_none(), "there is room");
-        assert!(begun.elapsed() < PATIENCE, "it is told");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+        held(&watched.replica) == 3
+    })
+    .await;
     for task in tasks {
         task.abort();
     }

@@ -2,7 +2,7 @@
 
 use super::certificates::{Authority, TlsServer, has_tls};
 use super::clusters::{Servers, eventually, migrate};
-use super::support::Server;
+use super::support::{Server, until};
 use super::watched::{FAILOVER, Watched};
 use crate::store::redis::SharedKeys;
 use crate::store::redis::wire::slot::of_tag;
@@ -123,11 +123,10 @@ async fn the_master_is_followed_where_sentinels_name_it() {
         watched.replica.client().info("keyspace").contains("keys=1")
     });
     watched.master.kill();
-    let begun = Instant::now();
-    while keys.swap("a", b"1", b"2", None).await != Ok(true) {
-        assert!(begun.elapsed() < FAILOVER, "no other master is found");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    until(FAILOVER, "another master is found", async || {
+        keys.swap("a", b"1", b"2", None).await == Ok(true)
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -243,14 +243,25 @@ pub(crate) fn knows_functions(client: &mut Client) -> bool {
     !client.info("server").contains("redis_version:6")
 }
 
+/// Waits until `holds` is true; panics with the text `what` if that takes longer than `within`.
+pub(crate) async fn until(within: Duration, what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds().await {
+        assert!(begun.elapsed() < within, "not within {within:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 /// Waits until the store is up, and returns the time that it took.
 pub(crate) async fn until_up(store: &RedisStore, within: Duration) -> Duration {
     let begun = Instant::now();
-    while !store.is_up() {
-        assert!(begun.elapsed() < within, "not up within {within:?}");
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until(within, "the store is up", async || store.is_up()).await;
     begun.elapsed()
+}
+
+/// Waits until the store has noticed that its server does not answer.
+pub(crate) async fn until_down(store: &RedisStore, within: Duration) {
+    until(within, "the store is away", async || !store.is_up()).await;
 }
 
 /// The total delay of due work on this machine since the beginning. Bounds of time are extended by it. The delay is

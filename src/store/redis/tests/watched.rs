@@ -1,5 +1,6 @@
 //! A master, a replica and a sentinel that monitors them, for the tests that lose the master.
 
+use super::clusters::eventually;
 use super::support::{Client, Server, free_port};
 use crate::store::{Address, RedisEndpoint, RedisTarget, Secret};
 use bb8_redis::redis::{self, Value};
@@ -114,22 +115,16 @@ impl Watched {
         let of = master.port.to_string();
         let more = ["--repl-diskless-sync-delay", "0"];
         let replica = Server::start_with(&[&["--replicaof", "127.0.0.1", &of], &more[..]].concat());
-        let give_up = Instant::now() + FAILOVER;
-        while !replica
-            .client()
-            .info("replication")
-            .contains("master_link_status:up")
-        {
-            assert!(Instant::now() < give_up, "the replica does not follow");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        eventually("the replica follows", || {
+            let facts = replica.client().info("replication");
+            facts.contains("master_link_status:up")
+        });
         let sentinel = Sentinel::start(master.port, "");
         let mut client = Client::of(sentinel.port).unwrap();
         // The sentinel chooses no replica that has not identified itself yet.
-        while !is_known(&client.say("SENTINEL REPLICAS cache")) {
-            assert!(Instant::now() < give_up, "the sentinel finds no replica");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        eventually("the sentinel finds the replica", || {
+            is_known(&client.say("SENTINEL REPLICAS cache"))
+        });
         Self {
             master,
             replica,
