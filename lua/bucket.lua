@@ -14,7 +14,6 @@
 local changed, drains
 local function take(state, charge, charge_part, capacity, capacity_part, den, numbers, latest, latest_part)
   local whole, part, mended = 0, 0, false
-  drains = nil
   if numbers:byte() == 0 then numbers = "" end
   if state then
     local stored, fraction, under, size = -1, 0, 1, #state

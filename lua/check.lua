@@ -5,6 +5,8 @@
 --           amount given back so far (settlement.lua), and the meaning of an id: 16 charged for the first time, 32 goes
 --           free
 local function check(key)
+  -- The answer of another check may not have been read.
+  drains = nil
   local algorithm = blocks:byte(at)
   if algorithm > 6 then
     if algorithm == 7 then return sliding_log(key) end
@@ -49,12 +51,8 @@ end
 --   16, 32    beside 0: the first charge of an id, a repeat that goes free
 --   64, 128   beside 0: the granted units follow as four bytes, then the amount given back so far as a double
 local function answer(wait, whole, part, granted, back, id)
-  if drains then
-    local empty = drains
-    drains = nil
-    -- A repeat that goes free is not charged either, and says what it was granted.
-    if not granted then return pack(">BdI4dd", 5, whole, part, wait, empty) end
-  end
+  -- A repeat that goes free is not charged either, and says what it was granted.
+  if drains and not granted then return pack(">BdI4dd", 5, whole, part, wait, drains) end
   if wait == math.huge then return pack(">BdI4", 2, whole, part) end
   if wait > 0 then return pack(">BdI4d", 1, whole, part, wait) end
   if not (granted or back) then return pack(">BdI4", 0, whole, part) end

@@ -25,7 +25,8 @@ if numbers then
   end
 
   -- The first answer of a limit as a row: its two numbers, the step to the next answer and its part, den, where the
-  -- cost stands in the block, how long it is, and `drains` (bucket.lua). Then the number of further requests that there is room for.
+  -- cost stands in the block, how long it is, and `drains` (bucket.lua). Then the number of further requests that there
+  -- is room for.
   local function row_of(block, whole, part, life, most)
     local kind = blocks:byte(block)
     if kind > 2 then
@@ -67,14 +68,12 @@ if numbers then
     for i = 1, count do
       local block, more = at, nil
       local wait, whole, part, _, life, wrong = check(keys[first + i])
-      local empty = drains
-      drains = nil
       if wait > 0 or wrong then
         fit = 0
         break
       end
       rows[i], more = row_of(block, whole, part, life, times - 1)
-      rows[i][8] = empty
+      rows[i][8] = drains
       pasts[i], fit = at, math.min(fit, more + 1)
     end
     if fit > 1 then

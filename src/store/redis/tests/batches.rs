@@ -1,15 +1,17 @@
 //! A batch equals the same calls in sequence: every reply and every stored byte agree, even with few keys.
 
 use super::editions::editions;
-use super::support::{Client, Server};
+use super::support::{Client, Server, clock_window, limit, token_bucket};
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
+use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::store::check::Check;
 use crate::store::redis::queue::equal_questions;
 use crate::store::redis::wire::question::{self, Question};
 use crate::store::redis::wire::{layout, script};
 use bb8_redis::redis::Value;
+use std::sync::Arc;
 
 const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
 const BATCHES: u64 = 60;
@@ -72,6 +74,26 @@ fn sequence(client: &mut Client, questions: &[Question], seed: &str) -> Vec<Vec<
         .collect()
 }
 
+/// Compares a batch with its sequence, in replies and in stored bytes. Returns whether anything was stored.
+fn compare(client: &mut Client, questions: &[Question], seed: &str) -> bool {
+    // Equal questions become adjacent, and have the answers that they would have in the order of their arrival.
+    let groups = equal_questions::groups(questions.iter());
+    let mut order: Vec<usize> = (0..questions.len()).collect();
+    order.sort_by_key(|index| groups[*index]);
+    let gathered = order.iter().map(|index| &questions[*index]);
+    client.say("FLUSHALL");
+    let together = client.many(vec![question::decide(Some(NOW), gathered)]);
+    let stored = client.dump();
+    client.say("FLUSHALL");
+    let sequence = sequence(client, questions, seed);
+    let expected = order.iter().flat_map(|index| &sequence[*index]).copied();
+    let now = (NOW.micros() as f64).to_be_bytes();
+    let expected = now.into_iter().chain(expected).collect();
+    assert_eq!(together, vec![Value::BulkString(expected)], "{seed}");
+    assert_eq!(client.dump(), stored, "{seed}");
+    !stored.is_empty()
+}
+
 #[test]
 fn a_batch_equals_its_sequence_under_every_algorithm() {
     let seed = fastrand::u64(..);
@@ -82,31 +104,46 @@ fn a_batch_equals_its_sequence_under_every_algorithm() {
     }
     let mut charging = 0;
     for turn in 0..BATCHES {
-        let mut random = fastrand::Rng::with_seed(seed + turn);
-        let questions = batch(&mut random);
-        // Equal questions become adjacent, and have the answers that they would have in the order of their arrival.
-        let groups = equal_questions::groups(questions.iter());
-        let mut order: Vec<usize> = (0..questions.len()).collect();
-        order.sort_by_key(|index| groups[*index]);
-        let gathered = order.iter().map(|index| &questions[*index]);
-        client.say("FLUSHALL");
-        let together = client.many(vec![question::decide(Some(NOW), gathered)]);
-        let stored = client.dump();
+        let mut random = fastrand::Rng::with_seed(seed.wrapping_add(turn));
+        let case = format!("seed {seed}, turn {turn}");
         // All of a random batch of one small limit may be refused, so that nothing is stored.
-        charging += u64::from(!stored.is_empty());
-        client.say("FLUSHALL");
-        let seed = format!("seed {seed}, turn {turn}");
-        let sequence = sequence(&mut client, &questions, &seed);
-        let expected = order.iter().flat_map(|index| &sequence[*index]).copied();
-        let now = (NOW.micros() as f64).to_be_bytes();
-        let expected = now.into_iter().chain(expected).collect();
-        assert_eq!(together, vec![Value::BulkString(expected)], "{seed}");
-        assert_eq!(client.dump(), stored, "{seed}");
+        charging += u64::from(compare(&mut client, &batch(&mut random), &case));
     }
     assert!(
         charging > BATCHES / 2,
         "{charging} of {BATCHES} batches stored something, seed {seed}"
     );
+}
+
+/// Equal questions that only look at a bucket, and whose answer says when it is empty, are followed by a question about
+/// a window. The window's answer once had the bucket's time.
+#[test]
+fn a_look_at_other_numbers_leaves_nothing_for_the_next_answer() {
+    let server = Server::start();
+    let mut client = server.client();
+    for script in script::ALL {
+        client.many(vec![script.load()]);
+    }
+    let before = limit("tokens", token_bucket(10, 1_000_000, 10));
+    let after = limit("tokens", token_bucket(7, 3_000_000, 20));
+    let window = limit("window", clock_window(10, 1_000_000, 0));
+    let question = |checks: &[(&Arc<Limit>, u32)]| {
+        let mut question = Question::default();
+        for (limit, cost) in checks {
+            let check = Check {
+                limit,
+                key: b"one",
+                cost: Cost::new(*cost),
+                id: None,
+            };
+            question.check(&layout::key_prefix("t", limit), &check, Some(NOW), None);
+        }
+        question
+    };
+    let mut questions = vec![question(&[(&before, 5)])];
+    questions.extend((0..3).map(|_| question(&[(&after, 0), (&window, 1)])));
+    questions.push(question(&[(&window, 1)]));
+    assert!(compare(&mut client, &questions, "a look"));
 }
 
 /// The number of times that the server read and stored a state for this number of requests in one call.
