@@ -85,7 +85,7 @@ changed = function(state, whole, part, charge, charge_part, capacity, capacity_p
   if latest < free or (latest == free and latest_part < free_part) then free, free_part = latest, latest_part end
   units, rest = product(free, to_n, to_p)
   units = units + floor(free_part / to_p)
-  if rest + free_part % to_p > 0 then units = units + 1 end
+  if free_part % to_p >= to_p - rest then units = units + 1 end
   free, free_part = product(units, p, n)
   wait = whole - free
   if part > free_part then wait = wait + 1 end

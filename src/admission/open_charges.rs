@@ -22,10 +22,14 @@ pub enum RequestEnd {
     Answered(FinalStatus),
     /// The gateway answered by itself, without a server.
     OwnAnswer(FinalStatus),
-    /// The request failed because of its client, or was refused as a guess: the charge stays under any condition.
+    /// The gateway refused the request as a guess, with this status: the charge is never refunded.
+    Guess(FinalStatus),
+    /// A limit refused the request after it was charged, since its turn would have come too late.
+    Limited,
+    /// The request failed because of its client: the charge stays under any condition.
     Kept,
-    /// The client left, or the gateway abandoned the request, before any of it was forwarded.
-    Abandoned,
+    /// The client left, or the gateway abandoned the request with this status, before any of it was forwarded.
+    Abandoned(Option<FinalStatus>),
 }
 
 impl OpenCharges {
@@ -48,10 +52,14 @@ impl RequestEnd {
     #[must_use]
     pub fn refunds(self, limit: &Limit) -> bool {
         match self {
-            Self::Kept => false,
+            Self::Kept | Self::Guess(_) => false,
             Self::Answered(status) => limit.refund_on.covers(status),
             Self::OwnAnswer(status) => limit.refund_on.statuses.has(status),
-            Self::Abandoned => limit.refund_on.cancels,
+            Self::Abandoned(status) => {
+                let refunds = &limit.refund_on;
+                refunds.cancels || status.is_some_and(|status| refunds.statuses.has(status))
+            }
+            Self::Limited => limit.refund_on.cancels || limit.is_by_status(),
         }
     }
 
@@ -59,8 +67,9 @@ impl RequestEnd {
     #[must_use]
     pub const fn status(self) -> Option<FinalStatus> {
         match self {
-            Self::Answered(status) | Self::OwnAnswer(status) => Some(status),
-            Self::Kept | Self::Abandoned => None,
+            Self::Answered(status) | Self::OwnAnswer(status) | Self::Guess(status) => Some(status),
+            Self::Abandoned(status) => status,
+            Self::Kept | Self::Limited => None,
         }
     }
 }

@@ -17,28 +17,28 @@ use std::time::Duration;
 
 /// The trust in a request's fields.
 #[derive(Debug, Clone)]
-pub struct FieldTrust<P> {
+pub struct FieldTrust<'n, P> {
     /// Is the peer trusted to name the client's address? The function is called only if a field names an address.
     pub peer: P,
     /// Is every route and limit independent of the method, so that a field may name another method?
     pub other_methods: bool,
     /// The field with one address in which trusted peers name the client, if there is one.
-    pub naming: Option<HeaderName>,
+    pub naming: Option<&'n HeaderName>,
 }
 
-impl FieldTrust<()> {
+impl FieldTrust<'_, ()> {
     /// The trust in a request under this snapshot, from a peer that may be trusted.
-    pub fn of<P: Fn() -> bool>(snapshot: &Snapshot, peer: P) -> FieldTrust<P> {
+    pub fn of<P: Fn() -> bool>(snapshot: &Snapshot, peer: P) -> FieldTrust<'_, P> {
         FieldTrust {
             peer,
             other_methods: snapshot.other_methods,
-            naming: snapshot.trust.single().cloned(),
+            naming: snapshot.trust.single(),
         }
     }
 
     /// The trust in a request of a log, which does not record whether the peer was trusted.
     #[must_use]
-    pub fn all() -> FieldTrust<impl Fn() -> bool> {
+    pub fn all() -> FieldTrust<'static, impl Fn() -> bool> {
         FieldTrust {
             peer: || true,
             other_methods: true,
@@ -63,7 +63,7 @@ impl FieldTrust<()> {
 /// if there are none.
 pub fn tidy(
     fields: &mut HeaderMap,
-    trusted: &FieldTrust<impl Fn() -> bool>,
+    trusted: &FieldTrust<'_, impl Fn() -> bool>,
     mut report: impl FnMut(&HeaderName, StripCause),
 ) -> Option<Box<[HeaderName]>> {
     let (mut lengths, mut cookies) = (0, 0);
@@ -180,12 +180,9 @@ impl fmt::Display for StripCause {
 
 /// The cause for which a field of this name is dropped, if it is dropped.
 #[must_use]
-pub fn why(name: &str, trusted: &FieldTrust<impl Fn() -> bool>) -> Option<StripCause> {
-    let is_naming = trusted
-        .naming
-        .as_ref()
-        .is_some_and(|naming| *naming == name);
-    if let Some(claims) = claim(name).or(is_naming.then_some(Claim::Address))
+pub fn why(name: &str, trusted: &FieldTrust<'_, impl Fn() -> bool>) -> Option<StripCause> {
+    let is_naming = || trusted.naming.is_some_and(|naming| *naming == name);
+    if let Some(claims) = claim(name).or_else(|| is_naming().then_some(Claim::Address))
         && !(trusted.peer)()
     {
         return Some(claims.into());
@@ -257,7 +254,7 @@ mod tests {
         lines.iter().map(line).collect()
     }
 
-    fn trusted(peer: bool, other_methods: bool) -> FieldTrust<impl Fn() -> bool> {
+    fn trusted(peer: bool, other_methods: bool) -> FieldTrust<'static, impl Fn() -> bool> {
         FieldTrust {
             peer: move || peer,
             other_methods,
@@ -267,7 +264,7 @@ mod tests {
 
     fn left(
         sent: &[(&'static str, &'static str)],
-        trusted: &FieldTrust<impl Fn() -> bool>,
+        trusted: &FieldTrust<'_, impl Fn() -> bool>,
     ) -> Vec<String> {
         let mut fields = fields(sent);
         tidy(&mut fields, trusted, |_, _| ());

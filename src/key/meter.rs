@@ -1,9 +1,11 @@
 //! A response's statement of its request's cost: read within bounds, and settled when it is known.
 
 mod final_status;
+mod grpc_status;
 mod json_cost;
 
-pub use final_status::{FinalStatus, StatusCosts, StatusPattern, StatusSet, is_failed_call};
+pub use final_status::{FinalStatus, StatusCosts, StatusPattern, StatusSet};
+pub use grpc_status::GrpcStatus;
 pub use json_cost::{
     JsonCost, JsonNumber, JsonPlace, MOST_MEMBERS, MOST_PLACES, ROOT, WeighedMember, Weight,
 };
@@ -75,6 +77,12 @@ impl Meter {
     #[must_use]
     pub const fn is_in_json(&self) -> bool {
         matches!(self.place, MeterPlace::Json(_))
+    }
+
+    /// Is the cost that of the answer's status?
+    #[must_use]
+    pub const fn is_by_status(&self) -> bool {
+        matches!(self.place, MeterPlace::Status(_))
     }
 
     /// The place as the file writes it.

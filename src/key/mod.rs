@@ -28,6 +28,7 @@
 //! price               a cost that the request states
 //! meter               a cost that the response states
 //! meter/json_cost     the members of a body whose sum is a cost
+//! meter/grpc_status   the statuses of gRPC by their names
 //! meter/final_status  the statuses that a file names
 //! repeat              the id under which a request is repeated
 //! forwarded/grammar   a test: random lines of RFC 7239
@@ -67,9 +68,9 @@ pub use identity_field::{
     FieldWriters, FieldsOfOthers, IdentityField, IdentityFields, IdentityPiece, same_field,
 };
 pub use meter::{
-    FinalStatus, JsonCost, JsonNumber, JsonPlace, MOST_MEMBERS, MOST_PLACES, Meter, MeterPlace,
-    OnLeave, OnSilent, ROOT, StatusCosts, StatusPattern, StatusSet, WeighedMember, Weight,
-    is_failed_call,
+    FinalStatus, GrpcStatus, JsonCost, JsonNumber, JsonPlace, MOST_MEMBERS, MOST_PLACES, Meter,
+    MeterPlace, OnLeave, OnSilent, ROOT, StatusCosts, StatusPattern, StatusSet, WeighedMember,
+    Weight,
 };
 pub use part::KeyCase;
 pub use preflight::OTHER_METHODS;

@@ -9,6 +9,7 @@
 use super::part::{
     BY_ADDRESS, PartReading, is_elsewhere, piece_digest, write_address, write_logged, write_part,
 };
+use super::percent;
 use super::preflight::PREFLIGHT;
 use super::{
     Caller, Doubt, KeyCase, KeyOutcome, KeyPart, KeyTemplate, KnownValues, MissingKey, UnknownKey,
@@ -158,6 +159,8 @@ impl KeyTemplate {
                 None | Some(KeyPart::Ip(_) | KeyPart::Route | KeyPart::Method) => {
                     out.extend_from_slice(piece);
                 }
+                // The text in a path is escaped as it came, and was escaped once more for the key.
+                Some(KeyPart::Path(_)) => write_logged(&percent::decode(piece), out),
                 Some(_) => write_logged(piece, out),
             }
         }

@@ -56,8 +56,8 @@ pub enum Scope {
 /// The properties, besides the limit's name, that a counter's meaning depends on. A change of the kind starts a new
 /// counter.
 ///
-/// Written into every key: `tb` and `lb`, or `tbs` and `lbs` where charges are settled; `fw`, `sw` and `sl` with the window
-/// in microseconds, or its calendar unit.
+/// Written into every key: `tb` and `lb`, or `tbs` and `lbs` where charges are settled or the store is a cluster; `fw`,
+/// `sw` and `sl` with the window in microseconds, or its calendar unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RuleKind {
     /// Token bucket: a state names the numbers that it was written with.

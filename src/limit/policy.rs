@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// A limit as the file writes it, without the numbers of its rule.
 #[derive(Debug, Clone)]
 pub struct Policy {
+    /// Is the store a cluster? Another slot may then refuse a request that the limit has charged, and the charge comes
+    /// back by the history of a bucket.
+    pub in_cluster: bool,
     /// The name: the limit's identity across reloads, and its name on the wire.
     pub name: Arc<str>,
     /// The limit's rate in a list, as written: `100/min`. Limits of one list share their name, differ in their
@@ -81,6 +84,7 @@ impl Policy {
             answers: ResponsePolicy::default(),
             tiers: Vec::new(),
             place: 0,
+            in_cluster: false,
         }
     }
 
@@ -100,6 +104,12 @@ impl Policy {
     #[must_use]
     pub fn may_correct(&self) -> bool {
         self.refund_on.ever() || self.meter.is_some()
+    }
+
+    /// Does the status of the answer decide the cost?
+    #[must_use]
+    pub fn is_by_status(&self) -> bool {
+        self.meter.as_ref().is_some_and(Meter::is_by_status)
     }
 
     /// The name in logs and reports.
@@ -123,7 +133,8 @@ impl Policy {
 
     /// The properties that the counters depend on under `rule`. The rates of a list have counters of their own.
     pub(super) fn kind(&self, rule: &Rule) -> RuleKind {
-        let is_settled = self.may_correct() && rule.open_bucket().is_some();
+        let has_history = self.may_correct() || (self.in_cluster && self.scope == Scope::Cluster);
+        let is_settled = has_history && rule.open_bucket().is_some();
         let kind = if is_settled {
             rule.kind().settled()
         } else {

@@ -27,7 +27,7 @@ use crate::clock::Timestamp;
 use smallvec::SmallVec;
 
 /// One limit's parameters for one request, as the scripts read them.
-pub type Block = SmallVec<[u8; 64]>;
+pub type Block = SmallVec<[u8; 80]>;
 
 /// First byte of a parameter block: the algorithm that reads the rest.
 const TOKEN_BUCKET: u8 = 1;

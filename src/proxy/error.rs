@@ -1,12 +1,9 @@
 //! Every cause for which the gateway answers itself, and the one place that maps causes to status codes.
 
-mod grpc_status;
-
-pub use grpc_status::GrpcStatus;
-
 use crate::admission::RefusalCause;
 use crate::intake::IntakeError;
 use crate::intake::head::BadRequest;
+use crate::key::GrpcStatus;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use crate::proxy::bodies::body_failure::UploadFailure;

@@ -367,11 +367,7 @@ impl Exchange {
     pub(super) fn final_status(&self, http: u16) -> FinalStatus {
         FinalStatus {
             http,
-            grpc: self
-                .call
-                .grpc
-                .as_ref()
-                .and_then(|call| call.status.map(|status| status.0)),
+            grpc: self.call.grpc.as_ref().and_then(|call| call.status),
         }
     }
 

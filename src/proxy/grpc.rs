@@ -6,7 +6,7 @@ pub mod call_answer;
 mod timeout;
 
 use crate::intake::grpc_call::{CallDeadline, has_type};
-use crate::proxy::error::GrpcStatus;
+use crate::key::GrpcStatus;
 use crate::upstream::failure::UpstreamError;
 use crate::upstream::owed_time::UploadState;
 use http::{HeaderMap, HeaderName, Request, StatusCode, Version};

@@ -25,7 +25,6 @@
 //! exchange/answer        the gateway's fields on every answer
 //! exchange/stream_end    the cause of the end of a WebSocket or an answer
 //! error                  every cause, made a status
-//! error/grpc_status      the statuses of gRPC by their names
 //! worker_snapshot        a worker's half of a snapshot: metric handles and pools
 //! ```
 

@@ -346,7 +346,7 @@ fn refund_wait(
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let refundable = open.refundable.iter();
-    let refundable = refundable.filter(|charge| RequestEnd::Abandoned.refunds(&charge.limit));
+    let refundable = refundable.filter(|charge| RequestEnd::Abandoned(None).refunds(&charge.limit));
     let mut charges = open.slots.iter().chain(&open.places).chain(refundable);
     charges.try_for_each(|charge| counters.amend(charge, Amendment::Refund, now))
 }
@@ -365,9 +365,9 @@ fn reserve(reservations: &mut OpenReservations, mut open: OpenCharges, stay: &St
     }
     for charge in open.refundable {
         let limit = &charge.limit;
-        let is_cancelled = stay.is_abandoned && RequestEnd::Abandoned.refunds(limit);
+        let is_cancelled = stay.is_abandoned && RequestEnd::Abandoned(None).refunds(limit);
         let end = request.end();
-        let is_refunded = end.refunds(limit) && !request.was_guess();
+        let is_refunded = end.refunds(limit);
         if is_cancelled || is_refunded {
             keep(charge, Amendment::Refund);
         } else if let Some(MeterPlace::Status(costs)) = limit.meter.as_ref().map(|one| &one.place) {

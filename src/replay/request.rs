@@ -11,7 +11,7 @@ use super::{Fault, instant};
 use crate::admission::RequestEnd;
 use crate::clock::Timestamp;
 use crate::key::address::read_address;
-use crate::key::{FinalStatus, is_failed_call};
+use crate::key::{FinalStatus, GrpcStatus};
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::telemetry::access_log::Reason;
 use http::{HeaderMap, Method, header};
@@ -56,7 +56,7 @@ pub(super) struct LoggedRequest<'a> {
     /// The status of the answer; 0 where the line has none.
     pub(super) status: u16,
     /// The status of a gRPC call.
-    pub(super) grpc_status: Option<u16>,
+    pub(super) grpc_status: Option<GrpcStatus>,
     /// The cause of the answer, by the access log's word for it.
     pub(super) reason: Option<Reason>,
     /// The route of the request; empty if the line names none.
@@ -183,7 +183,7 @@ impl<'a> LoggedRequest<'a> {
             )
         );
         let is_error = match self.grpc_status {
-            Some(status) => is_failed_call(status),
+            Some(status) => status.is_server_error(),
             None => (500..600).contains(&self.status),
         };
         is_error && !is_of_gateway
@@ -203,18 +203,13 @@ impl<'a> LoggedRequest<'a> {
                 | Reason::ClientTimeout
                 | Reason::DeadlineExceeded,
             ) => RequestEnd::Kept,
+            Some(Reason::MissingKey | Reason::UnknownKey | Reason::BadToken) => {
+                RequestEnd::Guess(status)
+            }
             _ if self.status < 200 => RequestEnd::Kept,
             _ if status.is_server_error() && !self.failed() => RequestEnd::OwnAnswer(status),
             _ => RequestEnd::Answered(status),
         }
-    }
-
-    /// Was the request a guess that the gateway answered? No condition refunds it.
-    pub(super) fn was_guess(&self) -> bool {
-        matches!(
-            self.reason,
-            Some(Reason::MissingKey | Reason::UnknownKey | Reason::BadToken)
-        )
     }
 
     /// Was the request answered, by the access log, before any limit was checked?

@@ -66,6 +66,17 @@ pub enum Backend {
     Redis(RedisTarget),
 }
 
+impl Backend {
+    /// Are the counters in the slots of a cluster?
+    #[must_use]
+    pub const fn is_cluster(&self) -> bool {
+        match self {
+            Self::Redis(target) => matches!(target.place, RedisEndpoint::Cluster { .. }),
+            Self::Memory => false,
+        }
+    }
+}
+
 /// A Redis, and the user at it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisTarget {

@@ -3,7 +3,6 @@
 use crate::config::{Compiled, describe};
 use crate::key::MissingKey;
 use crate::limit::{Limit, Scope};
-use crate::store::{Backend, RedisEndpoint};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -51,10 +50,7 @@ impl<'a> SlotSpread<'a> {
         let shared: Vec<&Limit> = shared
             .filter(|limit| limit.scope == Scope::Cluster)
             .collect();
-        let is_cluster = match &compiled.boot.store.source {
-            Backend::Redis(target) => matches!(target.place, RedisEndpoint::Cluster { .. }),
-            Backend::Memory => false,
-        };
+        let is_cluster = compiled.boot.store.source.is_cluster();
         if !is_cluster && shared.iter().all(|limit| limit.with.is_none()) {
             return None;
         }

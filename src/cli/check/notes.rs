@@ -10,7 +10,7 @@ mod written_values;
 use super::orders;
 use crate::config::Compiled;
 use crate::config::outline::time_text;
-use crate::key::{KeyPart, MemberForm, MissingKey, UnknownKey};
+use crate::key::{FinalStatus, KeyPart, MemberForm, MeterPlace, MissingKey, UnknownKey};
 use crate::limit::{Limit, Mode, Scope};
 use crate::snapshot::Service;
 use crate::store::{Backend, OnDown};
@@ -180,10 +180,12 @@ fn is_free(limit: &Limit, guessed: &Limit) -> Option<String> {
     let exempt = methods(limit);
     // A request that both limits exempt gets no 401.
     let exempt = exempt.iter().find(|method| !also.contains(method));
-    let least = match &limit.price {
-        Some(price) if price.may_peek => 0,
-        Some(price) => price.default,
-        None => limit.cost.units(),
+    let least = match (limit.meter.as_ref().map(|meter| &meter.place), &limit.price) {
+        // The gateway's own 401 has a cost, too.
+        (Some(MeterPlace::Status(costs)), _) => costs.of(FinalStatus::of(guessed.answers.keyless)),
+        (_, Some(price)) if price.may_peek => 0,
+        (_, Some(price)) => price.default,
+        (_, None) => limit.cost.units(),
     };
     if !limit.mode.decides() {
         Some(format!("{name} is a shadow"))

@@ -94,6 +94,7 @@ fn untiered(
             window: is_list.then(|| shown.into()),
             exempt: exempt.clone(),
             meter: meter(written, scene),
+            in_cluster: scene.document.store.url().is_cluster(),
             ..policy(written, name, &by, rate)
         };
         limit::Limit::new(policy, rule)

@@ -1,5 +1,6 @@
 //! The status by which a request ends, and the statuses that a file names: one, a class, one of gRPC.
 
+use super::grpc_status::GrpcStatus;
 use std::fmt;
 
 /// The lowest status of a final answer. Those below it are interim (RFC 9110, section 15.2).
@@ -10,22 +11,13 @@ const LAST: u16 = 599;
 const LAST_OF_CALLS: u16 = 16;
 /// The class of server errors.
 const SERVER_ERROR: u16 = 5;
-/// The statuses of gRPC that are a server's errors: unknown, deadline exceeded, internal, unavailable, data loss.
-const FAILED_CALLS: [u16; 5] = [2, 4, 13, 14, 15];
-
-/// Is this status of gRPC a server error, for limits with `refund = ["5xx"]`?
-#[must_use]
-pub fn is_failed_call(status: u16) -> bool {
-    FAILED_CALLS.contains(&status)
-}
-
 /// The status by which a request ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FinalStatus {
     /// The status of the answer's head.
     pub http: u16,
     /// The status of the call, if the request is one of gRPC.
-    pub grpc: Option<u16>,
+    pub grpc: Option<GrpcStatus>,
 }
 
 /// A status of the file, or a class of statuses. Smaller ones are more exact.
@@ -66,15 +58,25 @@ impl FinalStatus {
         Self { http, grpc: None }
     }
 
+    /// The answer to a call that ends with this status.
+    #[must_use]
+    pub const fn of_call(status: GrpcStatus) -> Self {
+        Self {
+            http: 200,
+            grpc: Some(status),
+        }
+    }
+
     /// Did the server fail, or could none be reached?
     #[must_use]
     pub fn is_server_error(self) -> bool {
-        self.grpc.is_some_and(is_failed_call) || self.http / 100 == SERVER_ERROR
+        self.grpc.is_some_and(GrpcStatus::is_server_error) || self.http / 100 == SERVER_ERROR
     }
 
     /// The status of the head as far as the head tells the outcome: a call that failed has 200 in its head, too.
     fn head(self) -> Option<u16> {
-        let is_of_failed_call = self.http == 200 && self.grpc.is_some_and(|status| status != 0);
+        let is_of_failed_call =
+            self.http == 200 && self.grpc.is_some_and(|status| status != GrpcStatus::OK);
         (!is_of_failed_call).then_some(self.http)
     }
 
@@ -82,7 +84,7 @@ impl FinalStatus {
     #[must_use]
     pub fn fits(self, pattern: StatusPattern) -> bool {
         match pattern {
-            StatusPattern::Grpc(status) => self.grpc == Some(status),
+            StatusPattern::Grpc(status) => self.grpc == Some(GrpcStatus(status)),
             StatusPattern::Exact(status) => self.head() == Some(status),
             StatusPattern::Class(SERVER_ERROR) => self.is_server_error(),
             StatusPattern::Class(class) => self.head().is_some_and(|head| head / 100 == class),
@@ -160,7 +162,7 @@ impl StatusSet {
     /// Is `status` one of the set's?
     #[must_use]
     pub fn has(&self, status: FinalStatus) -> bool {
-        let is_call = |grpc: u16| self.grpc >> grpc.min(31) & 1 == 1;
+        let is_call = |grpc: GrpcStatus| self.grpc >> grpc.0.min(31) & 1 == 1;
         let is_exact = |head: u16| {
             let (word, bit) = place(head);
             head >= FIRST && self.exact.get(word).is_some_and(|word| word & bit != 0)
@@ -234,10 +236,7 @@ mod tests {
     use super::*;
 
     fn call(grpc: u16) -> FinalStatus {
-        FinalStatus {
-            http: 200,
-            grpc: Some(grpc),
-        }
+        FinalStatus::of_call(GrpcStatus(grpc))
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The account of the limits' effect on a request: for its answer, the metrics and the log.
 
 use crate::admission::{Admission, RequestEnd};
-use crate::key::FinalStatus;
+use crate::key::{FinalStatus, GrpcStatus};
 use crate::limit::{Limit, Mode};
 use crate::listen::Peer;
 use crate::listen::minimum_rate::RateBound;
 use crate::proxy::bodies::body_failure::UploadFailure;
-use crate::proxy::error::{GrpcStatus, ProxyError};
+use crate::proxy::error::ProxyError;
 use crate::proxy::exchange::{Exchange, ExchangeEnd};
 use crate::proxy::grpc::call_answer;
 use crate::proxy::limits::reservation::{BodyEnd, Reservations};
@@ -456,10 +456,7 @@ impl Exchange {
 fn end_of_call(status: Option<GrpcStatus>, is_clients: bool) -> RequestEnd {
     match status.filter(|_| !is_clients) {
         None => RequestEnd::Kept,
-        Some(GrpcStatus(status)) => RequestEnd::Answered(FinalStatus {
-            http: 200,
-            grpc: Some(status),
-        }),
+        Some(status) => RequestEnd::Answered(FinalStatus::of_call(status)),
     }
 }
 

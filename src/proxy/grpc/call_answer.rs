@@ -1,9 +1,9 @@
 //! The gateway's own answers to gRPC calls: status 200 and one head without a body, with the content of trailers
 //! ("Trailers-Only" in the page "gRPC over HTTP2").
 
+use crate::key::GrpcStatus;
 use crate::proxy::answer::fields;
 use crate::proxy::answer::reply::{FIELDS, NO_STORE, ProblemDetails, detail};
-use crate::proxy::error::GrpcStatus;
 use crate::proxy::grpc::{GRPC_MESSAGE, GRPC_STATUS};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};

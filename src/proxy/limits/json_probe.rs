@@ -38,6 +38,8 @@ pub(in crate::proxy) struct JsonProbe {
     odd: bool,
     /// The name that is being read, in its spelling, if it may be the next on the way.
     name: Vec<u8>,
+    /// The most bytes of the name that are kept.
+    most: usize,
     /// Each line is a text: containers that a broken line leaves open end with it.
     lines: bool,
     /// The rest of the text cannot be read.
@@ -81,6 +83,7 @@ impl JsonProbe {
             place: 0,
             odd: false,
             name: Vec::new(),
+            most: 0,
             lines: false,
             lost: false,
         }
@@ -172,10 +175,7 @@ impl JsonProbe {
             }
             ProbeState::Value => self.value(byte),
             ProbeState::Name => match byte {
-                b'"' => {
-                    self.name.clear();
-                    ProbeState::InName { escaped: false }
-                }
+                b'"' => self.begin_name(),
                 _ => self.after(byte),
             },
             ProbeState::Colon => ProbeState::Value,
@@ -183,17 +183,25 @@ impl JsonProbe {
         }
     }
 
+    /// A name begins. It is kept up to one byte more than any spelling of a wanted name has.
+    fn begin_name(&mut self) -> ProbeState {
+        let names = self.innermost().into_iter();
+        let names = names.flat_map(|step| self.cost.names(step));
+        let longest = names.map(|(name, _)| name.len()).max();
+        self.most = longest.map_or(0, |longest| longest * LONGEST_SPELLING + 1);
+        self.name.clear();
+        ProbeState::InName { escaped: false }
+    }
+
     fn in_name(&mut self, byte: u8, escaped: bool) -> ProbeState {
-        let step = self.innermost();
         if byte == b'"' && !escaped {
+            let step = self.innermost();
             let mut names = step.into_iter().flat_map(|step| self.cost.names(step));
             let next = names.find(|(name, _)| is_spelling(&self.name, name));
             self.next = next.map(|(_, step)| step);
             return ProbeState::Colon;
         }
-        let names = step.into_iter().flat_map(|step| self.cost.names(step));
-        let longest = names.map(|(name, _)| name.len()).max();
-        if longest.is_some_and(|longest| self.name.len() <= longest * LONGEST_SPELLING) {
+        if self.name.len() < self.most {
             self.name.push(byte);
         }
         ProbeState::InName {

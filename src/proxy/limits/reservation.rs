@@ -1,7 +1,7 @@
 //! The charges of an admitted request that are not final: slots, which are freed at its end, and charges that its end
 //! refunds or its response settles.
 //!
-//! A reservation ends once: committed unchanged, settled at the cost that the response states, or refunded. A dropped
+//! A reservation ends once: committed unchanged, settled at the cost that the response or its status states, or refunded. A dropped
 //! reservation is refunded if nothing was forwarded.
 
 use crate::admission::{OpenCharges, RefusalCause, RequestEnd};
@@ -79,7 +79,7 @@ impl Reservations {
         let places = places.into_iter();
         self.charges
             .borrow_mut()
-            .extend(places.filter(|place| RequestEnd::Abandoned.refunds(&place.limit)));
+            .extend(places.filter(|place| RequestEnd::Abandoned(None).refunds(&place.limit)));
     }
 
     /// Frees the slots.
@@ -126,13 +126,11 @@ impl Reservations {
         self.note_success(end);
         for charge in self.charges.take() {
             let meter = charge.limit.meter.as_ref();
-            let by_status = meter.is_some_and(|meter| matches!(meter.place, MeterPlace::Status(_)));
-            if by_status || charge.limit.refund_on.asks_status() {
+            if charge.limit.is_by_status() || charge.limit.refund_on.asks_status() {
                 let cost = meter.and_then(|meter| match &meter.place {
                     MeterPlace::Header(_) => {
                         Some(ResponseCost::in_head(&charge.limit, meter, fields))
                     }
-                    // gRPC messages are not JSON.
                     MeterPlace::Json(_) => Some(ResponseCost::unreadable(&charge.limit)),
                     MeterPlace::Status(_) => None,
                 });
@@ -163,23 +161,18 @@ impl Reservations {
         status: FinalStatus,
         is_clients: bool,
     ) {
-        if let ProxyError::Refused(cause) = error {
-            self.settle_refusal(cause, status);
-        }
+        let unsent = !self.forwarded.get();
         self.end(match error {
             _ if is_clients => RequestEnd::Kept,
-            // The limit refuses a request that was charged, since its turn would have come too late.
-            ProxyError::ClientGone
-            | ProxyError::Draining
-            | ProxyError::TooManyHeld
-            | ProxyError::DeadlineExceeded
-            | ProxyError::Refused(RefusalCause::Limited { .. })
-                if !self.forwarded.get() =>
-            {
-                RequestEnd::Abandoned
-            }
+            ProxyError::Refused(RefusalCause::Limited { .. }) => RequestEnd::Limited,
             // No server was contacted, and guesses count, whatever is refunded.
-            ProxyError::Refused(_) => RequestEnd::Kept,
+            ProxyError::Refused(_) => RequestEnd::Guess(status),
+            ProxyError::ClientGone | ProxyError::DeadlineExceeded if unsent => {
+                RequestEnd::Abandoned(None)
+            }
+            ProxyError::Draining | ProxyError::TooManyHeld if unsent => {
+                RequestEnd::Abandoned(Some(status))
+            }
             // The client has left, has set too short a timeout, or has broken its own request off.
             ProxyError::DeadlineExceeded
             | ProxyError::ClientGone
@@ -243,7 +236,8 @@ impl Reservations {
         let said = match end {
             _ if cost.report == CostReport::Number => None,
             BodyEnd::Left
-                if is_dear || cost.report == CostReport::Nothing && meter.is_in_json() =>
+                if is_dear && self.success.get()
+                    || cost.report == CostReport::Nothing && meter.is_in_json() =>
             {
                 most(charge).map(|most| (CostReport::Left, most))
             }
@@ -292,26 +286,6 @@ impl Reservations {
         }
     }
 
-    /// Settles the charges whose cost depends on the status, for a refusal: that of a limit costs nothing, another has a
-    /// status.
-    fn settle_refusal(&self, cause: &RefusalCause, status: FinalStatus) {
-        let is_by_status = |charge: &Reservation| {
-            let meter = charge.limit.meter.as_ref();
-            meter.is_some_and(|meter| matches!(meter.place, MeterPlace::Status(_)))
-        };
-        let all = self.charges.take().into_iter();
-        let (settled, open): (Vec<_>, Vec<_>) = all.partition(is_by_status);
-        self.charges.replace(open);
-        for charge in settled {
-            match cause {
-                RefusalCause::Limited { .. } => {
-                    self.store.amend(&charge, Amendment::Refund);
-                }
-                _ => self.settle_by_status(&charge, RequestEnd::OwnAnswer(status)),
-            }
-        }
-    }
-
     /// Notes a cost that the head has stated, or has not. Where silence may cost the most, the body's end is awaited.
     fn note(&self, charge: Reservation, cost: ResponseCost) {
         let meter = charge.limit.meter.as_ref();
@@ -336,7 +310,7 @@ impl Drop for Reservations {
     fn drop(&mut self) {
         self.free_slots();
         if !self.forwarded.get() {
-            self.end(RequestEnd::Abandoned);
+            self.end(RequestEnd::Abandoned(None));
         }
     }
 }

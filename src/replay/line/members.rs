@@ -1,6 +1,7 @@
 //! The members of our access log's lines, and the reader of each.
 
 use crate::client::UNIX;
+use crate::key::GrpcStatus;
 use crate::replay::json::{self, Value};
 use crate::replay::request::{LoggedRequest, number};
 use crate::replay::{Fault, address, instant};
@@ -54,7 +55,7 @@ static MEMBERS: &[MemberReader] = readers! { request, value:
     // Logs of other tools may have other values in these members.
     "groups" => request.groups = object(value, "groups").unwrap_or(request.groups);
     "status" => request.status = number(value, 0, "status").unwrap_or(0);
-    "grpc_status" => request.grpc_status = number(value, 0, "grpc_status").ok();
+    "grpc_status" => request.grpc_status = number(value, 0, "grpc_status").ok().map(GrpcStatus);
     "reason" => request.reason = Reason::named(word(value));
     "route" => request.route = word(value);
     "limit" => request.limit = word(value);

@@ -30,10 +30,15 @@ const _: () = assert!(size_of::<PackedState>() == 16);
 
 impl PackedState {
     pub(super) fn of(state: State) -> Self {
-        Self::small(&state).unwrap_or_else(|| Self::Other(Box::new(state)))
+        Self::small(&state, None).unwrap_or_else(|| Self::Other(Box::new(state)))
     }
 
-    fn small(state: &State) -> Option<Self> {
+    /// The small form of the state. Numbers that are those at the index `held` keep it, without a look-up.
+    fn small(state: &State, held: Option<NumbersIndex>) -> Option<Self> {
+        let place = |numbers| match held.filter(|held| known_numbers::at(*held) == Some(numbers)) {
+            None => known_numbers::index(numbers),
+            same => same,
+        };
         Some(match state {
             State::Bucket(BucketState {
                 at,
@@ -46,7 +51,7 @@ impl PackedState {
                 part,
                 numbers: Some(numbers),
                 ..
-            }) => Self::Numbered(packed(*at)?, *part, known_numbers::index(*numbers)?),
+            }) => Self::Numbered(packed(*at)?, *part, place(*numbers)?),
             State::Window(WindowState { start, count }) => Self::Window(packed(*start)?, *count),
             State::Parts(PartsState { start, counts }) => match counts[..] {
                 [newest] => Self::Part(packed(*start)?, newest),
@@ -106,8 +111,12 @@ impl PackedState {
     /// Stores the result of an update on the state.
     #[inline]
     pub(super) fn put(&mut self, update: Update) {
+        let held = match self {
+            Self::Numbered(.., index) => Some(*index),
+            _ => None,
+        };
         if let Update::Put(state) = &update
-            && let Some(small) = Self::small(state)
+            && let Some(small) = Self::small(state, held)
         {
             *self = small;
             return;

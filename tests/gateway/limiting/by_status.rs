@@ -3,6 +3,7 @@
 use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{
     Answer, Connection, File, Gateway, PATIENCE, Upstream, eventually, free_port, get, request,
+    tollgate,
 };
 use serde_json::json;
 use std::time::Duration;
@@ -16,6 +17,7 @@ on_both_stores! {
     honest_requests_at_once_come_back
     who_leaves_before_the_answer_pays_the_greatest
     the_gateways_own_answers_have_a_status
+    the_gateways_refusals_cost_by_their_kind
     any_status_is_given_back
 }
 
@@ -72,7 +74,7 @@ async fn the_most_exact_status_counts(place: Place) {
     let lines =
         "rate = \"100/h\"\ncost = { status = { \"401\" = 1, \"4xx\" = 2, \"5xx\" = 4, else = 3 } }";
     let gateway = gateway(&place, &upstream, lines).await;
-    let mut spent = 0;
+    let mut spent: u64 = 0;
     for (status, cost) in [("401", 1), ("404", 2), ("200", 3), ("302", 3), ("500", 4)] {
         let answer = ask(&gateway, status).await;
         let line = gateway.line_of(&answer).await;
@@ -80,9 +82,10 @@ async fn the_most_exact_status_counts(place: Place) {
         spent += cost;
     }
     eventually(PATIENCE, "each costs what it says", async || {
+        let before = spent;
         let asked = ask(&gateway, "401").await;
         spent += 1;
-        asked.remaining("calls") + 4 + spent - 1 == 100
+        asked.remaining("calls") == 100 - before - 4
     })
     .await;
     let row = "tollgate_limit_costs_total{limit=\"calls\",outcome=\"settled\"} ";
@@ -94,17 +97,20 @@ async fn of_a_hundred_guesses_at_once_five_reach_the_service(place: Place) {
     let page = include_str!("../../../docs/protect-a-login.md");
     let block = page.split("```toml\n").nth(1).unwrap();
     let block = block.split("```").next().unwrap();
-    for (path, fields) in [
-        ("/login", &[][..]),
-        ("/token", &[("x-username", "anna")]),
-        ("/users/anna/login", &[]),
+    for (path, fields, most) in [
+        ("/login", &[][..], 20),
+        ("/token", &[("x-username", "anna")], 5),
+        ("/users/anna/login", &[], 5),
     ] {
         let upstream = Upstream::playing(async |mut connection: Connection| {
             while let Ok(head) = connection.request().await {
-                sleep(Duration::from_millis(200)).await;
                 let status = match head.fields.get("x-password") {
                     Some("right") => "200 OK",
-                    _ => "401 Unauthorized",
+                    // All guesses are on their way before the first one is answered.
+                    _ => {
+                        sleep(Duration::from_millis(200)).await;
+                        "401 Unauthorized"
+                    }
                 };
                 let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
                 if connection.wire.try_send(answer).await.is_err() {
@@ -122,7 +128,7 @@ async fn of_a_hundred_guesses_at_once_five_reach_the_service(place: Place) {
         };
         // Successes cost nothing, however many there are.
         let mut client = gateway.connect().await;
-        for _ in 0..12 {
+        for _ in 0..22 {
             eventually(PATIENCE, "a success passes", async || {
                 client.ask(login("right")).await.status == 200
             })
@@ -130,10 +136,25 @@ async fn of_a_hundred_guesses_at_once_five_reach_the_service(place: Place) {
         }
         eventually(PATIENCE, "nothing is spent", async || {
             let answer = client.ask(login("right")).await;
-            answer.field("ratelimit").contains("r=4")
+            answer
+                .field("ratelimit")
+                .contains(&format!("r={}", most - 1))
         })
         .await;
-        sleep(Duration::from_millis(100)).await;
+        // The charge of the last success comes back, too. Nothing is charged for looking.
+        let user = fields
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}"));
+        let user: Vec<String> = user.collect();
+        let live = format!("--live={}", gateway.admin().await);
+        let mut look = vec!["explain", "POST", path, &live];
+        look.extend(user.iter().flat_map(|field| ["-H", field]));
+        let all = format!("now: {most} of {most} left");
+        eventually(PATIENCE, &all, async || {
+            let shown = tollgate(gateway.folder(), &look).await;
+            shown.stdout.contains(&all)
+        })
+        .await;
         let before = upstream.seen();
         let mut guessing = JoinSet::new();
         for number in 0..100 {
@@ -143,8 +164,8 @@ async fn of_a_hundred_guesses_at_once_five_reach_the_service(place: Place) {
         }
         let statuses = guessing.join_all().await;
         let many = |status: u16| statuses.iter().filter(|one| **one == status).count();
-        assert_eq!((many(401), many(429)), (5, 95), "{path}");
-        assert_eq!(upstream.seen() - before, 5, "{path}");
+        assert_eq!((many(401), many(429)), (most, 100 - most), "{path}");
+        assert_eq!(upstream.seen() - before, most, "{path}");
         client.ask(login("right")).await.expect(429);
     }
 }
@@ -193,6 +214,37 @@ async fn the_gateways_own_answers_have_a_status(place: Place) {
         let line = gateway.line_of(&answer).await;
         assert_eq!(line["costs"], json!({ "calls": cost }), "{line}");
     }
+}
+
+/// The gateway's 401 is a guess that costs what its status says, and a refusal by a limit costs nothing.
+async fn the_gateways_refusals_cost_by_their_kind(place: Place) {
+    let upstream = obedient().await;
+    let lines = "by = \"everyone\"\nrate = \"100/h\"\ncost = { status = { \"401\" = 1, \"429\" = 7, else = 0 } }";
+    let file = File::default()
+        .with(&format!(
+            "[upstreams.main]\nservers = \"{}\"",
+            upstream.url()
+        ))
+        .limit("calls", lines)
+        .limit(
+            "keys",
+            "by = \"header:x-key\"\nmissing = \"refuse\"\nrate = \"1/h\"",
+        )
+        .route("all", "/{*rest}", "main", &["calls", "keys"]);
+    let gateway = place.gateway(file).await;
+    let keyless = gateway.get("/").await.expect(401);
+    let line = gateway.line_of(&keyless).await;
+    assert_eq!(line["costs"], json!({ "calls": 1 }), "{line}");
+    gateway.get_with("/", &[("x-key", "k")]).await.expect(200);
+    gateway.get_with("/", &[("x-key", "k")]).await.expect(429);
+    let all = "now: 99 of 100 left";
+    let live = format!("--live={}", gateway.admin().await);
+    eventually(PATIENCE, all, async || {
+        let look = ["explain", "GET", "/", &live, "-H", "x-key: other"];
+        let shown = tollgate(gateway.folder(), &look).await;
+        shown.stdout.contains(all)
+    })
+    .await;
 }
 
 async fn any_status_is_given_back(place: Place) {

@@ -1,7 +1,8 @@
 //! The notes on costs that the answer decides, and on charges that it gives back.
 
+use super::counting::with_tiers;
 use crate::config::Compiled;
-use crate::key::{FinalStatus, Meter, MeterPlace, OnSilent};
+use crate::key::{FinalStatus, GrpcStatus, Meter, MeterPlace, OnSilent};
 use crate::limit::Limit;
 use std::collections::HashSet;
 
@@ -10,8 +11,13 @@ pub(super) fn list_notes(compiled: &Compiled) -> Vec<String> {
     let mut seen: HashSet<String> = HashSet::new();
     let limits = compiled.outline.limits.iter();
     let limits = limits.filter(|limit| limit.mode.decides());
-    let notes = limits.flat_map(|limit| {
-        let notes = [free_guesses(limit), crowded_out(limit), silence(limit)];
+    let all = limits.flat_map(|limit| with_tiers(limit.name.to_string(), limit));
+    let notes = all.flat_map(|(name, limit)| {
+        let notes = [
+            free_guesses(&name, limit),
+            crowded_out(&name, limit),
+            silence(&name, limit),
+        ];
         notes.into_iter().flatten()
     });
     // The rates of one limit have the same note.
@@ -19,14 +25,18 @@ pub(super) fn list_notes(compiled: &Compiled) -> Vec<String> {
 }
 
 /// A limit that gives back what a guess at a password or a key has cost.
-fn free_guesses(limit: &Limit) -> Option<String> {
-    let statuses: Vec<String> = [401, 403]
+fn free_guesses(name: &str, limit: &Limit) -> Option<String> {
+    let http = [401, 403].map(|status| (status.to_string(), FinalStatus::of(status)));
+    let calls = [GrpcStatus::UNAUTHENTICATED, GrpcStatus::PERMISSION_DENIED]
+        .map(|status| (format!("grpc-{}", status.0), FinalStatus::of_call(status)));
+    let statuses: Vec<String> = http
         .into_iter()
-        .filter(|status| limit.refund_on.statuses.has(FinalStatus::of(*status)))
-        .map(|status| status.to_string())
+        .chain(calls)
+        .filter(|(_, status)| limit.refund_on.statuses.has(*status))
+        .map(|(name, _)| name)
         .collect();
     (!statuses.is_empty()).then(|| {
-        let (name, statuses) = (&limit.name, statuses.join(" and "));
+        let statuses = statuses.join(" and ");
         format!(
             "limit {name} gives {statuses} back: guesses at a password or a key are free there; let another limit count them"
         )
@@ -34,11 +44,11 @@ fn free_guesses(limit: &Limit) -> Option<String> {
 }
 
 /// A limit whose greatest cost is charged before the answer is known.
-fn crowded_out(limit: &Limit) -> Option<String> {
+fn crowded_out(name: &str, limit: &Limit) -> Option<String> {
     let MeterPlace::Status(costs) = &limit.meter.as_ref()?.place else {
         return None;
     };
-    let (name, greatest) = (&limit.name, u64::from(costs.greatest()));
+    let greatest = u64::from(costs.greatest());
     let together = limit.rule.most() / greatest.max(1);
     Some(format!(
         "limit {name} charges {greatest} until the answer is known: more than {together} requests of a key at once are refused, honest ones, too"
@@ -46,13 +56,16 @@ fn crowded_out(limit: &Limit) -> Option<String> {
 }
 
 /// What an answer without a number costs.
-fn silence(limit: &Limit) -> Option<String> {
+fn silence(name: &str, limit: &Limit) -> Option<String> {
     let meter: &Meter = limit.meter.as_ref()?;
-    let name = &limit.name;
     let estimate = limit.cost.units();
     match (&meter.place, meter.on_silent) {
         (MeterPlace::Status(_), _) => None,
-        (_, OnSilent::Max) => Some(format!(
+        (MeterPlace::Header(_), OnSilent::Max) => Some(format!(
+            "limit {name} charges {} for a successful answer whose field has no number",
+            meter.max
+        )),
+        (MeterPlace::Json(_), OnSilent::Max) => Some(format!(
             "limit {name} charges {} for a successful answer that has no readable number: encoded bodies, and streams whose client did not ask for the number, cost that much",
             meter.max
         )),

@@ -23,7 +23,10 @@ pub(super) fn list_notes(compiled: &Compiled) -> Vec<String> {
 }
 
 /// A limit and its tiers, each with its name for people, derived from the limit's.
-fn with_tiers(name: String, limit: &Arc<Limit>) -> impl Iterator<Item = (String, &Arc<Limit>)> {
+pub(super) fn with_tiers(
+    name: String,
+    limit: &Arc<Limit>,
+) -> impl Iterator<Item = (String, &Arc<Limit>)> {
     let tiers: Vec<_> = limit
         .tiers
         .iter()

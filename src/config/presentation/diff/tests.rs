@@ -387,3 +387,24 @@ fn what_an_answer_decides_is_told() {
         "{shown:?}"
     );
 }
+
+/// In a cluster another slot may refuse, and a charge comes back by the history: states with one have another name.
+#[test]
+fn buckets_of_a_cluster_have_counters_of_their_own() {
+    let one = parse("gateway.toml", OLD).unwrap().outline;
+    let stored = |url: &str| {
+        let text = format!("[store]\nurl = \"{url}\"\n{OLD}");
+        parse("gateway.toml", &text).unwrap().outline
+    };
+    let kinds = |outline: &crate::config::outline::Outline| -> Vec<_> {
+        outline
+            .limits
+            .iter()
+            .map(|limit| limit.kind.to_string())
+            .collect()
+    };
+    assert_eq!(kinds(&stored("redis://h:6379/0")), kinds(&one));
+    let spread = kinds(&stored("redis+cluster://h:6379"));
+    assert!(spread.iter().any(|kind| kind == "tbs"), "{spread:?}");
+    assert!(!kinds(&one).contains(&"tbs".to_owned()));
+}

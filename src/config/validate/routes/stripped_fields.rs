@@ -66,7 +66,7 @@ pub(in crate::config::validate) fn note_stripped_fields(document: &Document, fou
         peer: || trusted,
         other_methods: looked_at.is_none(),
         naming: match document.server.trust_field.get() {
-            Some(NamingField::Single(name)) => Some(name.clone()),
+            Some(NamingField::Single(name)) => Some(name),
             _ => None,
         },
     };

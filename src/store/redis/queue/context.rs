@@ -70,7 +70,9 @@ impl StoreContext {
 
     /// The question that decides `request`.
     pub(crate) fn decision(&self, request: DecisionRequest<'_>) -> Question {
-        let mut question = Question::default();
+        let checks = request.checks.iter();
+        let mut question =
+            Question::with_room_for(checks.map(|check| check.limit.block.len()).sum());
         let groups = if shadow::all_decide(request.checks) {
             shadow::ShadowGroups::new()
         } else {

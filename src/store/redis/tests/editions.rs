@@ -19,6 +19,9 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         token_bucket(10_000_000, 1_000_000, 50),
         token_bucket(13, 17_000_001, 1),
         token_bucket(5000, 2_592_000_000_000, 5000),
+        // Their products pass 2^53.
+        token_bucket(4_294_967_291, 1_000_000, 1001),
+        token_bucket(1, 2_592_000_000_001, 1700),
     ];
     let leaky = [
         leaky_bucket(50, 1_000_000, 1, 100, 2_000_000),

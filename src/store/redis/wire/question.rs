@@ -24,7 +24,7 @@ pub(crate) use update_block::{forget_block, refund_block, renew_block};
 pub(crate) struct Question {
     keys: layout::CounterNames,
     counters: SmallVec<[KeyPlace; 4]>,
-    blocks: SmallVec<[u8; 64]>,
+    blocks: SmallVec<[u8; 80]>,
     /// The keys of records, in the order of the limits that use them.
     records: Vec<Vec<u8>>,
     /// Slots with numbers that this gateway has chosen.
@@ -98,6 +98,14 @@ impl ScriptLevel {
 }
 
 impl Question {
+    /// A question with room for this many bytes of parameter blocks.
+    #[must_use]
+    pub(crate) fn with_room_for(blocks: usize) -> Self {
+        let mut question = Self::default();
+        question.blocks.reserve(blocks);
+        question
+    }
+
     /// Adds one counter: its key in two parts, closed by the brace that the first one opens, and its block.
     pub(crate) fn push(&mut self, prefix: &[u8], key: &[u8], block: &[u8]) {
         let start = self.keys.len();

@@ -1,6 +1,5 @@
 //! The statuses of gRPC, by the numbers on its page "Status codes and their use in gRPC".
 
-use crate::key::is_failed_call;
 use http::HeaderValue;
 
 /// The status of a call: one that gRPC defines, or any other number that a server has sent.
@@ -8,6 +7,8 @@ use http::HeaderValue;
 pub struct GrpcStatus(pub u16);
 
 impl GrpcStatus {
+    /// The call has succeeded.
+    pub const OK: Self = Self(0);
     /// The client has left.
     pub const CANCELLED: Self = Self(1);
     /// The status that clients assume for one that they cannot read.
@@ -24,12 +25,14 @@ impl GrpcStatus {
     pub const INTERNAL: Self = Self(13);
     /// The service is unavailable; clients may try again at once.
     pub const UNAVAILABLE: Self = Self(14);
+    /// Data is lost or damaged.
+    pub const DATA_LOSS: Self = Self(15);
     /// The call lacks valid credentials.
     pub const UNAUTHENTICATED: Self = Self(16);
 
     /// The status in a field, as clients interpret it.
     #[must_use]
-    pub(in crate::proxy) fn read(value: &HeaderValue) -> Self {
+    pub fn read(value: &HeaderValue) -> Self {
         let text = value.to_str().ok();
         text.and_then(|text| text.parse().ok())
             .map_or(Self::UNKNOWN, Self)
@@ -38,6 +41,13 @@ impl GrpcStatus {
     /// Is the status a server error, for limits with `refund = ["5xx"]`?
     #[must_use]
     pub fn is_server_error(self) -> bool {
-        is_failed_call(self.0)
+        matches!(
+            self,
+            Self::UNKNOWN
+                | Self::DEADLINE_EXCEEDED
+                | Self::INTERNAL
+                | Self::UNAVAILABLE
+                | Self::DATA_LOSS
+        )
     }
 }
