@@ -2,7 +2,7 @@
 //! others, and over HTTP/2 a log line reports it. A target that a client sends raw is passed to servers encoded.
 
 use crate::support::h2_frames::{HEADERS, RST_STREAM, frame, greeted, read_frame};
-use crate::support::{End, File, Gateway, PATIENCE, Upstream, Wire, get, h2, request};
+use crate::support::{End, File, Gateway, PATIENCE, Upstream, Wire, eventually, get, h2, request};
 use http::Request;
 
 async fn gateway() -> (Upstream, Gateway) {
@@ -291,9 +291,12 @@ async fn a_stream_that_the_library_resets_is_told_by_its_cause() {
             assert_reset(&mut client).await;
         }
         let counted = format!("tollgate_http_heads_refused_total{{cause=\"{cause}\"}} ");
-        let metrics = gateway.metrics().await;
-        let line = metrics.lines().find(|line| line.starts_with(&counted));
-        assert!(line.is_some_and(|line| !line.ends_with(" 0")), "{cause}");
+        eventually(PATIENCE, cause, async || {
+            let metrics = gateway.metrics().await;
+            let line = metrics.lines().find(|line| line.starts_with(&counted));
+            line.is_some_and(|line| !line.ends_with(" 0"))
+        })
+        .await;
         let logged = gateway.line_where("proto", "HTTP/2.0").await;
         assert_eq!(logged["reason"], "bad_request");
         // Each cause is logged once a minute. Too many fields and too long a head are one cause there.

@@ -23,6 +23,13 @@ impl Place {
         self.redis.is_some()
     }
 
+    /// Forgets all counters of gateways that have ended. Counters in memory have ended with them.
+    pub(super) async fn empty(&self) {
+        if let Some(redis) = &self.redis {
+            redis.command::<()>(&["FLUSHALL"]).await;
+        }
+    }
+
     /// Starts a gateway that counts here. Its timeouts are long, since a loaded machine must not look like a lost
     /// Redis.
     pub(super) async fn gateway(&self, file: File) -> Gateway {

@@ -2,7 +2,9 @@
 //! never counts as a failure.
 
 use super::{UPGRADE, answering, breaking, file, metric};
-use crate::support::{Connection, Gateway, PATIENCE, Upstream, eventually, free_port, request};
+use crate::support::{
+    Connection, Gateway, PATIENCE, Upstream, eventually, free_port, request, tollgate,
+};
 use std::time::Duration;
 
 #[tokio::test]
@@ -313,22 +315,29 @@ async fn a_single_client_ejects_as_soon_as_ever() {
         .await;
 }
 
+/// A target that the hash leads to `server`. No request looks for it, because its failure would count.
+async fn target_of(gateway: &Gateway, server: &Upstream) -> String {
+    let line = format!("server  {}, by query:server", server.url());
+    for number in 0..200 {
+        let target = format!("/?server={number}");
+        let explained = tollgate(gateway.folder(), &["explain", "GET", &target]).await;
+        if explained.stdout.contains(&line) {
+            return target;
+        }
+    }
+    panic!("no target of 200 leads to {}", server.url());
+}
+
 /// A server that fails for its only client is treated as dead all the same, once its row of failures has lasted.
 #[tokio::test]
 async fn a_row_that_lasts_ten_seconds_ejects_whoever_asks() {
     let (good, bad) = (Upstream::echo().await, answering(503).await);
     let lines = "balance = \"hash:query:server\"\neject = { for = \"1m\" }";
     let gateway = Gateway::start(&file(&[good.url(), bad.url()], lines)).await;
-    let mut keys = (0..).map(|n| format!("/?server={n}"));
-    let (mut to_good, mut to_bad) = (None, None);
-    while to_good.is_none() || to_bad.is_none() {
-        let key = keys.next().expect("there are more");
-        match gateway.get(&key).await.status {
-            503 => to_bad.get_or_insert(key),
-            _ => to_good.get_or_insert(key),
-        };
-    }
-    let (to_good, to_bad) = (to_good.expect("found"), to_bad.expect("found"));
+    let (to_good, to_bad) = (
+        target_of(&gateway, &good).await,
+        target_of(&gateway, &bad).await,
+    );
     let other = "127.0.0.8".parse().expect("an address");
     let begun = tokio::time::Instant::now();
     eventually(Duration::from_secs(20), "it is ejected", async || {
