@@ -12,7 +12,7 @@ pub mod errors;
 
 use crate::key::client_ip::Trust;
 use crate::key::token::Verifier;
-use crate::key::{Group, IdentityFields, KeyTemplate};
+use crate::key::{Customers, Group, IdentityFields, KeyTemplate};
 use crate::limit::Limit;
 use crate::route::{PathBack, PathPattern, Table, Template};
 use crate::tls::Offers;
@@ -41,6 +41,8 @@ pub struct Snapshot {
     pub hash_keys: Vec<Option<KeyTemplate>>,
     /// The groups that conditions of routes name.
     pub route_groups: Vec<Arc<Group>>,
+    /// The customers that groups name, if any do.
+    pub customers: Option<Arc<Customers>>,
     /// The peers that are trusted to report the client's address.
     pub trust: Trust,
     /// The verifier of tokens, if any are trusted.
@@ -90,6 +92,8 @@ pub struct Service {
     pub request_fields: Option<Changes>,
     /// The fields that identify its clients to its servers.
     pub identity: Option<Arc<IdentityFields>>,
+    /// The customers that groups name, if any do.
+    pub customers: Option<Arc<Customers>>,
     /// The changes to the fields of its answers.
     pub response_fields: Option<Changes>,
     /// Its limits, first the route's, then its upstream's, each once; they are decided together.

@@ -34,8 +34,9 @@ pub enum RefusalCause {
         /// The fault of the token.
         why: TokenDoubt,
     },
-    /// The request gives several different values for a part that the limit, or a group of it, counts by.
-    #[error("the limit \"{}\" counts by {part}, which came several times with different values", limit.name)]
+    /// The request gives several different values for a part that the limit, or a group of it, counts by. If the part
+    /// is the customer, the values are credentials of different customers.
+    #[error("the limit \"{}\" counts by {part}, {}", limit.name, differing(part))]
     AmbiguousKey {
         /// The limit.
         limit: Arc<Limit>,
@@ -56,6 +57,14 @@ pub enum RefusalCause {
     /// The store is unavailable, and the file refuses requests then.
     #[error("the limit store is away")]
     StoreDown,
+}
+
+fn differing(part: &KeyPart) -> &'static str {
+    if part.is_customer() {
+        "and the request has credentials of different customers"
+    } else {
+        "which came several times with different values"
+    }
 }
 
 impl RefusalCause {

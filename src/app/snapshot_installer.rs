@@ -13,6 +13,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::upstream::keeper::{self, Kept};
 use crate::upstream::resolution::{self, Resolutions};
 use crate::upstream::{Registry, ServerUrl, Upstream, demo};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub(super) fn start_reload(
     installer: SnapshotInstaller,
 ) -> reload::Trigger {
     let trigger = reload::Trigger::default();
+    installer.count_customers();
     if let Some(file) = file {
         let (drain, tls) = (installer.shared.drain.clone(), Arc::clone(&installer.tls));
         let leaving = drain.clone();
@@ -81,6 +83,7 @@ impl reload::ReloadTarget for SnapshotInstaller {
         }
         let listeners = &boot.listen.listeners;
         self.tls.install(snapshot, listeners, offers, identities);
+        self.count_customers();
         self.shared.metrics.reloaded(generation);
         tracing::info!("reloaded: generation {generation} is in force");
         for change in changes {
@@ -100,6 +103,19 @@ impl reload::ReloadTarget for SnapshotInstaller {
 
     fn signalled(&mut self) {
         self.orders.hurry();
+    }
+}
+
+impl SnapshotInstaller {
+    /// States in the metrics how many customers each group has.
+    fn count_customers(&self) {
+        let groups = self.outline.groups.iter();
+        let groups = groups.filter_map(|group| {
+            let many = i64::try_from(group.named()?.len()).ok()?;
+            Some((group.name.to_string(), many))
+        });
+        let of_groups: BTreeMap<String, i64> = groups.collect();
+        self.shared.metrics.customers(of_groups);
     }
 }
 

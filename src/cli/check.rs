@@ -14,7 +14,7 @@
 //! notes/shares          bounds that all clients share, and the part that one client has
 //! notes/forged_tokens   routes for which a forged token is verified
 //! notes/translators     networks that contain a translator's of NAT64
-//! notes/written_values  credentials that are counted as they come, and braces in answers
+//! notes/written_values  credentials that are counted as they come, names in front of members, and braces in answers
 //! ```
 
 mod cluster_slots;
@@ -304,7 +304,11 @@ fn meaning(compiled: &Compiled) -> String {
         }
     }
     for group in &outline.groups {
-        let members = counted(group.len(), "member");
+        let members = match group.named() {
+            Some(named) if named.is_open() => "customers by their verified values".to_owned(),
+            Some(named) => counted(named.len(), "customer"),
+            None => counted(group.len(), "member"),
+        };
         let by = compiled.hide(&group.by.to_string());
         let _ = writeln!(text, "  group {}: {members} by {by}", group.name);
     }

@@ -34,7 +34,7 @@ use super::check::connectivity;
 use super::{BAD, CommandFailure, UNREACHABLE, USAGE, VariableArgs, admin_client, find_file, show};
 use crate::client::UNIX;
 use crate::config::pages::Page;
-use crate::config::{self, Code};
+use crate::config::{self, Code, Compiled};
 use crate::intake::head::BadRequest;
 use crate::listen::listener::ListenAddress;
 use crate::listen::{FramingFault, encoded_target};
@@ -81,6 +81,9 @@ pub(super) struct ExplainArgs {
     /// The certificate that the client shows in its handshake, a PEM file.
     #[arg(long, value_name = "FILE", requires = "target")]
     client_cert: Option<PathBuf>,
+    /// The customer whose request it is, in place of a credential: counters are found without a key.
+    #[arg(long, value_name = "NAME", requires = "target")]
+    customer: Option<String>,
     /// The file [default: ./gateway.toml, then /etc/tollgate/gateway.toml].
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
@@ -124,6 +127,7 @@ const EXAMPLES: &str = "\
 Examples:
   tollgate explain missing-choice                         what error[missing-choice] means, and what to write instead
   tollgate explain GET /v1/orders/42 -H 'x-api-key: k'    which route and limits it meets, and on which keys it counts
+  tollgate explain GET /v1/orders/42 --customer acme --live    what is left to a customer, without knowing a key
   tollgate explain GET /v1/orders/42 --host api.example.com --from 203.0.113.9 --json
   tollgate explain GET https://api.example.com/ --client-cert partner.pem    which identity, and is the certificate taken?
 
@@ -145,6 +149,9 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), CommandFailure> {
     // The file is read without its store, whose secrets may not be here.
     let compiled = config::load_for_replay(&file, &args.variables.read()?, &[]);
     let compiled = compiled.map_err(|report| CommandFailure::report(BAD, &report))?;
+    if let Some(name) = &request.customer {
+        check_customer(&compiled, name)?;
+    }
     let has_tls = compiled.offers.iter().any(Option::is_some);
     if request.handshake.is_some() && !has_tls {
         let text = "no listener of the file has TLS, which --sni and --client-cert need";
@@ -224,7 +231,23 @@ fn described(args: &ExplainArgs, target: &str) -> Result<ExplainedRequest, Strin
         parts,
         peer,
         handshake,
+        customer: args.customer.clone(),
     })
+}
+
+/// Refuses a customer whom no group names, with near names.
+fn check_customer(compiled: &Compiled, name: &str) -> Result<(), CommandFailure> {
+    let all = compiled.snapshot.customers.as_deref();
+    if all.is_some_and(|all| all.are_open() || all.find(name).is_some()) {
+        return Ok(());
+    }
+    let help = match (all, compiled.nearest_customer(name)) {
+        (None, _) => "no group of the file has `customers`".to_owned(),
+        (_, Some(nearest)) => format!("did you mean `{nearest}`?"),
+        (_, None) => "a line of `customers` has the name, in front of a credential".to_owned(),
+    };
+    let text = format!("no group names the customer `{name}`\nhelp: {help}");
+    Err(CommandFailure::new(USAGE, text))
 }
 
 /// The certificate that a client would show, as PEM. A client cannot show a file that is not a certificate: such a file

@@ -52,6 +52,7 @@ impl Compilation<'_> {
         let by_name = by_name(&checked.limits);
         let (upstreams, groups) = (&self.upstreams, &self.groups.all);
         let writers = IdentityWriters::of(document, &self.report.source);
+        let customers = self.groups.customers.clone();
         let known = IdentitySources { writers, groups };
         let mut services = services(document, &checked.rules, &by_name, upstreams, &known);
         let outline = Outline {
@@ -61,6 +62,7 @@ impl Compilation<'_> {
             identities: self.identities.outlines,
             jwt: self.jwt.as_ref().map(|jwt| jwt.outline.clone()),
             groups: self.groups.all,
+            named_members: self.groups.named_members,
             limits: checked.limits.clone(),
             defaults: each(&document.defaults.limits),
             trust: self.trust,
@@ -81,9 +83,10 @@ impl Compilation<'_> {
         let (tokens, key_sets) = self.jwt.map(TokenRules::split).unzip();
         services.extend(unrouted(document, &by_name));
         let route_groups = route_groups(document, &outline.groups);
-        if route_groups.iter().any(|group| group.uses_token()) {
-            services.iter_mut().for_each(Service::find_early_limits);
+        for service in &mut services {
+            service.customers.clone_from(&customers);
         }
+        find_early_limits(&mut services, &route_groups);
         Compiled {
             boot: self.boot,
             snapshot: Snapshot {
@@ -95,6 +98,7 @@ impl Compilation<'_> {
                 services,
                 hash_keys: document.upstreams.iter().map(hash_key).collect(),
                 route_groups,
+                customers,
                 upstreams: self.upstreams,
                 trust: trust(&outline),
                 tokens,
@@ -192,6 +196,7 @@ fn services(
                 asks_token: ask_token(&limits),
                 hides_limits: hide_one(&limits),
                 limits,
+                customers: None,
                 early_limits: Box::default(),
                 timeout: route.answer_timeout(),
                 idle: route.idle.get().copied(),
@@ -243,7 +248,8 @@ fn identity(
     if route.forward_identity.is_absent() && of_others.is_none() {
         return None;
     }
-    let proven = known.groups.iter().filter(|group| group.by.is_proof());
+    let may_prove = |group: &&Arc<Group>| group.by.is_proof() || group.named().is_some();
+    let proven = known.groups.iter().filter(may_prove);
     Some(Arc::new(IdentityFields {
         fields: route.forward_identity.values(),
         of_others,
@@ -360,6 +366,13 @@ fn ask_token(limits: &[Arc<Limit>]) -> bool {
 /// Is one of the limits in no field unless it refuses?
 fn hide_one(limits: &[Arc<Limit>]) -> bool {
     limits.iter().any(|limit| !limit.answers.is_shown)
+}
+
+/// Finds the limits that may refuse before a token is verified, if tokens decide which route matches.
+fn find_early_limits(services: &mut [Service], route_groups: &[Arc<Group>]) {
+    if route_groups.iter().any(|group| group.uses_token()) {
+        services.iter_mut().for_each(Service::find_early_limits);
+    }
 }
 
 /// The limits that hold where no route matches, if there are any.

@@ -39,7 +39,7 @@ mod written_value;
 
 pub(super) use setting::{Items, List, Setting};
 pub(super) use tables::acme::{AcmeTable, IN_STORE};
-pub(super) use tables::group::{GROUPS, GroupTable, are_keys};
+pub(super) use tables::group::{CustomerList, GROUPS, GroupTable, are_keys};
 pub(super) use tables::jwt::{JWT, Jwt, KeyFile};
 pub(super) use tables::limit::{
     Algorithm, AnchorWord, CostSource, Exempt, LIMITS, Limit, Over, RateEntry, RefundCause, Tier,

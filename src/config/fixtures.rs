@@ -64,6 +64,34 @@ fn every_valid_file_compiles_without_a_warning() {
     }
 }
 
+/// The pages about customers have files that are valid and cause no warning.
+#[test]
+fn every_example_of_customers_is_good() {
+    for (page, file) in [
+        (include_str!("../../docs/plans.md"), "gold.txt"),
+        (include_str!("../../docs/rotation.md"), "new.txt"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let blocks = |kind: &str| -> Vec<&str> {
+            let mark = format!("```{kind}\n");
+            let blocks = page.split(mark.as_str()).skip(1);
+            blocks.filter_map(|rest| rest.split("```").next()).collect()
+        };
+        for (name, text) in ["keys.txt", file].iter().zip(blocks("text")) {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        let path = folder.path().join("gateway.toml");
+        fs::write(&path, blocks("toml")[0]).unwrap();
+        match super::load(&path) {
+            Ok(compiled) => {
+                let report = compiled.report().human(Colour::Off);
+                assert!(compiled.warnings.is_empty(), "{report}");
+            }
+            Err(report) => panic!("{}", report.human(Colour::Off)),
+        }
+    }
+}
+
 /// The manual's examples of groups and tokens are valid and cause no warning.
 #[test]
 fn every_example_of_who_is_counted_is_good() {

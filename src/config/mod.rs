@@ -126,6 +126,13 @@ impl Compiled {
         Report::new(Arc::clone(&self.source), self.warnings.clone())
     }
 
+    /// The name of a customer that is nearest to a misspelt one.
+    #[must_use]
+    pub fn nearest_customer(&self, name: &str) -> Option<&str> {
+        let all = self.snapshot.customers.as_deref()?;
+        report::nearest(name, all.names())
+    }
+
     /// The warnings as a report that includes the ignored warnings.
     #[must_use]
     pub fn whole_report(&self) -> Report {

@@ -2,7 +2,7 @@
 
 use crate::admission::destination::RequestDestination;
 use crate::key::cookie::Cookies;
-use crate::key::{Caller, Content, Identity, ShownCertificate};
+use crate::key::{Caller, Content, CustomerSearch, Identity, ShownCertificate};
 use crate::route::PathPattern;
 use crate::snapshot::Service;
 use http::{HeaderMap, Method};
@@ -38,16 +38,30 @@ impl CallerFacts<'_> {
         identity: &dyn Identity,
         reader: impl FnOnce(&Caller<'_>) -> R,
     ) -> R {
-        self.read_on(&service.name, &service.path, identity, reader)
+        let customers = CustomerSearch::of(service.customers.as_deref());
+        self.read_searching(service, identity, &customers, reader)
+    }
+
+    /// The same, with a lookup of the client's customer whose result is kept.
+    #[inline]
+    pub fn read_searching<R>(
+        &self,
+        service: &Service,
+        identity: &dyn Identity,
+        customers: &CustomerSearch<'_>,
+        reader: impl FnOnce(&Caller<'_>) -> R,
+    ) -> R {
+        self.read_on(&service.name, &service.path, identity, customers, reader)
     }
 
     /// The result of `reader` for the client of a request whose route is not known yet.
     pub(super) fn read_unrouted<R>(
         &self,
         identity: &dyn Identity,
+        customers: &CustomerSearch<'_>,
         reader: impl FnOnce(&Caller<'_>) -> R,
     ) -> R {
-        self.read_on("", &PathPattern::default(), identity, reader)
+        self.read_on("", &PathPattern::default(), identity, customers, reader)
     }
 
     #[inline]
@@ -56,6 +70,7 @@ impl CallerFacts<'_> {
         route: &str,
         pattern: &PathPattern,
         identity: &dyn Identity,
+        customers: &CustomerSearch<'_>,
         reader: impl FnOnce(&Caller<'_>) -> R,
     ) -> R {
         reader(&Caller {
@@ -71,6 +86,7 @@ impl CallerFacts<'_> {
             },
             cookies: &Cookies::of(self.fields),
             identity,
+            customers,
             content: self.content,
             certificate: self.certificate,
         })

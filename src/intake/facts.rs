@@ -4,12 +4,13 @@ use super::early_answer::IntakeError;
 use super::peer::ConnectionPeer;
 use super::recorder::Recorder;
 use crate::admission::Plan;
-use crate::key::ShownCertificate;
 use crate::key::token::TokenReading;
+use crate::key::{CustomerReading, ShownCertificate};
 use crate::limit::Limit;
 use crate::snapshot::{Service, Snapshot};
 use http::HeaderValue;
 use std::borrow::Cow;
+use std::rc::Rc;
 
 /// The known facts about the connection of a head.
 pub trait ConnectionFacts {
@@ -25,6 +26,11 @@ pub trait ConnectionFacts {
     /// The verified certificate that the client has shown.
     fn certificate(&self) -> Option<ShownCertificate<'_>>;
 
+    /// The customer that the request is assumed to be of, without a credential: only `explain` assumes one.
+    fn assumed_customer(&self) -> Option<&str> {
+        None
+    }
+
     /// May the gateway have challenge texts for certification authorities?
     fn may_have_texts(&self) -> bool;
 }
@@ -38,6 +44,15 @@ pub enum EarlyLimits {
     Decided(Option<usize>),
     /// The limits that all possible routes share are planned, for the service at this position.
     Planned(usize),
+}
+
+/// The results of the lookups of a walk that are needed again: a token is verified once, and a customer looked up once.
+#[derive(Debug, Default)]
+pub struct ClientReadings {
+    /// The result of the verification of the request's token.
+    pub token: Option<TokenReading>,
+    /// The customer of the request.
+    pub customer: Option<Rc<CustomerReading>>,
 }
 
 /// The source of what the walk reads: one method for each step. The methods with a default are those that a line of a log
@@ -102,7 +117,7 @@ pub trait RequestFacts {
         &mut self,
         snapshot: &Snapshot,
         early: EarlyLimits,
-        reading: &mut Option<TokenReading>,
+        readings: &mut ClientReadings,
         recorder: &mut impl Recorder,
     ) -> Result<Option<usize>, IntakeError>;
 
@@ -129,7 +144,7 @@ pub trait RequestFacts {
         &self,
         snapshot: &Snapshot,
         service: &Service,
-        reading: &mut Option<TokenReading>,
+        readings: &mut ClientReadings,
         plan: &mut Plan,
         those: impl Fn(&Limit) -> bool,
     );

@@ -2,7 +2,7 @@
 
 use super::caller::CallerFacts;
 use super::early_answer::{IntakeError, https_location};
-use super::facts::{ConnectionFacts, EarlyLimits, RequestFacts};
+use super::facts::{ClientReadings, ConnectionFacts, EarlyLimits, RequestFacts};
 use super::grpc_call::CallDeadline;
 use super::head::{self, BadRequest, Target};
 use super::hop_fields::{self, Hops};
@@ -11,8 +11,8 @@ use super::recorder::Recorder;
 use super::routing::RouteRequest;
 use super::stripped_fields::{self, FieldTrust, StripCause};
 use crate::admission::Plan;
-use crate::key::token::{Token, TokenReading};
-use crate::key::{Content, NoIdentity};
+use crate::key::token::Token;
+use crate::key::{Content, CustomerSearch, NoIdentity};
 use crate::limit::Limit;
 use crate::listen::FramingFault;
 use crate::route::{host_key, path};
@@ -67,9 +67,19 @@ impl<C: ConnectionFacts> HeadFacts<'_, C> {
         }
     }
 
+    /// The lookup of the customer of a request to `service`.
+    #[inline]
+    pub fn customers<'s>(&self, service: &'s Service) -> CustomerSearch<'s> {
+        let all = service.customers.as_deref();
+        let assumed = self.connection.assumed_customer();
+        let assumed = assumed.and_then(|name| Some(all?.assumed(name)));
+        CustomerSearch::of(all).knowing(assumed)
+    }
+
     /// The client, where routes ask for members of groups.
     pub fn members<'s>(&'s self, snapshot: &'s Snapshot) -> Option<RouteMembers<'s>> {
-        RouteMembers::of(snapshot, || CallerFacts {
+        let assumed = self.connection.assumed_customer();
+        RouteMembers::of(snapshot, assumed, || CallerFacts {
             content: Content::Absent,
             ..self.caller()
         })
@@ -121,13 +131,14 @@ impl<C: ConnectionFacts> HeadFacts<'_, C> {
         &self,
         snapshot: &Snapshot,
         path: &str,
-        reading: &mut Option<TokenReading>,
+        readings: &mut ClientReadings,
     ) -> Result<Option<usize>, IntakeError> {
         let members = self.members(snapshot);
         let found = self.find(snapshot, path, members.as_ref());
         if let Some(members) = members {
             members.are_known()?;
-            *reading = members.reading();
+            readings.token = members.reading();
+            readings.customer = members.customer();
         }
         Ok(found)
     }
@@ -254,7 +265,7 @@ impl<C: ConnectionFacts> RequestFacts for HeadFacts<'_, C> {
         &mut self,
         snapshot: &Snapshot,
         early: EarlyLimits,
-        reading: &mut Option<TokenReading>,
+        readings: &mut ClientReadings,
         recorder: &mut impl Recorder,
     ) -> Result<Option<usize>, IntakeError> {
         let path = path::normalize(self.parts.uri.path()).map_err(BadRequest::from)?;
@@ -262,7 +273,7 @@ impl<C: ConnectionFacts> RequestFacts for HeadFacts<'_, C> {
         let found = if let EarlyLimits::Decided(found) = early {
             found
         } else if !snapshot.route_groups.is_empty() {
-            self.route_of_member(snapshot, path.to_match(), reading)?
+            self.route_of_member(snapshot, path.to_match(), readings)?
         } else {
             self.find(snapshot, path.to_match(), None)
         };
@@ -301,16 +312,23 @@ impl<C: ConnectionFacts> RequestFacts for HeadFacts<'_, C> {
         &self,
         snapshot: &Snapshot,
         service: &Service,
-        reading: &mut Option<TokenReading>,
+        readings: &mut ClientReadings,
         plan: &mut Plan,
         those: impl Fn(&Limit) -> bool,
     ) {
         let token = Token::new(snapshot.tokens.as_deref(), &self.parts.headers);
-        let token = token.knowing(reading.take());
-        self.caller().read(service, &token, |caller| {
+        let token = token.knowing(readings.token.take());
+        // The fields of the request may be fewer than those that its route was found by, so that the customer is looked
+        // for anew.
+        let customers = self.customers(service);
+        let caller = self.caller();
+        caller.read_searching(service, &token, &customers, |caller| {
             plan.fill(service, caller, those);
         });
-        *reading = token.reading();
+        readings.token = token.reading();
+        if let Some(reading) = customers.reading() {
+            readings.customer = Some(reading);
+        }
     }
 }
 

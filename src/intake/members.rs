@@ -3,8 +3,9 @@
 use super::caller::CallerFacts;
 use crate::admission::RefusalCause;
 use crate::key::token::{Token, TokenReading};
-use crate::key::{Group, Memberships, TokenDoubt};
+use crate::key::{CustomerReading, CustomerSearch, Group, Memberships, TokenDoubt};
 use crate::snapshot::Snapshot;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The known facts about a client before its route is known. Its token is verified once, when a route has a condition
@@ -14,20 +15,28 @@ pub struct RouteMembers<'a> {
     groups: &'a [Arc<Group>],
     caller: CallerFacts<'a>,
     token: Token<'a>,
+    customers: CustomerSearch<'a>,
 }
 
 impl<'a> RouteMembers<'a> {
-    /// The client of the request that `caller` describes; `None` if no route has conditions about groups.
+    /// The client of the request that `caller` describes, or of the `assumed` customer; `None` if no route has
+    /// conditions about groups.
     #[must_use]
-    pub fn of(snapshot: &'a Snapshot, caller: impl FnOnce() -> CallerFacts<'a>) -> Option<Self> {
+    pub fn of(
+        snapshot: &'a Snapshot,
+        assumed: Option<&str>,
+        caller: impl FnOnce() -> CallerFacts<'a>,
+    ) -> Option<Self> {
         if snapshot.route_groups.is_empty() {
             return None;
         }
-        let caller = caller();
+        let (caller, all) = (caller(), snapshot.customers.as_deref());
+        let assumed = assumed.and_then(|name| Some(all?.assumed(name)));
         Some(Self {
             groups: &snapshot.route_groups,
             caller,
             token: Token::new(snapshot.tokens.as_deref(), caller.fields),
+            customers: CustomerSearch::of(all).knowing(assumed),
         })
     }
 
@@ -41,6 +50,7 @@ impl<'a> RouteMembers<'a> {
     pub(super) fn without_token(&self) -> Self {
         Self {
             token: self.token.unread(),
+            customers: CustomerSearch::of(self.customers.all()),
             ..*self
         }
     }
@@ -54,6 +64,11 @@ impl<'a> RouteMembers<'a> {
     /// The result of the verification of the client's token, if a group needed it.
     pub(super) fn reading(&self) -> Option<TokenReading> {
         self.token.reading()
+    }
+
+    /// The customer of the request, if a group needed one.
+    pub(super) fn customer(&self) -> Option<Rc<CustomerReading>> {
+        self.customers.reading()
     }
 
     /// The reason why the client's token has no valid claims, if a group needed a claim.
@@ -79,7 +94,8 @@ impl<'a> RouteMembers<'a> {
             .groups
             .iter()
             .filter(|group| names.contains(&group.name));
-        self.caller.read_unrouted(&self.token, |caller| {
+        let customers = &self.customers;
+        self.caller.read_unrouted(&self.token, customers, |caller| {
             asked.any(|group| standing.is_in(group, caller, &mut room, None) == Ok(true))
         })
     }

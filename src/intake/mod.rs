@@ -39,7 +39,7 @@ pub mod stripped_fields;
 mod walk;
 
 pub use early_answer::{EarlyAnswer, IntakeError};
-pub use facts::{ConnectionFacts, EarlyLimits, RequestFacts};
+pub use facts::{ClientReadings, ConnectionFacts, EarlyLimits, RequestFacts};
 pub use head_facts::{HeadFacts, challenge_token};
 pub use members::RouteMembers;
 pub use recorder::Recorder;

@@ -3,9 +3,11 @@
 use super::grpc_call::CallDeadline;
 use super::stripped_fields::StripCause;
 use crate::admission::Plan;
+use crate::key::CustomerReading;
 use crate::key::token::TokenReading;
 use crate::route::path::NormalPath;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use std::rc::Rc;
 
 /// Keeps the findings of a walk: the gateway keeps them for the exchange, `explain` keeps them for its explanation, and
 /// a replay keeps hardly any.
@@ -33,4 +35,7 @@ pub trait Recorder {
 
     /// The result of the verification of the request's token.
     fn token(&mut self, _reading: TokenReading) {}
+
+    /// The customer of the request, where a limit, a group or a route asks for one.
+    fn customer(&mut self, _reading: Rc<CustomerReading>) {}
 }

@@ -4,9 +4,8 @@
 //! and continues from there at the next call.
 
 use super::early_answer::{EarlyAnswer, IntakeError};
-use super::facts::{EarlyLimits, RequestFacts};
+use super::facts::{ClientReadings, EarlyLimits, RequestFacts};
 use super::recorder::Recorder;
-use crate::key::token::TokenReading;
 use crate::limit::Limit;
 use crate::snapshot::{Service, Snapshot};
 
@@ -116,8 +115,8 @@ pub struct RequestWalk {
     early: EarlyLimits,
     /// The position of the service that gets the request.
     service: usize,
-    /// The result of the verification of the request's token.
-    reading: Option<TokenReading>,
+    /// The lookups that are needed again.
+    readings: ClientReadings,
     /// The limits that do not depend on the token are planned.
     is_begun: bool,
 }
@@ -130,7 +129,7 @@ impl RequestWalk {
             at: 0,
             early: EarlyLimits::Unneeded,
             service: 0,
-            reading: None,
+            readings: ClientReadings::default(),
             is_begun: false,
         }
     }
@@ -168,8 +167,11 @@ impl RequestWalk {
 
     #[inline]
     fn end(&mut self, recorder: &mut impl Recorder) -> Result<Stop, IntakeError> {
-        if let Some(reading) = self.reading.take() {
+        if let Some(reading) = self.readings.token.take() {
             recorder.token(reading);
+        }
+        if let Some(reading) = self.readings.customer.take() {
+            recorder.customer(reading);
         }
         Ok(Stop::Planned)
     }
@@ -208,7 +210,7 @@ impl RequestWalk {
                 }
             }
             Step::Route => {
-                let found = facts.route(snapshot, self.early, &mut self.reading, recorder)?;
+                let found = facts.route(snapshot, self.early, &mut self.readings, recorder)?;
                 self.service = found.or(snapshot.unrouted).ok_or(IntakeError::NoRoute)?;
                 recorder.routed(self.service);
             }
@@ -250,7 +252,7 @@ impl RequestWalk {
         let plan = recorder.plan();
         plan.make_room(service);
         let without = |limit: &Limit| !limit.asks_token();
-        facts.fill(snapshot, service, &mut self.reading, plan, without);
+        facts.fill(snapshot, service, &mut self.readings, plan, without);
         self.is_begun = true;
         Stop::EarlyQuestion(self.service)
     }
@@ -272,14 +274,14 @@ impl RequestWalk {
             facts.fill(
                 snapshot,
                 service,
-                &mut self.reading,
+                &mut self.readings,
                 plan,
                 Limit::asks_token,
             );
             plan.sort();
         } else {
             plan.make_room(service);
-            facts.fill(snapshot, service, &mut self.reading, plan, |_| true);
+            facts.fill(snapshot, service, &mut self.readings, plan, |_| true);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The caller of a request: the values for keys, the known facts about the client, and the outcome of a key.
 
 use super::cookie::Cookies;
-use super::{Content, KeyPart};
+use super::{Content, CustomerReading, KeyPart};
 use http::{HeaderMap, Method};
 use std::borrow::Cow;
 use std::fmt;
@@ -24,6 +24,8 @@ pub struct Caller<'a> {
     pub cookies: &'a Cookies<'a>,
     /// The known facts about the client; only groups read them.
     pub identity: &'a dyn Identity,
+    /// The lookup of the customer whose credential the request has.
+    pub customers: &'a dyn CustomerLookup,
     /// The known facts about the request's body.
     pub content: Content,
     /// The certificate that the client has shown in the connection's handshake, verified; `None` if none was requested
@@ -40,6 +42,22 @@ pub struct ShownCertificate<'a> {
     pub fingerprint: &'a [u8; 32],
     /// A digest of the authorities that may vouch for such a subject.
     pub authorities: &'a [u8; 32],
+}
+
+impl Caller<'_> {
+    /// Does a credential name the customer that proves it, rather than an address or a text that any client may write?
+    /// `room` has room after its end.
+    #[must_use]
+    pub fn is_proven_customer(&self, room: &mut Vec<u8>) -> bool {
+        let reading = self.customers.read(self, room);
+        matches!(
+            reading,
+            CustomerReading::Named {
+                is_proven: true,
+                ..
+            }
+        )
+    }
 }
 
 /// Known facts about a client, beyond the request itself.
@@ -63,6 +81,11 @@ pub trait Identity: fmt::Debug {
         None
     }
 
+    /// The customer whose name a log states for the request.
+    fn tells_customer(&self) -> Option<Cow<'_, str>> {
+        None
+    }
+
     /// Does a log state that the request was in the group of this name? A log may lack the data that the group needs.
     fn tells_group(&self, _group: &str) -> bool {
         false
@@ -74,6 +97,22 @@ pub trait Identity: fmt::Debug {
 pub struct NoIdentity;
 
 impl Identity for NoIdentity {}
+
+/// The lookup of the customer whose credential a request has.
+pub trait CustomerLookup: fmt::Debug {
+    /// The customer of `caller`, looked up when it is first needed. `room` has room after its end.
+    fn read(&self, caller: &Caller<'_>, room: &mut Vec<u8>) -> &CustomerReading;
+
+    /// The name of the customer, if the customer was needed and is known.
+    fn name(&self) -> Option<&str>;
+
+    /// The one part for whose credential the customer is not known: no group knows it, it came several times, or it is
+    /// not trusted.
+    fn faulty_credential(&self) -> Option<&KeyPart>;
+
+    /// Does `is_elsewhere` hold for one of the parts that are credentials?
+    fn are_elsewhere(&self, is_elsewhere: &dyn Fn(&KeyPart) -> bool) -> bool;
+}
 
 /// The target of a request, in the spelling that routes are matched in.
 pub trait Location: fmt::Debug {
@@ -108,7 +147,8 @@ pub enum KeyOutcome<'a> {
 /// Values that an upstream may read differently from this gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doubt<'a> {
-    /// The part occurs several times, with different values.
+    /// The part occurs several times, with different values. If it is the customer, the request has credentials of
+    /// different customers.
     Several(&'a KeyPart),
     /// The part is a claim of an untrusted token.
     Untrusted(&'a KeyPart),

@@ -2,15 +2,31 @@
 //!
 //! A value is known by its digest alone, which is also the digest that stands for secrets in keys. So the process and
 //! its log show no member, and a written key holds all data that a lookup needs.
+//!
+//! ```text
+//! customers      names behind credentials
+//! named_members  the customers among the members
+//! networks       networks around an address
+//! ```
+
+mod customers;
+mod named_members;
+mod networks;
+
+pub use customers::{
+    CustomerIndex, CustomerName, CustomerReading, CustomerSearch, Customers, CustomersBuilder,
+    LONGEST_NAME, TwoNames, is_name,
+};
+pub use named_members::NamedMembers;
 
 use super::part::{PartReading, piece_digest, write_part};
 use super::{Caller, Digest, Doubt, KeyCase, KeyPart, KeyTemplate, digest};
 use foldhash::fast::RandomState;
 use ipnet::IpNet;
+use networks::Networks;
 use smallvec::SmallVec;
 use std::fmt;
 use std::hash::Hash;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 type MemberSet<T> = hashbrown::HashSet<T, RandomState>;
@@ -22,20 +38,12 @@ pub struct Group {
     /// The part of a request that is looked up among the members.
     pub by: KeyPart,
     members: Members,
+    named: Option<NamedMembers>,
 }
 
 enum Members {
     Values(MemberSet<Digest>),
-    Networks(Networks),
-}
-
-/// Networks, and the lengths of their prefixes. An address is looked up once for each length, for any number of
-/// networks.
-#[derive(Default)]
-struct Networks {
-    all: MemberSet<IpNet>,
-    v4: Vec<u8>,
-    v6: Vec<u8>,
+    Networks(Networks<()>),
 }
 
 impl Group {
@@ -50,6 +58,7 @@ impl Group {
             name,
             by,
             members: Members::Values(members.into_iter().collect()),
+            named: None,
         }
     }
 
@@ -62,13 +71,35 @@ impl Group {
     ) -> Self {
         let mut networks = Networks::default();
         for member in members {
-            networks.insert(member);
+            networks.insert(member, ());
         }
         Self {
             name,
             by,
             members: Members::Networks(networks),
+            named: None,
         }
+    }
+
+    /// The same group with these customers as further members.
+    #[must_use]
+    pub fn naming(self, named: NamedMembers) -> Self {
+        Self {
+            named: Some(named),
+            ..self
+        }
+    }
+
+    /// The customers among its members, if the group names customers or consists of them.
+    #[must_use]
+    pub fn named(&self) -> Option<&NamedMembers> {
+        self.named.as_ref()
+    }
+
+    /// Does the group say which credentials are a customer's?
+    #[must_use]
+    pub fn names_customers(&self) -> bool {
+        self.named.is_some() && self.by != KeyPart::Customer
     }
 
     /// The networks of its clients, in order; empty if its members are of another kind.
@@ -77,7 +108,7 @@ impl Group {
         let Members::Networks(networks) = &self.members else {
             return Vec::new();
         };
-        let mut all: Vec<IpNet> = networks.all.iter().copied().collect();
+        let mut all: Vec<IpNet> = networks.all.keys().copied().collect();
         all.sort_unstable();
         all
     }
@@ -85,7 +116,8 @@ impl Group {
     /// Are the members shown by a token?
     #[must_use]
     pub fn uses_token(&self) -> bool {
-        self.by.claim().is_some()
+        let named = self.named.as_ref();
+        self.by.claim().is_some() || named.is_some_and(|named| named.all().ask_token())
     }
 
     /// The digest a member is known by.
@@ -103,12 +135,23 @@ impl Group {
     /// Is the value with this digest a member?
     #[must_use]
     pub fn has(&self, digest: &Digest) -> bool {
+        let is_named = |named: &NamedMembers| {
+            let holder = named.all().holder(&self.by, digest);
+            named.is_open() || holder.is_some_and(|index| named.has(index))
+        };
         matches!(&self.members, Members::Values(values) if values.contains(digest))
+            || self.named.as_ref().is_some_and(is_named)
     }
 
-    /// The number of its members.
+    /// The number of its members; a customer counts once.
     #[must_use]
     pub fn len(&self) -> usize {
+        let named = self.named.as_ref().map_or(0, NamedMembers::len);
+        named + self.unnamed()
+    }
+
+    /// The number of its members without a name.
+    fn unnamed(&self) -> usize {
         match &self.members {
             Members::Values(values) => values.len(),
             Members::Networks(networks) => networks.all.len(),
@@ -121,13 +164,54 @@ impl Group {
         self.len() == 0
     }
 
+    /// The numbers of customers that `self` has gained and lost since `before`, and of credentials that came or went
+    /// of customers that stayed.
+    #[must_use]
+    pub fn customer_changes(&self, before: &Self) -> (usize, usize, usize) {
+        let (Some(now), Some(then)) = (&self.named, &before.named) else {
+            let many = |group: &Self| group.named.as_ref().map_or(0, NamedMembers::len);
+            return (many(self), many(before), 0);
+        };
+        let more = now.names().filter(|name| !then.has_name(name)).count();
+        let fewer = then.names().filter(|name| !now.has_name(name)).count();
+        let has_moved = |here: &NamedMembers,
+                         there: &NamedMembers,
+                         index: CustomerIndex,
+                         holder: Option<CustomerIndex>| {
+            let name = here.all().name(index);
+            let stays = here.has(index) && there.has_name(name);
+            stays && holder.is_none_or(|holder| there.all().name(holder) != name)
+        };
+        let is_by_address = self.by.is_by_address();
+        let missing = |here: &NamedMembers, there: &NamedMembers| {
+            let values = here.all().known(&self.by);
+            let values = values.filter(|(digest, index)| {
+                let holder = there.all().holder(&self.by, digest);
+                has_moved(here, there, *index, holder)
+            });
+            let networks = here.all().networks().all.iter();
+            let networks = networks.filter(|(network, index)| {
+                let holder = there.all().networks().all.get(*network).copied();
+                is_by_address && has_moved(here, there, **index, holder)
+            });
+            values.count() + networks.count()
+        };
+        (more, fewer, missing(now, then) + missing(then, now))
+    }
+
     /// The numbers of members that `self` has gained and lost since `before`.
     #[must_use]
     pub fn joined_and_left(&self, before: &Self) -> (usize, usize) {
         match (&self.members, &before.members) {
             (Members::Values(now), Members::Values(then)) => differences(now, then),
-            (Members::Networks(now), Members::Networks(then)) => differences(&now.all, &then.all),
-            _ => (self.len(), before.len()),
+            (Members::Networks(now), Members::Networks(then)) => {
+                let missing = |here: &Networks<()>, there: &Networks<()>| {
+                    let gone = here.all.keys().filter(|one| !there.all.contains_key(*one));
+                    gone.count()
+                };
+                (missing(now, then), missing(then, now))
+            }
+            _ => (self.unnamed(), before.unnamed()),
         }
     }
 }
@@ -152,33 +236,41 @@ impl PartialEq for Group {
 
 impl Eq for Group {}
 
-impl Networks {
-    fn insert(&mut self, network: IpNet) {
-        let (network, length) = (network.trunc(), network.prefix_len());
-        let lengths = match network {
-            IpNet::V4(_) => &mut self.v4,
-            IpNet::V6(_) => &mut self.v6,
-        };
-        if !lengths.contains(&length) {
-            lengths.push(length);
-        }
-        self.all.insert(network);
-    }
-
-    fn contains(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        let lengths = match address {
-            IpAddr::V4(_) => &self.v4,
-            IpAddr::V6(_) => &self.v6,
-        };
-        let mut around = lengths.iter().map(|length| IpNet::new(address, *length));
-        around.any(|network| network.is_ok_and(|network| self.all.contains(&network.trunc())))
-    }
-}
-
 /// The numbers of entries in `now` alone, and in `then` alone.
 fn differences<T: Eq + Hash>(now: &MemberSet<T>, then: &MemberSet<T>) -> (usize, usize) {
     (now.difference(then).count(), then.difference(now).count())
+}
+
+/// The part that requests with credentials of different customers are in doubt about.
+static CUSTOMER: KeyPart = KeyPart::Customer;
+
+/// Is the customer of the request a member of the group?
+fn is_named<'a>(
+    group: &'a Group,
+    named: &'a NamedMembers,
+    caller: &Caller<'_>,
+    room: &mut Vec<u8>,
+) -> Result<bool, Doubt<'a>> {
+    let source = |position: usize| named.all().source(position).unwrap_or(&group.by);
+    let is_listed = match caller.customers.read(caller, room) {
+        CustomerReading::Named { name, .. } => match name {
+            CustomerName::Listed(index) => named.has(*index),
+            CustomerName::Claimed(_) => false,
+        },
+        CustomerReading::Several(at) => return Err(Doubt::Several(source(*at))),
+        CustomerReading::Different => return Err(Doubt::Several(&CUSTOMER)),
+        CustomerReading::Untrusted(at) => return Err(Doubt::Untrusted(source(*at))),
+        CustomerReading::Nothing | CustomerReading::Unknown(_) | CustomerReading::Repeated(_) => {
+            false
+        }
+    };
+    if is_listed || !named.is_open() {
+        return Ok(is_listed);
+    }
+    let start = room.len();
+    let shown = write_part(&group.by, KeyCase::Sensitive, caller, room);
+    room.truncate(start);
+    Ok(shown == PartReading::One)
 }
 
 /// The memberships of one request that have been looked up. Each value is digested once.
@@ -195,6 +287,36 @@ impl<'a> Memberships<'a> {
     /// If an upstream may read the part that the group depends on differently. A request that states the part twice, or
     /// in a token that only the upstream trusts, would be in no group at all.
     pub fn is_in(
+        &mut self,
+        group: &'a Group,
+        caller: &Caller<'_>,
+        keys: &mut Vec<u8>,
+        written: Option<(&KeyTemplate, usize)>,
+    ) -> Result<bool, Doubt<'a>> {
+        if let Some(named) = &group.named
+            && is_named(group, named, caller, keys)?
+        {
+            return Ok(true);
+        }
+        self.is_unnamed(group, caller, keys, written)
+    }
+
+    /// Is `caller` in `group` by a proof: as a customer whose credential is one, or by a value that is a proof itself?
+    /// `keys` has room after its end. A request in doubt is in no group.
+    pub fn is_proven(&mut self, group: &'a Group, caller: &Caller<'_>, keys: &mut Vec<u8>) -> bool {
+        if let Some(named) = &group.named {
+            let is_proven = caller.is_proven_customer(keys);
+            match is_named(group, named, caller, keys) {
+                Ok(true) if is_proven => return true,
+                Ok(_) => {}
+                Err(_) => return false,
+            }
+        }
+        group.by.is_proof() && self.is_unnamed(group, caller, keys, None) == Ok(true)
+    }
+
+    /// Is `caller` one of the members of `group` that have no names?
+    fn is_unnamed(
         &mut self,
         group: &'a Group,
         caller: &Caller<'_>,
@@ -251,7 +373,7 @@ impl<'a> Memberships<'a> {
                 let said = write_part(by, KeyCase::Sensitive, caller, keys);
                 let digest = match said {
                     PartReading::One => piece_digest(&keys[start..]),
-                    PartReading::Nothing | PartReading::Several | PartReading::Untrusted => None,
+                    _ => None,
                 };
                 keys.truncate(start);
                 match said {
@@ -279,7 +401,7 @@ impl<'a> Memberships<'a> {
 mod tests {
     use super::*;
     use crate::key::cookie::Cookies;
-    use crate::key::{Content, Location, Mask, MissingKey, NoIdentity};
+    use crate::key::{Content, CustomerSearch, Location, Mask, MissingKey, NoIdentity};
     use http::{HeaderMap, HeaderName, Method};
     use std::borrow::Cow;
 
@@ -341,6 +463,7 @@ mod tests {
                     fields: &fields,
                     location: &Nowhere,
                     cookies: &Cookies::of(&fields),
+                    customers: &CustomerSearch::default(),
                     identity: &NoIdentity,
                     content: Content::Absent,
                     certificate: None,

@@ -112,6 +112,8 @@ pub enum IdentityPiece {
     Tier,
     /// The first group that the client is a member of.
     Group,
+    /// The customer whose credential the request has.
+    Customer,
 }
 
 /// Bytes of ASCII that are escaped in the values of one template: the bytes of the template's own text, and the
@@ -183,6 +185,7 @@ impl fmt::Display for IdentityPiece {
             Self::Fingerprint => f.write_str("{tls:fingerprint}"),
             Self::Tier => f.write_str("{tier}"),
             Self::Group => f.write_str("{group}"),
+            Self::Customer => f.write_str("{customer}"),
         }
     }
 }
@@ -255,13 +258,18 @@ impl IdentityFields {
                 }
                 IdentityPiece::Tier => {
                     let is_verified = |name: &&Arc<str>| {
-                        let mut groups = self.groups.iter();
-                        groups.any(|group| group.name == **name)
+                        let group = self.groups.iter().find(|group| group.name == **name);
+                        group.is_some_and(|group| has_proved(group, caller))
                     };
                     encode(tiers.clone().find(is_verified)?, escaped, &mut text);
                 }
                 IdentityPiece::Group => {
                     encode(&self.group(caller)?.name, escaped, &mut text);
+                }
+                IdentityPiece::Customer => {
+                    let is_proven = caller.is_proven_customer(&mut Vec::new());
+                    let name = caller.customers.name().filter(|_| is_proven)?;
+                    encode(name, escaped, &mut text);
                 }
             }
         }
@@ -273,8 +281,13 @@ impl IdentityFields {
     fn group(&self, caller: &Caller<'_>) -> Option<&Arc<Group>> {
         let (mut standing, mut room) = (Memberships::default(), Vec::new());
         let mut groups = self.groups.iter();
-        groups.find(|group| standing.is_in(group, caller, &mut room, None) == Ok(true))
+        groups.find(|group| standing.is_proven(group, caller, &mut room))
     }
+}
+
+/// Has `caller`, a member of the group, proved the membership? The part that a group without names goes by is a proof.
+fn has_proved(group: &Group, caller: &Caller<'_>) -> bool {
+    group.named().is_none() || Memberships::default().is_proven(group, caller, &mut Vec::new())
 }
 
 /// Is `name` the same as `field`, a lower-case name, if all characters other than letters and digits are equal?

@@ -59,11 +59,15 @@ mod template;
 pub mod token;
 
 pub use caller::{
-    Caller, Doubt, Identity, KeyOutcome, Location, NoIdentity, ShownCertificate, TokenDoubt,
+    Caller, CustomerLookup, Doubt, Identity, KeyOutcome, Location, NoIdentity, ShownCertificate,
+    TokenDoubt,
 };
 pub use digest::{Digest, DigestText};
 pub use exemption::Exemption;
-pub use group::{Group, Memberships};
+pub use group::{
+    CustomerIndex, CustomerName, CustomerReading, CustomerSearch, Customers, CustomersBuilder,
+    Group, LONGEST_NAME, Memberships, NamedMembers, TwoNames, is_name,
+};
 pub use identity_field::{
     FieldWriters, FieldsOfOthers, IdentityField, IdentityFields, IdentityPiece, same_field,
 };
@@ -97,7 +101,8 @@ pub struct KeyTemplate {
 /// Values of the parts of a key that groups know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownValues {
-    /// One entry for each part; an entry is empty if the part need not be known.
+    /// One entry for each part; an entry is empty if the part need not be known. For `customer` these are the groups
+    /// that name customers.
     pub groups: Vec<Vec<Arc<Group>>>,
     /// The treatment of unknown values.
     pub otherwise: UnknownKey,
@@ -110,6 +115,10 @@ pub enum UnknownKey {
     Ip,
     /// The request is refused with 401.
     Refuse,
+    /// The limit does not apply, as it does not to requests without a customer.
+    Skip,
+    /// All such requests count on one key of the limit, as requests without a customer do.
+    Shared,
 }
 
 /// The treatment of a request without the key.

@@ -6,7 +6,9 @@ pub use key_case::KeyCase;
 pub(super) use key_case::write_logged;
 
 use super::address::AddressText;
-use super::{Caller, Digest, DigestText, KeyPart, Mask, credential, digest, percent, query};
+use super::{
+    Caller, CustomerReading, Digest, DigestText, KeyPart, Mask, credential, digest, percent, query,
+};
 use crate::client::UNIX;
 use http::{HeaderMap, HeaderName, Method};
 use smallvec::SmallVec;
@@ -24,6 +26,10 @@ pub(super) enum PartReading {
     Several,
     /// An untrusted value.
     Untrusted,
+    /// A credential that no group knows, where its customer is looked for.
+    Unknown,
+    /// Such a credential, of which the upstream may read another value.
+    Unclear,
 }
 
 /// The beginning of a certificate's subject, before the digest of its authorities and `:`.
@@ -103,10 +109,28 @@ pub(super) fn write_part(
         KeyPart::TlsSubject | KeyPart::TlsFingerprint => {
             return write_certificate(part, case, caller, out);
         }
+        KeyPart::Customer => return write_customer(case, caller, out),
         KeyPart::Method => write_method(caller.method, out),
         KeyPart::Host => write_value(caller.location.host().as_bytes(), false, out),
     }
     PartReading::One
+}
+
+/// Writes the name of the customer whose credential the request has.
+fn write_customer(case: KeyCase, caller: &Caller<'_>, out: &mut Vec<u8>) -> PartReading {
+    let customers = caller.customers;
+    match customers.read(caller, out) {
+        CustomerReading::Named { .. } => {
+            let name = customers.name().unwrap_or_default();
+            write_value(&case.text(name.as_bytes().into()), false, out);
+            PartReading::One
+        }
+        CustomerReading::Nothing => PartReading::Nothing,
+        CustomerReading::Unknown(_) => PartReading::Unknown,
+        CustomerReading::Repeated(_) => PartReading::Unclear,
+        CustomerReading::Several(_) | CustomerReading::Different => PartReading::Several,
+        CustomerReading::Untrusted(_) => PartReading::Untrusted,
+    }
 }
 
 /// Writes the value of `part` from the client's certificate. A subject follows a digest of the authorities that may
@@ -165,6 +189,10 @@ pub(super) fn is_elsewhere(part: &KeyPart, caller: &Caller<'_>) -> bool {
             query::is_read_elsewhere(query, name)
         }
         KeyPart::Cookie(name) => caller.cookies.are_read_elsewhere(name),
+        KeyPart::Customer => {
+            let customers = caller.customers;
+            customers.are_elsewhere(&|part| is_elsewhere(part, caller))
+        }
         _ => false,
     }
 }
@@ -261,7 +289,6 @@ const KEPT: [bool; 256] = {
 };
 
 fn escape(value: &[u8], out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut rest = value;
     loop {
         let run = rest.iter().position(|byte| !KEPT[usize::from(*byte)]);
@@ -270,8 +297,7 @@ fn escape(value: &[u8], out: &mut Vec<u8>) {
         let Some((&byte, behind)) = behind.split_first() else {
             return;
         };
-        let digits = [byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)]);
-        out.extend_from_slice(&[b'%', digits[0], digits[1]]);
+        out.extend_from_slice(&percent::escape(byte));
         rest = behind;
     }
 }

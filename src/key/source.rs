@@ -98,6 +98,8 @@ pub enum InLog {
     Query,
     /// The host.
     Host,
+    /// The name of the customer.
+    Customer,
     /// No line has the value, except in the key that the gateway's own log writes.
     Never,
 }
@@ -119,6 +121,8 @@ pub enum MemberForm {
     Host,
     /// As the subject of a certificate.
     Subject,
+    /// As the name of a customer.
+    Name,
     /// As the SHA-256 of a certificate, which is of use only until the certificate ends.
     Fingerprint,
 }
@@ -252,6 +256,11 @@ sources! {
         .found(InLog::Never, MemberForm::Fingerprint)
         .counted("certificate of the client")
         .absent("the client's certificate", "a client certificate", "Certificate");
+
+    /// The customer whose credential the request has, as groups name customers.
+    Customer = row("customer", |_| Some(KeyPart::Customer), Provenance::Proof, KnownAt::Token)
+        .found(InLog::Customer, MemberForm::Name)
+        .absent("the credential of a customer", "a known credential", "ApiKey");
 
     /// The method.
     Method = row("method", |_| Some(KeyPart::Method), Provenance::Target, KnownAt::Head);

@@ -12,14 +12,39 @@ use super::part::{
 use super::percent;
 use super::preflight::PREFLIGHT;
 use super::{
-    Caller, Doubt, KeyCase, KeyOutcome, KeyPart, KeyTemplate, KnownValues, MissingKey, UnknownKey,
+    Caller, Digest, Doubt, Group, KeyCase, KeyOutcome, KeyPart, KeyTemplate, KnownValues,
+    MissingKey, UnknownKey,
 };
+
+/// The part of a key of all requests that lack it.
+const ABSENT: &[u8] = b"%none";
 
 impl KeyTemplate {
     /// Can a request lack a part of this key? Then `missing` is a required choice.
     #[must_use]
     pub fn can_be_absent(&self) -> bool {
         self.parts.iter().any(KeyPart::can_be_absent)
+    }
+
+    /// Is a part a claim, or a customer that a claim may name?
+    #[must_use]
+    pub fn asks_token(&self) -> bool {
+        let by_claim = self.parts.iter().any(|part| part.claim().is_some());
+        by_claim || self.counts_customers() && self.credentials().any(|group| group.uses_token())
+    }
+
+    /// Is a part the customer?
+    #[must_use]
+    pub fn counts_customers(&self) -> bool {
+        self.parts.iter().any(KeyPart::is_customer)
+    }
+
+    /// The groups that name the customers that are counted.
+    pub fn credentials(&self) -> impl Iterator<Item = &Group> {
+        let known = self.unknown.iter().flat_map(|known| &known.groups);
+        let customers = self.parts.iter().zip(known);
+        let customers = customers.filter(|(part, _)| part.is_customer());
+        customers.flat_map(|(_, groups)| groups.iter().map(|group| &**group))
     }
 
     /// Appends the key of `caller` to `out`. The earlier bytes of `out` stay; on any outcome but `Key` nothing is
@@ -40,7 +65,7 @@ impl KeyTemplate {
 
     /// Appends one part of the key, or its substitute.
     fn write_part<'k>(
-        &self,
+        &'k self,
         index: usize,
         part: &'k KeyPart,
         caller: &Caller<'_>,
@@ -49,46 +74,89 @@ impl KeyTemplate {
         let at = out.len();
         let reading = write_part(part, self.case, caller, out);
         if reading == PartReading::One {
-            match self.unknown_value(index, &out[at..]) {
-                None => {}
-                Some(UnknownKey::Refuse) => return Err(KeyOutcome::Unknown(part)),
-                Some(UnknownKey::Ip) => {
+            return match self.unknown_value(index, &out[at..]) {
+                None => Ok(()),
+                Some(otherwise) => {
                     out.truncate(at);
-                    write_address(caller, out);
+                    write_unknown(otherwise, part, caller, out)
                 }
-            }
-            return Ok(());
+            };
         }
-        let missing = self.absence(part, reading, caller);
+        if matches!(reading, PartReading::Unknown | PartReading::Unclear) {
+            let otherwise = match self.unknown.as_ref().map(|known| known.otherwise) {
+                // The limit applies to a client that the upstream can name.
+                Some(UnknownKey::Skip)
+                    if reading == PartReading::Unclear || is_elsewhere(part, caller) =>
+                {
+                    UnknownKey::Ip
+                }
+                otherwise => otherwise.unwrap_or(UnknownKey::Refuse),
+            };
+            return write_unknown(otherwise, self.faulty(index, part, caller), caller, out);
+        }
+        let missing = self.absence(index, part, reading, caller);
         match missing.map_err(KeyOutcome::Doubt)? {
-            MissingKey::Shared => out.extend_from_slice(b"%none"),
+            MissingKey::Shared => out.extend_from_slice(ABSENT),
             MissingKey::Ip => write_address(caller, out),
             MissingKey::Skip => return Err(KeyOutcome::Skip),
-            MissingKey::Refuse => return Err(KeyOutcome::Refuse(part)),
+            MissingKey::Refuse => return Err(KeyOutcome::Refuse(self.wanted(index, part))),
         }
         Ok(())
     }
 
+    /// Is this part the customer? The name is written only where a group knows the credential.
+    fn is_customer(&self, index: usize) -> bool {
+        self.parts.get(index).is_some_and(KeyPart::is_customer)
+    }
+
+    /// The part that a fault is about: of a customer, the credential for which the customer is not known.
+    fn faulty<'k>(&'k self, index: usize, part: &'k KeyPart, caller: &Caller<'_>) -> &'k KeyPart {
+        let credential = || {
+            let by = caller.customers.faulty_credential()?;
+            let mut groups = self.unknown.as_ref()?.groups.get(index)?.iter();
+            Some(&groups.find(|group| group.by == *by)?.by)
+        };
+        let credential = part.is_customer().then(credential);
+        credential.flatten().unwrap_or(part)
+    }
+
+    /// The part that a request lacks: of a customer, the first part that is a credential.
+    fn wanted<'k>(&'k self, index: usize, part: &'k KeyPart) -> &'k KeyPart {
+        if !part.is_customer() {
+            return part;
+        }
+        let known = self.unknown.as_ref();
+        let groups = known.and_then(|known| known.groups.get(index));
+        let credentials = groups.into_iter().flatten().map(|group| &group.by);
+        let mut credentials = credentials.filter(|by| by.can_be_absent());
+        credentials.next().unwrap_or(part)
+    }
+
     /// The treatment of a part's written value, if the limit requires known values and no group knows this one.
     fn unknown_value(&self, index: usize, piece: &[u8]) -> Option<UnknownKey> {
-        let known = self.unknown.as_ref()?;
+        let known = self.unknown.as_ref().filter(|_| !self.is_customer(index))?;
         (!known.has(index, piece)).then_some(known.otherwise)
     }
 
     /// The treatment of a request without exactly one value of `part`.
     fn absence<'k>(
-        &self,
+        &'k self,
+        index: usize,
         part: &'k KeyPart,
         reading: PartReading,
         caller: &Caller<'_>,
     ) -> Result<MissingKey, Doubt<'k>> {
         let is_skipped = self.missing == MissingKey::Skip;
         let is_elsewhere = match reading {
-            PartReading::Untrusted => return Err(Doubt::Untrusted(part)),
-            PartReading::Several if !part.may_repeat() => return Err(Doubt::Several(part)),
+            PartReading::Untrusted => {
+                return Err(Doubt::Untrusted(self.faulty(index, part, caller)));
+            }
+            PartReading::Several if !part.may_repeat() => {
+                return Err(Doubt::Several(self.faulty(index, part, caller)));
+            }
             // Different cookies refuse no request, and a limit that would apply to it is not skipped.
             PartReading::Several => true,
-            PartReading::One | PartReading::Nothing => is_skipped && is_elsewhere(part, caller),
+            _ => is_skipped && is_elsewhere(part, caller),
         };
         // The limit applies to a client that the upstream can name, even if this gateway finds no name.
         if is_skipped && is_elsewhere {
@@ -121,7 +189,9 @@ impl KeyTemplate {
                 out.push(b'|');
             }
             let is_known = match piece_digest(piece) {
-                Some(_) => known.has(index, piece),
+                // The digest that stands for a value of no group.
+                Some(digest) if digest == Digest::default() => false,
+                Some(_) => self.is_customer(index) || known.has(index, piece),
                 // The part was counted by address: because the value was missing, if `missing` says so, else because
                 // the value was unknown.
                 None => !piece.starts_with(BY_ADDRESS) || self.missing == MissingKey::Ip,
@@ -131,7 +201,8 @@ impl KeyTemplate {
                     out.truncate(start);
                     return KeyOutcome::Unknown(part);
                 }
-                (false, UnknownKey::Ip, _) => write_address(caller, out),
+                (false, UnknownKey::Ip | UnknownKey::Skip, _) => write_address(caller, out),
+                (false, UnknownKey::Shared, _) => out.extend_from_slice(ABSENT),
                 _ => out.extend_from_slice(piece),
             }
         }
@@ -165,6 +236,22 @@ impl KeyTemplate {
             }
         }
     }
+}
+
+/// Writes what counts in place of a value that no group knows.
+fn write_unknown<'k>(
+    otherwise: UnknownKey,
+    part: &'k KeyPart,
+    caller: &Caller<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), KeyOutcome<'k>> {
+    match otherwise {
+        UnknownKey::Refuse => return Err(KeyOutcome::Unknown(part)),
+        UnknownKey::Skip => return Err(KeyOutcome::Skip),
+        UnknownKey::Ip => write_address(caller, out),
+        UnknownKey::Shared => out.extend_from_slice(ABSENT),
+    }
+    Ok(())
 }
 
 impl KnownValues {

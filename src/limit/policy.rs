@@ -100,6 +100,13 @@ impl Policy {
         self.window.is_some() && self.name == other.name && self.mode == other.mode
     }
 
+    /// The group whose counters are apart from the limit's. Where customers are counted, a change of plan is a change
+    /// of numbers on one counter.
+    #[must_use]
+    pub fn counter_group(&self) -> Option<&Arc<str>> {
+        self.group.as_ref().filter(|_| !self.by.counts_customers())
+    }
+
     /// May a charge be refunded or settled?
     #[must_use]
     pub fn may_correct(&self) -> bool {
@@ -152,7 +159,7 @@ impl Policy {
         if let Some(tag) = &self.with {
             id = id.of_tag(tag);
         }
-        if let Some(group) = &self.group {
+        if let Some(group) = self.counter_group() {
             id = id.of_group(group);
         }
         match self.mode {

@@ -46,14 +46,9 @@ impl Limit {
     /// Does a group of the limit or of its exemption depend on a token's claims?
     #[must_use]
     pub fn asks_token(&self) -> bool {
-        let tiers = self.tiers.iter().map(|tier| &tier.group.by);
+        let tiers = self.tiers.iter().map(|tier| &tier.group);
         let exempt = self.exempt.iter().flat_map(|exempt| &exempt.groups);
-        let mut parts = self
-            .by
-            .parts
-            .iter()
-            .chain(tiers)
-            .chain(exempt.map(|group| &group.by));
-        parts.any(|part| part.claim().is_some())
+        let mut groups = tiers.chain(exempt);
+        self.by.asks_token() || groups.any(|group| group.uses_token())
     }
 }

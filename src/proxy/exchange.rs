@@ -11,7 +11,7 @@ use crate::clock::{self, Timestamp};
 use crate::intake::peer::ConnectionPeer;
 use crate::intake::stripped_fields;
 use crate::key::token::TokenReading;
-use crate::key::{Content, FinalStatus, IdentityFields};
+use crate::key::{Content, CustomerReading, FinalStatus, IdentityFields};
 use crate::listen::Peer;
 use crate::listen::minimum_rate::Lateness;
 use crate::listen::socket::{SocketWatch, StallFlag};
@@ -34,6 +34,7 @@ use crate::telemetry::metrics::{AnswerSource, EndedBy, Failure, InFlightGauge};
 use crate::tls::TlsSession;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version, header};
+use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -101,6 +102,8 @@ pub(super) struct Decided {
     pub(super) route: Option<usize>,
     /// The result of the verification of its token, if it is needed again.
     pub(super) token: Option<TokenReading>,
+    /// The customer of the request, where one was asked for.
+    pub(super) customer: OnceCell<Rc<CustomerReading>>,
     /// The limits that apply, with their keys: written in place, because a plan is large.
     pub(super) plan: Plan,
     /// The plan's limits have been checked, or none of them decides.
@@ -225,6 +228,7 @@ impl Exchange {
                     seen: started,
                     route: None,
                     token: None,
+                    customer: OnceCell::new(),
                     plan: Plan::default(),
                     is_planned: false,
                     admission: None,

@@ -181,6 +181,7 @@ impl ExpectedField {
                             .is_some_and(|name| request.fields.contains_key(name)),
                         InLog::Cookies => request.fields.contains_key(http::header::COOKIE),
                         InLog::Query => request.target().query.is_some(),
+                        InLog::Customer => !request.customer.is_empty(),
                         InLog::Host => !request.target().host.is_empty(),
                         InLog::Always | InLog::Never => false,
                     }

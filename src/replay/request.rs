@@ -45,6 +45,8 @@ pub(super) struct LoggedRequest<'a> {
     pub(super) keys: SmallVec<[(JsonText<'a>, Value<'a>); INLINE_LIMITS]>,
     /// An object of costs by limit, as the access log writes it.
     pub(super) costs: &'a str,
+    /// The name of the customer; empty if the line has none.
+    pub(super) customer: Cow<'a, str>,
     /// An object of groups by limit, as the access log writes it.
     pub(super) groups: &'a str,
     /// The cost for limits that read it from the request or its response.
@@ -109,6 +111,7 @@ impl<'a> LoggedRequest<'a> {
             referer: None,
             keys: SmallVec::new(),
             costs: "{}",
+            customer: Cow::Borrowed(""),
             groups: "{}",
             cost: None,
             duration: 0,

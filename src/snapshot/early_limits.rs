@@ -56,7 +56,9 @@ impl Service {
             let identity = self.identity.as_ref();
             identity.is_some_and(|identity| identity.claims(name))
         };
-        part.is_of_route() || part.field().is_some_and(is_claimed)
+        part.is_of_route()
+            || part.field().is_some_and(is_claimed)
+            || part.is_customer() && self.identity.is_some()
     }
 
     /// Does the limit read its cost or an id from such a field?
@@ -78,7 +80,10 @@ impl Service {
                 && unknown.is_some_and(|known| known.otherwise == UnknownKey::Refuse)
         };
         let limits = self.limits.iter().filter(refuses);
-        limits.flat_map(|limit| &limit.by.parts).collect()
+        let groups = limits.clone().flat_map(|limit| &limit.by.unknown);
+        let credentials = groups.flat_map(|known| known.groups.iter().flatten());
+        let parts = limits.flat_map(|limit| &limit.by.parts);
+        parts.chain(credentials.map(|group| &group.by)).collect()
     }
 }
 

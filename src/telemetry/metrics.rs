@@ -79,6 +79,8 @@ pub struct Metrics {
     certificates: Mutex<BTreeMap<String, i64>>,
     /// Can the present files of an identity be used?
     tls_files: Mutex<BTreeMap<String, bool>>,
+    /// The number of customers in each group that has any.
+    customers: Mutex<BTreeMap<String, i64>>,
     /// Orders for certificates, by identity.
     orders: Mutex<BTreeMap<Box<str>, [u64; OrderResult::ALL.len()]>>,
     /// The state of the servers of upstreams.
@@ -156,6 +158,11 @@ impl Metrics {
     /// Sets whether the present files of each identity can be used.
     pub fn tls_files(&self, ok: BTreeMap<String, bool>) {
         *self.tls_files.lock() = ok;
+    }
+
+    /// Sets the number of customers in each group that has any.
+    pub fn customers(&self, of_groups: BTreeMap<String, i64>) {
+        *self.customers.lock() = of_groups;
     }
 
     /// Sets the ends of the certificates that are shown to clients, in Unix time, by the names of their identities.

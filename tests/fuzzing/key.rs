@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use tollgate::key::client_ip::Trust;
 use tollgate::key::cookie::Cookies;
 use tollgate::key::{
-    Caller, Content, KeyCase, KeyOutcome, KeyPart, KeyTemplate, Location, Mask, MissingKey,
-    NoIdentity,
+    Caller, Content, CustomerSearch, KeyCase, KeyOutcome, KeyPart, KeyTemplate, Location, Mask,
+    MissingKey, NoIdentity,
 };
 
 /// The host, path and query of a made-up request, from the first line of the bytes.
@@ -73,6 +73,7 @@ pub(crate) fn request(bytes: &[u8]) -> usize {
         fields: &fields,
         location: &Somewhere { host, path, query },
         cookies: &Cookies::of(&fields),
+        customers: &CustomerSearch::default(),
         identity: &NoIdentity,
         content: Content::Absent,
         certificate: None,

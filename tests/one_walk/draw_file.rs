@@ -23,6 +23,8 @@ pub(super) struct DrawnFile {
     /// Do the rates leave room for only a few requests?
     pub(super) is_tight: bool,
     pub(super) groups: Vec<DrawnGroup>,
+    /// Does a group name customers?
+    pub(super) names_customers: bool,
     pub(super) limits: Vec<DrawnLimit>,
     pub(super) routes: Vec<DrawnRoute>,
 }
@@ -32,10 +34,12 @@ pub(super) struct DrawnFile {
 pub(super) struct DrawnGroup {
     pub(super) name: &'static str,
     pub(super) by: &'static str,
+    /// Are its members credentials of the customer `acme`?
+    pub(super) is_named: bool,
 }
 
 /// The groups that a file may have, each with its members.
-const GROUPS: [(&str, &str, &str); 9] = [
+const GROUPS: [(&str, &str, &str); 10] = [
     ("gold", "header:x-api-key", "[\"k-gold\", \"k-both\"]"),
     ("staff", "ip", "[\"127.0.0.3\", \"203.0.113.0/24\"]"),
     ("crew", "cookie:sid", "[\"s-crew\"]"),
@@ -45,6 +49,7 @@ const GROUPS: [(&str, &str, &str); 9] = [
     ("users", "jwt:sub", "[\"anna\"]"),
     ("named", "tls:subject", "[\"CN=client one\"]"),
     ("place", "path:id", "[\"42\"]"),
+    ("vip", "customer", "[\"acme\"]"),
 ];
 
 impl DrawnFile {
@@ -78,7 +83,10 @@ impl DrawnFile {
             .filter(|(name, ..)| file.groups.iter().any(|one| one.name == *name));
         for (name, by, members) in groups {
             let _ = write!(file.text, "[groups.{name}]\nby = {by:?}\n");
-            if dice.percent(25) && *by != "tls:subject" {
+            let is_named = |one: &DrawnGroup| one.name == *name && one.is_named;
+            if file.groups.iter().any(is_named) {
+                let _ = writeln!(file.text, "customers = {{ {}}}", customers(name, members));
+            } else if dice.percent(25) && *by != "tls:subject" {
                 let place = world.members_file(name, members);
                 let _ = writeln!(file.text, "file = {place:?}");
             } else {
@@ -169,13 +177,24 @@ impl DrawnFile {
         let can_be = GROUPS.iter().filter(|(_, by, _)| {
             (self.token_field.is_some() || !by.starts_with("jwt:"))
                 && (has_client || !by.starts_with("tls:"))
+                && *by != "customer"
         });
         let can_be: Vec<_> = can_be.copied().collect();
         let drawn = dice.some(&can_be, 0, 4);
-        let drawn = drawn
-            .into_iter()
-            .map(|(name, by, _)| DrawnGroup { name, by });
-        self.groups = drawn.collect();
+        for (name, by, _) in drawn {
+            // A part of the path is not known where a route is looked for.
+            let is_named = by != "path:id" && dice.percent(40);
+            self.names_customers |= is_named;
+            self.groups.push(DrawnGroup { name, by, is_named });
+        }
+        if self.names_customers && dice.percent(60) {
+            let (name, by) = ("vip", "customer");
+            self.groups.push(DrawnGroup {
+                name,
+                by,
+                is_named: false,
+            });
+        }
     }
 
     /// The names of the groups that are not found by a part of the path.
@@ -187,6 +206,15 @@ impl DrawnFile {
     pub(super) fn has_groups_by(&self, by: &str) -> bool {
         self.groups.iter().any(|one| one.by == by)
     }
+}
+
+/// The members as customers: the first is `acme`, another one the group's own.
+fn customers(name: &str, members: &str) -> String {
+    let members: Vec<String> = serde_json::from_str(members).unwrap();
+    let names = ["acme", name];
+    let named = names.iter().zip(&members);
+    let named = named.map(|(name, member)| format!("{name} = [{member:?}], "));
+    named.collect()
 }
 
 /// The tables of identities. Returns whether any client is asked for a certificate.

@@ -1,7 +1,7 @@
 //! Random limits: every source of keys, every algorithm, costs, groups, tiers, exemptions and shadows.
 
 use super::dice::Dice;
-use super::draw_file::DrawnFile;
+use super::draw_file::{DrawnFile, DrawnGroup};
 use std::fmt::Write as _;
 
 /// A limit of the file.
@@ -18,7 +18,7 @@ pub(super) struct DrawnLimit {
 }
 
 /// The sources of keys, as the schema names them, each with parts to draw from.
-pub(super) const SOURCES: [(&str, &[&str]); 12] = [
+pub(super) const SOURCES: [(&str, &[&str]); 13] = [
     ("ip", &["ip"]),
     ("ip/24,64", &["ip/24,64", "ip/16,48"]),
     (
@@ -35,6 +35,7 @@ pub(super) const SOURCES: [(&str, &[&str]); 12] = [
     ("jwt", &["jwt:sub", "jwt:app.plan"]),
     ("tls:subject", &["tls:subject"]),
     ("tls:fingerprint", &["tls:fingerprint"]),
+    ("customer", &["customer"]),
     ("method", &["method"]),
     ("host", &["host"]),
     ("route", &["route"]),
@@ -101,6 +102,7 @@ fn parts(dice: &mut Dice, file: &DrawnFile, has_client: bool) -> Vec<&'static st
     }
     let can_be = SOURCES.iter().filter(|(source, _)| match *source {
         "jwt" => file.token_field.is_some(),
+        "customer" => file.names_customers,
         "tls:subject" | "tls:fingerprint" => has_client,
         _ => true,
     });
@@ -117,7 +119,7 @@ fn parts(dice: &mut Dice, file: &DrawnFile, has_client: bool) -> Vec<&'static st
 
 fn can_be_absent(part: &str) -> bool {
     let (kind, _) = part.split_once(':').unwrap_or((part, ""));
-    ["header", "cookie", "query", "jwt", "tls"].contains(&kind)
+    ["header", "cookie", "query", "jwt", "tls", "customer"].contains(&kind)
 }
 
 fn listed(parts: &[&str]) -> String {
@@ -254,7 +256,11 @@ fn dedupe(dice: &mut Dice, limit: &mut DrawnLimit) {
 }
 
 fn tiers(dice: &mut Dice, file: &DrawnFile, limit: &mut DrawnLimit, algorithm: usize) {
-    let mut groups: Vec<&str> = file.groups.iter().map(|one| one.name).collect();
+    let is_of_customers = |one: &&DrawnGroup| one.is_named || one.by == "customer";
+    let counts_customers = limit.text.contains("\"customer\"");
+    let groups = file.groups.iter();
+    let groups = groups.filter(|one| !counts_customers || is_of_customers(one));
+    let mut groups: Vec<&str> = groups.map(|one| one.name).collect();
     if !limit.asks_path {
         groups.retain(|name| *name != "place");
     }

@@ -201,6 +201,26 @@ fn weeks_credentials_and_braces_are_noted() {
 }
 
 #[test]
+fn names_in_front_of_members_are_noted() {
+    let sum = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    for (member, is_noted) in [
+        (format!("acme {sum}"), true),
+        (format!("acme\\t{sum}"), false),
+        (sum.to_owned(), false),
+        ("acme plain".to_owned(), false),
+    ] {
+        let text = format!(
+            "[groups.gold]\nby = \"header:x-api-key\"\nmembers = \"{member}\"\n\
+             [limits.l]\nby = \"ip\"\nrate = \"9/s\"\ntiers.gold = {{ rate = \"99/s\" }}\n\
+             [upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = \"l\"\n"
+        );
+        let report = checked(&text, Format::Human, false).out;
+        let note = "note: group gold has 1 member with a name in front of `sha256:` (first: the list); each is one literal value";
+        assert_eq!(report.contains(note), is_noted, "{member} {report}");
+    }
+}
+
+#[test]
 fn how_limits_count_is_said() {
     let noted = |store: &str, limit: &str| {
         let text = format!(

@@ -13,8 +13,8 @@ use crate::intake::{
     ConnectionFacts, EarlyAnswer, HeadFacts, IntakeError, Recorder, RequestWalk, Stop,
     challenge_token,
 };
-use crate::key::ShownCertificate;
 use crate::key::token::TokenReading;
+use crate::key::{CustomerReading, ShownCertificate};
 use crate::route::host_key;
 use crate::route::path::NormalPath;
 use crate::snapshot::Snapshot;
@@ -23,6 +23,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method};
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The connection that a request would most likely use.
@@ -32,6 +33,7 @@ pub(super) struct AssumedConnection<'a> {
     redirects: bool,
     handshake: Option<&'a HandshakeOutlook>,
     orders: &'a [OrderedIdentity],
+    customer: Option<&'a str>,
 }
 
 impl<'a> AssumedConnection<'a> {
@@ -53,7 +55,13 @@ impl<'a> AssumedConnection<'a> {
             redirects: scheme == Scheme::Http && arrival::is_sent_on(compiled, parts),
             handshake,
             orders: &compiled.orders,
+            customer: None,
         }
+    }
+
+    /// The same connection for a request of this customer.
+    pub(super) fn of_customer(self, customer: Option<&'a str>) -> Self {
+        Self { customer, ..self }
     }
 }
 
@@ -88,6 +96,10 @@ impl ConnectionFacts for AssumedConnection<'_> {
         self.handshake?.shown()
     }
 
+    fn assumed_customer(&self) -> Option<&str> {
+        self.customer
+    }
+
     fn may_have_texts(&self) -> bool {
         !self.orders.is_empty()
     }
@@ -109,6 +121,8 @@ pub(super) struct WalkNotes {
     pub(super) before_token: Vec<Arc<str>>,
     /// The result of the verification of the request's token, if a claim was needed.
     pub(super) token: Option<TokenReading>,
+    /// The customer, where a limit, a group or a route asks for one.
+    pub(super) customer: Option<Rc<CustomerReading>>,
     /// The facts that are unknown.
     pub(super) unknown: Vec<Unknown>,
 }
@@ -196,5 +210,9 @@ impl Recorder for WalkNotes {
 
     fn token(&mut self, reading: TokenReading) {
         self.token = Some(reading);
+    }
+
+    fn customer(&mut self, reading: Rc<CustomerReading>) {
+        self.customer = Some(reading);
     }
 }

@@ -79,6 +79,16 @@ pub(super) struct Routing {
     pub(super) early: Option<EarlyCounters>,
     /// The reason that the token claims nothing, where a limit asks for a claim.
     pub(super) token: Option<TokenDoubt>,
+    /// The customer, where one is asked for and known.
+    pub(super) customer: Option<ExplainedCustomer>,
+}
+
+/// The customer whose request it is.
+#[derive(Debug)]
+pub(super) struct ExplainedCustomer {
+    pub(super) name: String,
+    /// The groups that have the name.
+    pub(super) groups: Vec<Arc<str>>,
 }
 
 /// The counters that the gateway looks at before a token is verified.
@@ -179,6 +189,8 @@ pub(super) enum KeyFault {
     Unknown,
     /// The part came several times, with different values.
     Ambiguous,
+    /// The request has credentials of different customers.
+    DifferentCustomers,
     /// A claim of an untrusted token is the part.
     Untrusted,
     /// A token's claim is the part, and the keys of its issuer have not been read.
@@ -194,6 +206,7 @@ impl KeyFault {
             Self::Absent => "absent",
             Self::Unknown => "unknown",
             Self::Ambiguous => "ambiguous",
+            Self::DifferentCustomers => "different_customers",
             Self::Untrusted => "unbelieved",
             Self::KeysUnread => "keys_unread",
             Self::LeftOut => "left_out",

@@ -36,6 +36,10 @@ pub(super) fn object(explanation: &Explanation) -> Value {
             let all = routing.identity.iter();
             all.map(|(name, value)| json!({ "field": name.as_str(), "value": value })).collect::<Vec<_>>()
         }),
+        "customer": routing.and_then(|routing| routing.customer.as_ref()).map(|customer| {
+            let groups: Vec<&str> = customer.groups.iter().map(|name| &**name).collect();
+            json!({ "name": customer.name, "groups": groups })
+        }),
         "limits_before_token": routing.map(|routing| {
             let all = routing.before_token.iter();
             all.map(|name| &**name).collect::<Vec<&str>>()

@@ -1,8 +1,8 @@
 //! The end of a request, in so far as it can be predicted.
 
 use super::explanation::{
-    AppliedLimit, EarlyCounters, ExpectedAnswer, Explanation, LimitOutlook, OwnAnswer, Routing,
-    Unknown,
+    AppliedLimit, EarlyCounters, ExpectedAnswer, Explanation, KeyFault, KeyResult, LimitOutlook,
+    OwnAnswer, Routing, Unknown,
 };
 use crate::admission::RefusalCause;
 use crate::clock;
@@ -37,10 +37,7 @@ pub(super) fn answer(
     {
         return ExpectedAnswer::refused(&ProxyError::limited(&refusing.limit, wait));
     }
-    let limits = Some(match deciding().next() {
-        None => LimitOutlook::None,
-        Some(_) => LimitOutlook::Unasked,
-    });
+    let limits = Some(outlook(limits, lack));
     if is_unread {
         return ExpectedAnswer::unknown(limits);
     }
@@ -87,6 +84,18 @@ fn static_reason(answer: &Response<Bytes>) -> String {
     }
 }
 
+/// Do deciding limits count the request? One whose key or tier is unknown may count a request that another limit
+/// refuses.
+fn outlook(limits: &[AppliedLimit], lack: Option<&RefusalCause>) -> LimitOutlook {
+    let is_known = lack.is_some_and(|lack| !matches!(lack, RefusalCause::KeysUnread));
+    let counts =
+        |limit: &&AppliedLimit| limit.deciding().is_some() || is_known && limit.is_unread();
+    match limits.iter().find(counts) {
+        None => LimitOutlook::None,
+        Some(_) => LimitOutlook::Unasked,
+    }
+}
+
 /// The end of a request that does not meet a requirement of one of its limits.
 fn lacking(lack: &RefusalCause, limits: Option<LimitOutlook>) -> ExpectedAnswer {
     let lack = ProxyError::from(lack.clone());
@@ -120,7 +129,8 @@ impl Explanation {
                 limits.filter(|applied| !(is_early || is_unread) || !applied.limit.asks_token());
             limits.filter_map(|limit| Some((limit, limit.deciding()?.fresh)))
         };
-        let is_live = deciding().all(|(limit, _)| limit.live.is_some());
+        let is_live = deciding().all(|(limit, _)| limit.live.is_some())
+            && !routing.limits.iter().any(AppliedLimit::is_unread);
         let verdicts = deciding().map(|(limit, fresh)| match &limit.live {
             Some(live) => Verdict {
                 outcome: live.outcome,
@@ -175,6 +185,12 @@ impl Routing {
 }
 
 impl AppliedLimit {
+    /// Does the limit decide, and depend on a token that cannot be verified here?
+    fn is_unread(&self) -> bool {
+        let is_unread = matches!(self.key, KeyResult::Faulty(KeyFault::KeysUnread, _));
+        is_unread && self.limit.mode.decides()
+    }
+
     /// The status of its refusals.
     pub(super) fn status(&self) -> u16 {
         let limited = ProxyError::limited(&self.limit, Wait::Micros(1));

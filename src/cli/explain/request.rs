@@ -4,8 +4,8 @@ use super::arrival;
 use super::assumed_walk::{AssumedConnection, WalkNotes};
 use super::candidates::{self, RouteQuery};
 use super::explanation::{
-    AppliedLimit, ChosenRoute, CountedKey, EarlyCounters, ExpectedAnswer, Explanation, KeyFault,
-    KeyResult, Routing, Unknown,
+    AppliedLimit, ChosenRoute, CountedKey, EarlyCounters, ExpectedAnswer, ExplainedCustomer,
+    Explanation, KeyFault, KeyResult, Routing, Unknown,
 };
 use super::handshake::{self, ClientHandshake};
 use super::outlook;
@@ -17,7 +17,10 @@ use crate::config::{Compiled, describe, leases};
 use crate::intake::HeadFacts;
 use crate::intake::head::{BadRequest, Target};
 use crate::key::token::Token;
-use crate::key::{Caller, Content, Doubt, KeyOutcome, Memberships, TokenDoubt};
+use crate::key::{
+    Caller, Content, CustomerName, CustomerReading, Doubt, Group, KeyOutcome, Memberships,
+    NamedMembers, TokenDoubt,
+};
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Verdict;
@@ -48,6 +51,8 @@ pub(super) struct ExplainedRequest {
     pub(super) peer: Option<IpAddr>,
     /// The client's side of the handshake, where the request comes by TLS.
     pub(super) handshake: Option<ClientHandshake>,
+    /// The customer whose request it is, in place of a credential.
+    pub(super) customer: Option<String>,
 }
 
 /// Explains `request` under the file in `compiled`.
@@ -76,7 +81,8 @@ pub(super) fn explain(compiled: &Compiled, mut request: ExplainedRequest) -> Exp
         None => Scheme::Http,
     };
     let (parts, peer) = (&request.parts, request.peer);
-    let connection = AssumedConnection::of(compiled, parts, peer, scheme, handshake.as_ref());
+    let connection = AssumedConnection::of(compiled, parts, peer, scheme, handshake.as_ref())
+        .of_customer(request.customer.as_deref());
     let content = Content::announced(&request.parts.headers);
     let mut head = HeadFacts {
         // The explained request uses HTTP/1.1, which carries no gRPC call.
@@ -180,7 +186,9 @@ fn explained(
     routing.asked_host = asked_host(service);
     let token = Token::new(snapshot.tokens.as_deref(), &head.parts.headers);
     let token = token.knowing(notes.token.take());
-    let (answer, doubt) = head.caller().read(service, &token, |caller| {
+    let customers = head.customers(service);
+    let caller = head.caller();
+    let (answer, doubt) = caller.read_searching(service, &token, &customers, |caller| {
         routing.limits = applied(compiled, service, caller, &notes.plan);
         routing.identity = identity_fields(service, caller, &notes.plan);
         // The choice of a server hangs no answer on a token: a request without the key goes to the servers in turn.
@@ -190,6 +198,8 @@ fn explained(
         let answer = outlook::answer(service, caller, &forwarded_target, lack, limits);
         (answer, doubt)
     });
+    let reading = customers.reading().or(notes.customer.take());
+    routing.customer = reading.and_then(|reading| named(compiled, &reading));
     routing.token = routing.token.or(token.why_not());
     routing.early = token.is_there().then_some(if compiled.asks_redis() {
         EarlyCounters::OfGateway
@@ -239,6 +249,23 @@ fn close_candidates(
         host,
         ..Routing::default()
     }
+}
+
+/// The customer of the request, and the groups whose lines have the name.
+fn named(compiled: &Compiled, reading: &CustomerReading) -> Option<ExplainedCustomer> {
+    let all = compiled.snapshot.customers.as_deref()?;
+    let CustomerReading::Named { name, .. } = reading else {
+        return None;
+    };
+    let is_in = |group: &&Arc<Group>| match name {
+        CustomerName::Listed(index) => group.named().is_some_and(|named| named.has(*index)),
+        CustomerName::Claimed(_) => group.named().is_some_and(NamedMembers::is_open),
+    };
+    let groups = compiled.outline.groups.iter().filter(is_in);
+    Some(ExplainedCustomer {
+        name: all.text(name).to_owned(),
+        groups: groups.map(|group| Arc::clone(&group.name)).collect(),
+    })
 }
 
 /// The host in requests to the servers, if it is not the client's.
@@ -320,12 +347,30 @@ fn applied(
                 state: None,
                 live: None,
                 key: match check {
-                    Some(check) => counted_key(check, caller),
+                    Some(check) => {
+                        unread(limit, check, caller).unwrap_or_else(|| counted_key(check, caller))
+                    }
                     None => unplanned(limit, caller, plan),
                 },
             }
         })
         .collect()
+}
+
+/// The doubt about a limit whose tier or exemption depends on a token that cannot be verified here. The plan counts
+/// such a request as one of no group, since the gateway would refuse it; the gateway has read the keys.
+fn unread(limit: &Limit, check: &Check<'_>, caller: &Caller<'_>) -> Option<KeyResult> {
+    let (mut standing, mut keys) = (Memberships::default(), check.key.to_vec());
+    let exempt = limit.exempt.as_ref();
+    let exempt = exempt.map(|exempt| exempt.group(&mut standing, caller, &mut keys));
+    let doubt = match exempt {
+        Some(Err(doubt)) => Some(doubt),
+        // The tier of a preflight is not looked for.
+        _ if caller.is_preflight() => None,
+        _ => limit.tier_of(&mut standing, caller, &mut keys, 0).err(),
+    };
+    let doubted = doubtful(doubt?, caller);
+    matches!(doubted, KeyResult::Faulty(KeyFault::KeysUnread, _)).then_some(doubted)
 }
 
 /// The key of a limit that the request is checked against.
@@ -373,6 +418,7 @@ fn unplanned(limit: &Limit, caller: &Caller<'_>, plan: &Plan) -> KeyResult {
 
 fn doubtful(doubt: Doubt<'_>, caller: &Caller<'_>) -> KeyResult {
     let (fault, part) = match doubt {
+        Doubt::Several(part) if part.is_customer() => (KeyFault::DifferentCustomers, part),
         Doubt::Several(part) => (KeyFault::Ambiguous, part),
         Doubt::Untrusted(part) if caller.identity.doubt() == Some(TokenDoubt::KeysUnread) => {
             (KeyFault::KeysUnread, part)

@@ -1,8 +1,8 @@
 //! An explanation for people.
 
 use super::explanation::{
-    AppliedLimit, ChosenRoute, CountedKey, CounterState, ExpectedAnswer, Explanation, KeyFault,
-    KeyResult, LimitOutlook, LiveVerdict, Routing, StrippedField,
+    AppliedLimit, ChosenRoute, CountedKey, CounterState, ExpectedAnswer, ExplainedCustomer,
+    Explanation, KeyFault, KeyResult, LimitOutlook, LiveVerdict, Routing, StrippedField,
 };
 use super::handshake::HandshakeOutlook;
 use super::request::ASSUMED_HOST;
@@ -127,6 +127,15 @@ fn request(routing: &Routing, out: &mut String) {
             &format!("for {host}, in place of the client's host"),
         );
     }
+    if let Some(ExplainedCustomer { name, groups }) = &routing.customer {
+        let groups = groups.join(", ");
+        let text = if groups.is_empty() {
+            format!("customer {name}")
+        } else {
+            format!("customer {name}, in {groups}")
+        };
+        line(out, "is", &text);
+    }
     for (at, (name, value)) in routing.identity.iter().enumerate() {
         let title = if at == 0 { "tells" } else { "" };
         let text = match value {
@@ -243,13 +252,16 @@ fn limit(applied: &AppliedLimit, title: &str, out: &mut String) {
 fn key_fault(fault: KeyFault, part: &str, decides: bool) -> String {
     let refuses = match fault {
         _ if !decides => "would refuse, but lets the request pass",
-        KeyFault::Ambiguous => "refuses with 400",
+        KeyFault::Ambiguous | KeyFault::DifferentCustomers => "refuses with 400",
         _ => "refuses",
     };
     match fault {
         KeyFault::LeftOut => format!("is not asked: no group knows the request's {part}"),
         KeyFault::Ambiguous => {
             format!("{refuses}: {part} came several times with different values")
+        }
+        KeyFault::DifferentCustomers => {
+            format!("{refuses}: the request has credentials of different customers")
         }
         KeyFault::Unknown => format!("{refuses}: no group knows the request's {part}"),
         KeyFault::Absent => format!("{refuses}: the request has no {part}"),

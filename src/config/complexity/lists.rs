@@ -53,6 +53,7 @@ pub(super) fn put_files(folder: &Path) {
     fs::create_dir(folder.join("inc")).unwrap();
     fs::write(folder.join("inc/a.toml"), "").unwrap();
     fs::write(folder.join("keys"), "a-key\n").unwrap();
+    fs::write(folder.join("customers"), "acme a-key\n").unwrap();
 }
 
 fn each(many: usize, one: impl Fn(usize) -> String) -> String {

@@ -116,6 +116,8 @@ pub enum ValueShape {
     Files,
     /// Members of a group: texts that can be keys of clients.
     Members,
+    /// `true`, files, or credentials by the names of customers.
+    Customers,
     /// A word for the form of error bodies, or `file:` and the path of a template.
     ErrorBody,
     /// The address of a store, which can contain a password.
@@ -276,6 +278,7 @@ impl ValueShape {
             self,
             Self::Flag
                 | Self::FlagOrTexts
+                | Self::Customers
                 | Self::ListenerTls(_)
                 | Self::OffOrInner(_)
                 | Self::DurationOrOff
@@ -309,6 +312,9 @@ impl ValueShape {
         match self {
             Self::Text | Self::ListenAddress | Self::File | Self::FolderOr(_) | Self::ErrorBody | Self::StoreUrl | Self::Destination => "a text".into(),
             Self::Texts | Self::Files | Self::Members => "a text or a list of texts".into(),
+            Self::Customers => {
+                "a file, a list of files, `true`, or a table of names, as `{ acme = \"sha256:...\" }`".into()
+            }
             Self::KeyFiles(_) => {
                 "a file, `{ file = \"2026.pem\", kid = \"2026\" }`, or a list of them".into()
             }

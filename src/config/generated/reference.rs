@@ -268,6 +268,7 @@ fn takes(title: &str, key: &Key) -> String {
         | ValueShape::StoreUrl
         | ValueShape::Destination => "text".into(),
         ValueShape::Texts | ValueShape::Files | ValueShape::Members => "text or list".into(),
+        ValueShape::Customers => "file, table of names, or `true`".into(),
         ValueShape::Choice(all) => words(all),
         ValueShape::Choices(all) => format!("list of {}", words(all)),
         ValueShape::Include(_) => "text, table or list".into(),

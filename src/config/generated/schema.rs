@@ -110,6 +110,13 @@ fn shape(shape: ValueShape) -> Value {
         | ValueShape::StoreUrl => {
             json!({ "type": "string" })
         }
+        ValueShape::Customers => json!({
+            "oneOf": [
+                { "const": true },
+                texts(),
+                { "type": "object", "minProperties": 1, "additionalProperties": texts() },
+            ]
+        }),
         ValueShape::Destination => json!({ "type": "string", "pattern": "^(https?://|/)" }),
         ValueShape::Texts | ValueShape::Files | ValueShape::Members => texts(),
         ValueShape::KeyFiles(table)

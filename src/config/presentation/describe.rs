@@ -52,6 +52,8 @@ pub fn limit(limit: &Limit, asks_redis: bool) -> String {
         unknown.map(|unknown| match unknown {
             UnknownKey::Ip => "by client address where no group knows it".into(),
             UnknownKey::Refuse => format!("{} where no group knows it", answers.keyless),
+            UnknownKey::Skip => "not limited where no group knows it".into(),
+            UnknownKey::Shared => "all that no group knows count together".into(),
         }),
         (limit.mode == Mode::Shadow).then(|| "shadow: counts and reports, never refuses".into()),
     ];
@@ -95,6 +97,8 @@ pub fn unknown(by: &KeyTemplate) -> &'static str {
     match by.unknown.as_ref().map(|known| known.otherwise) {
         Some(UnknownKey::Ip) => "ip",
         Some(UnknownKey::Refuse) => "refuse",
+        Some(UnknownKey::Skip) => "skip",
+        Some(UnknownKey::Shared) => "shared",
         None => "counted like others",
     }
 }

@@ -28,6 +28,6 @@ pub(in crate::config) mod print;
 pub(in crate::config) mod written;
 
 pub(in crate::config) use outline::{
-    Boot, IdentityOutline, LimitOutline, Outline, RouteOutline, ShownValue, TokenOutline,
-    UpstreamOutline, list, show, show_list, show_time, time_text,
+    Boot, IdentityOutline, LimitOutline, NamedLines, Outline, RouteOutline, ShownValue,
+    TokenOutline, UpstreamOutline, list, show, show_list, show_time, time_text,
 };

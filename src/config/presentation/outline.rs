@@ -31,6 +31,8 @@ pub struct Outline {
     pub jwt: Option<TokenOutline>,
     /// Every group, in the order of the file.
     pub groups: Vec<Arc<Group>>,
+    /// Members of groups that are written as customers are.
+    pub named_members: Vec<NamedLines>,
     /// Every limit, in the order of the file.
     pub limits: Vec<Arc<Limit>>,
     /// The limits that apply to every request.
@@ -80,6 +82,18 @@ pub struct Boot {
     pub log: telemetry::LogSettings,
     /// The secrets, which stars replace in every shown text of the file.
     pub secrets: Arc<Secrets>,
+}
+
+/// Members of a group that have a name in front of a digest, as customers have. Each is one literal value, which no
+/// client sends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedLines {
+    /// The name of the group.
+    pub group: Arc<str>,
+    /// The place of the first of them, in words.
+    pub place: String,
+    /// Their number.
+    pub many: usize,
 }
 
 /// An identity that listeners show to clients. The outline contains no private key.

@@ -167,6 +167,17 @@ impl Printer<'_> {
                 members if key == "members" && fields.is_some_and(document::are_keys) => {
                     digests(members)
                 }
+                DeValue::Table(names) if key == "customers" => {
+                    let shows_keys = fields.is_some_and(document::are_keys);
+                    let entries = names.iter().map(|(name, members)| {
+                        let members = match members.get_ref() {
+                            members if shows_keys => digests(members),
+                            members => toml::value(members),
+                        };
+                        format!("{} = {members}", toml::key(name.get_ref()))
+                    });
+                    format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
+                }
                 value => self.shown(vocabulary, key, value, span.start),
             };
             self.line(format!("{} = {value}", toml::key(key)));

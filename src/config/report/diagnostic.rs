@@ -53,6 +53,7 @@ codes! {
     BadAddress "bad-address" "An address to listen on is not written as `host:port` or `:port`.";
     BadChoice "bad-choice" "A word is not one of the words that the key takes.";
     BadCondition "bad-condition" "A route has a condition that no request can meet.";
+    BadCustomer "bad-customer" "A line of `customers` is no name with a credential, or the key names customers where it cannot.";
     BadDuration "bad-duration" "A time is not a number with a unit, or makes no sense at its place.";
     BadField "bad-field" "A route changes a field that no route may change, or sets a value that no field can have.";
     BadHost "bad-host" "A host name to match cannot be the host of a request.";
@@ -84,6 +85,7 @@ codes! {
     CostNeverSaid "cost-never-said" "Answers should state the cost of their requests, and twenty in a row have not. A running gateway logs this.";
     CostsNothing "costs-nothing" "Every cost of a limit is 0 or less.";
     DroppedField "dropped-field" "A limit, a group or `[jwt]` reads a field that is dropped from every request.";
+    CustomerTwice "customer-twice" "Two customers have the same credential.";
     Duplicate "duplicate" "A key, a table or an entry is written twice.";
     EmptyFile "empty-file" "The file is empty.";
     EmptyGroup "empty-group" "A group has no members.";
@@ -102,6 +104,7 @@ codes! {
     MissingChoice "missing-choice" "A limit without `missing` counts by a part that a request may lack.";
     MissingKey "missing-key" "A key without a default is absent.";
     NeedlessMissing "needless-missing" "`missing` is written, and no request can lack the limit's key.";
+    NoCustomers "no-customers" "A limit, a group or a template asks for the customer, and no group names customers.";
     NeverAdmits "never-admits" "One request costs more than the limit ever admits at once.";
     NeverBinds "never-binds" "A rate of a list never refuses a request that the other rates admit.";
     NoDefaultIdentity "no-default-identity" "A listener with several identities has none for clients that name no host.";
@@ -126,6 +129,7 @@ codes! {
     SaySo "say-so" "Membership of a group depends on a value that any client may write.";
     SecretInFile "secret-in-file" "A secret is written into the file itself.";
     Syntax "syntax" "The file is not TOML.";
+    TierByOther "tier-by-other" "A limit by customer has a tier for a group whose members are not customers.";
     TrustsEveryone "trusts-everyone" "Any client may state the address that it comes from.";
     UnaskedCertificate "unasked-certificate" "A limit, a group or an upstream uses clients' certificates, and no client is asked for one.";
     UnknownAuthority "unknown-authority" "A named authority is not defined.";
@@ -140,6 +144,7 @@ codes! {
     UnsetVariable "unset-variable" "A variable of the environment is not set, and has no default.";
     UnverifiedClaim "unverified-claim" "A limit or a group asks for a claim of a token, and no `[jwt]` names the keys that verify tokens.";
     UnusedAuthority "unused-authority" "No identity is ordered from the authority.";
+    UnknownCustomer "unknown-customer" "A group by customer has a name that no group names.";
     UnusedGroup "unused-group" "No limit refers to the group.";
     UnusedIdentity "unused-identity" "No listener offers the identity.";
     UnusedLimit "unused-limit" "No route and no upstream names the limit.";

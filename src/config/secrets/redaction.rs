@@ -25,6 +25,7 @@ pub(in crate::config) fn hidden(text: &str) -> Vec<Range<usize>> {
     found.extend(credentials(text));
     found.extend(bare_credentials(text));
     found.extend(members(text));
+    found.extend(customers(text));
     found.extend(sections(text));
     found.extend(defaults(text));
     found.extend(queries(text));
@@ -136,6 +137,95 @@ fn defaults(text: &str) -> Vec<Range<usize>> {
         }
     }
     found
+}
+
+/// Texts in tables of customers: the credentials behind the names.
+fn customers(text: &str) -> Vec<Range<usize>> {
+    let (mut found, mut inside, mut depth, mut start) = (Vec::new(), false, 0_usize, 0);
+    for line in text.split_inclusive('\n') {
+        let trimmed = line.trim_start();
+        if depth == 0 && trimmed.starts_with('[') {
+            let title = trimmed.trim_start_matches('[').split(']').next();
+            let last = title.and_then(|title| title.rsplit('.').next());
+            inside = last.is_some_and(|last| is_customers(last));
+        } else {
+            // A text may be a name with `=` in it, so that a line of a table is read from its beginning.
+            let is_inside = depth > 0 || inside;
+            let from = is_inside.then_some(0).or_else(|| table_of_customers(line));
+            if let Some(from) = from {
+                found.extend(quoted_values(&line[from..], start + from));
+                depth = depth_after(&line[from..], depth);
+            }
+        }
+        start += line.len();
+    }
+    found
+}
+
+/// Is this piece of a title `customers`?
+fn is_customers(piece: &str) -> bool {
+    piece.trim().trim_matches(['"', '\'']) == "customers"
+}
+
+/// The end of the name `customers` in `line`, if credentials follow: `customers = {`, or `customers.NAME = `. The path
+/// of a file, or a list of paths, is no table.
+fn table_of_customers(line: &str) -> Option<usize> {
+    line.match_indices("customers").find_map(|(at, name)| {
+        let rest = line[at + name.len()..].trim_start_matches(['"', '\'']);
+        let value = rest.trim_start();
+        let is_table = match value.strip_prefix('=') {
+            Some(value) => value.trim_start().starts_with('{'),
+            None => value.starts_with('.'),
+        };
+        is_table.then_some(line.len() - rest.len())
+    })
+}
+
+/// The quoted texts in `line`, which begins at `start`, that are not names before `=`.
+fn quoted_values(line: &str, start: usize) -> Vec<Range<usize>> {
+    let (mut found, mut from) = (Vec::new(), 0);
+    while let Some(quote) = line[from..].find(['"', '\'']) {
+        let open = from + quote + 1;
+        let close = end_of_text(line, open, line.as_bytes()[open - 1]);
+        from = (close + 1).min(line.len());
+        let is_name = line[from..].trim_start().starts_with('=');
+        if !is_name && !is_address(&line[open..close]) {
+            found.push(start + open..start + close);
+        }
+    }
+    found
+}
+
+/// The end of the text that begins at `open`, behind `mark`: its other mark, or the end of the line.
+fn end_of_text(line: &str, open: usize, mark: u8) -> usize {
+    let mut bytes = line.bytes().enumerate().skip(open);
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'\n' => return at,
+            b'\\' if mark == b'"' => {
+                bytes.next();
+            }
+            _ if byte == mark => return at,
+            _ => {}
+        }
+    }
+    line.len()
+}
+
+/// The number of open brackets and braces behind `line`; those in texts and comments are none.
+fn depth_after(line: &str, before: usize) -> usize {
+    let (mut depth, mut at) = (before, 0);
+    while let Some(byte) = line.as_bytes().get(at).copied() {
+        match byte {
+            b'"' | b'\'' => at = end_of_text(line, at + 1, byte),
+            b'#' => break,
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    depth
 }
 
 /// Texts in lists of members: keys of clients, unless the texts can only be addresses.
@@ -421,6 +511,22 @@ mod tests {
             (
                 "members = [\"k1\", # x\n 'k\\2',\"10.0.0.0/8\"]\nby = \"ip\"",
                 "members = [\"**\", # x\n '***',\"10.0.0.0/8\"]\nby = \"ip\"",
+            ),
+            (
+                "customers = { acme = [\"k1\", 'k2'], \"a b\" = \"k3\" }\nby = \"host\"",
+                "customers = { acme = [\"**\", '**'], \"a b\" = \"**\" }\nby = \"host\"",
+            ),
+            (
+                "customers.acme = [\n \"k]1\",\n \"k\\\"2\" ]\ncustomers = \"keys.txt\"",
+                "customers.acme = [\n \"***\",\n \"****\" ]\ncustomers = \"keys.txt\"",
+            ),
+            (
+                "pro = { by = \"host\", customers = { acme = \"k1\" } }",
+                "pro = { by = \"host\", customers = { acme = \"**\" } }",
+            ),
+            (
+                "[groups.pro.customers]\nacme = \"k1\"\n\"a=b\" = 'k2'\n[log]\nlevel = \"info\"",
+                "[groups.pro.customers]\nacme = \"**\"\n\"a=b\" = '**'\n[log]\nlevel = \"info\"",
             ),
             (
                 "members = \"key\"\nx = \"y\"",

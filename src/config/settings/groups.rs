@@ -1,12 +1,20 @@
 //! Compiles groups with their members: lists and files are read, and each member is kept as a digest. No message shows
 //! a member that may be secret.
 
-use crate::config::document::{Document, GroupTable};
+mod customers;
+
+use crate::client::Nat64;
+use crate::config::document::{CustomerList, Document, GroupTable};
 use crate::config::input::{At, Reference, SideFiles, Span};
+use crate::config::presentation::NamedLines;
 use crate::config::report::{Code, Details as _, Findings};
 use crate::config::value::{network, quoted};
-use crate::key::{Digest, Group, KeyPart, MemberForm, cookie, credential};
+use crate::key::{
+    CustomerIndex, Customers, Digest, Group, KeyPart, MemberForm, NamedMembers, cookie, credential,
+    is_name,
+};
 use crate::tls::canonical_subject;
+use customers::CustomerReader;
 use ipnet::IpNet;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -30,6 +38,10 @@ const SHOWN: usize = 5;
 pub(in crate::config) struct Groups {
     pub(in crate::config) all: Vec<Arc<Group>>,
     positions: HashMap<Arc<str>, usize>,
+    /// The customers that groups name, if any do.
+    pub(in crate::config) customers: Option<Arc<Customers>>,
+    /// Members that are written as customers are.
+    pub(in crate::config) named_members: Vec<NamedLines>,
 }
 
 impl Groups {
@@ -40,48 +52,182 @@ impl Groups {
     }
 }
 
+/// A group as written, with the content of its files.
+struct GroupText<'a> {
+    written: &'a GroupTable,
+    by: &'a KeyPart,
+    files: Vec<(&'a At<String>, Vec<u8>)>,
+    customer_files: Vec<(&'a At<String>, Vec<u8>)>,
+    /// Has a mistake of the group been noted?
+    is_noted: bool,
+}
+
 /// Reads the members of all groups.
 pub(in crate::config) fn read_groups(
     document: &Document,
     side_files: &mut SideFiles<'_>,
 ) -> Groups {
-    let mut groups = Groups::default();
-    let nat64 = document.server.translators();
-    for written in &document.groups {
-        let Some(by) = written.by.get() else { continue };
-        let name: Arc<str> = written.name.value.as_str().into();
-        let (is_new, before) = (groups.find(&name).is_none(), side_files.found.len());
-        let files = written.file.entries().iter();
-        let files: Vec<(&At<String>, Vec<u8>)> = files
-            .filter_map(|file| Some((file, content(written, file, side_files)?)))
-            .collect();
-        let found = &mut *side_files.found;
-        let group = match by {
-            by if by.is_by_address() => {
-                let members = gather(written, &files, one_network, found);
-                warn_of_bits(&members, found);
-                let counted = members.into_keys();
-                let counted = counted.flat_map(|network| nat64.networks(network));
-                Group::of_networks(name, by.clone(), counted)
-            }
-            by => {
-                let read = |text: &[u8]| one_value(text, by);
-                let members = gather(written, &files, read, found);
-                Group::of_values(name, by.clone(), members.into_keys())
-            }
-        };
-        let is_written = !(written.members.is_absent() && written.file.is_absent());
-        if group.is_empty() && is_written && found.len() == before && !written.members.is_bad() {
-            warn_of_empty_group(written, found);
+    let mut texts = texts(document, side_files);
+    let (nat64, found) = (document.server.translators(), &mut *side_files.found);
+    let mut reader = CustomerReader::default();
+    let mut names: Vec<Vec<CustomerIndex>> = Vec::with_capacity(texts.len());
+    let mut noted = Vec::with_capacity(texts.len());
+    for text in &texts {
+        let before = found.len();
+        names.push(reader.read(text, &nat64, found));
+        noted.push(found.len() > before);
+    }
+    for ((text, names), noted) in texts.iter().zip(&mut names).zip(&mut noted) {
+        if text.by.is_customer() {
+            let before = found.len();
+            let listed = gather(text.written, &text.files, one_name, found);
+            names.extend(reader.names(text, &listed, found));
+            *noted |= found.len() > before;
         }
-        warn_of_say_so(written, by, document, &files, found);
-        if is_new {
+    }
+    let builder = reader.builder;
+    let mut groups = Groups {
+        customers: (!builder.is_empty()).then(|| Arc::new(builder.build())),
+        ..Groups::default()
+    };
+    for ((text, names), noted) in texts.iter_mut().zip(names).zip(noted) {
+        let before = found.len();
+        let group = compile(text, &names, groups.customers.as_ref(), &nat64, found);
+        text.is_noted |= noted || found.len() > before;
+        note_mistakes(text, &group, document, groups.customers.is_some(), found);
+        groups.named_members.extend(named_lines(text));
+        if groups.find(&group.name).is_none() {
             let at = groups.all.len();
             groups.positions.insert(Arc::clone(&group.name), at);
             groups.all.push(Arc::new(group));
         }
     }
     groups
+}
+
+/// The members of a group that have a name in front of a digest.
+fn named_lines(text: &GroupText<'_>) -> Option<NamedLines> {
+    let listed = text.written.members.entries().iter();
+    let listed = listed.map(|at| (MemberPlace::Listed(&at.span), at.value.as_bytes()));
+    let lines = text.files.iter().flat_map(|(file, content)| {
+        lines(content).map(|(line, text)| (MemberPlace::Line(file, line), text))
+    });
+    let all = listed.chain(lines);
+    let mut named = all.filter(|(_, text)| has_name_and_digest(text.trim_ascii()));
+    let (first, _) = named.next()?;
+    Some(NamedLines {
+        group: text.written.name.value.as_str().into(),
+        place: first.to_string(),
+        many: 1 + named.count(),
+    })
+}
+
+fn has_name_and_digest(text: &[u8]) -> bool {
+    let end = text.iter().position(|byte| matches!(byte, b' ' | b'\t'));
+    end.is_some_and(|end| is_name(&text[..end]) && is_digest(text[end..].trim_ascii()))
+}
+
+/// Reads the files of all groups.
+fn texts<'a>(document: &'a Document, side_files: &mut SideFiles<'_>) -> Vec<GroupText<'a>> {
+    let mut texts = Vec::new();
+    for written in &document.groups {
+        let Some(by) = written.by.get() else { continue };
+        let before = side_files.found.len();
+        let mut read = |files: &'a [At<String>]| -> Vec<(&'a At<String>, Vec<u8>)> {
+            let files = files.iter();
+            files
+                .filter_map(|file| Some((file, content(written, file, side_files)?)))
+                .collect()
+        };
+        let files = read(written.file.entries());
+        let customer_files = match written.customers.get() {
+            Some(CustomerList::Files(files)) => read(files),
+            _ => Vec::new(),
+        };
+        texts.push(GroupText {
+            written,
+            by,
+            files,
+            customer_files,
+            is_noted: side_files.found.len() > before,
+        });
+    }
+    texts
+}
+
+/// Compiles one group with its members and the names of its customers.
+fn compile(
+    text: &GroupText<'_>,
+    names: &[CustomerIndex],
+    customers: Option<&Arc<Customers>>,
+    nat64: &Nat64,
+    found: &mut Findings,
+) -> Group {
+    let (written, by) = (text.written, text.by);
+    let name: Arc<str> = written.name.value.as_str().into();
+    let group = match by {
+        by if by.is_by_address() => {
+            let members = gather(written, &text.files, one_network, found);
+            warn_of_bits(&members, found);
+            let counted = members.into_keys();
+            let counted = counted.flat_map(|network| nat64.networks(network));
+            Group::of_networks(name, by.clone(), counted)
+        }
+        by if by.is_customer() => Group::of_values(name, by.clone(), []),
+        by => {
+            let read = |text: &[u8]| one_value(text, by);
+            let members = gather(written, &text.files, read, found);
+            Group::of_values(name, by.clone(), members.into_keys())
+        }
+    };
+    let names_some = by.is_customer() || !written.customers.is_absent();
+    match customers.filter(|_| names_some) {
+        Some(all) => {
+            let is_open = matches!(written.customers.get(), Some(CustomerList::Verified));
+            group.naming(NamedMembers::new(all, names.iter().copied(), is_open))
+        }
+        None => group,
+    }
+}
+
+/// Notes a group without members, a group that any client can enter, and a group by customers whom no group names.
+fn note_mistakes(
+    text: &GroupText<'_>,
+    group: &Group,
+    document: &Document,
+    has_customers: bool,
+    found: &mut Findings,
+) {
+    let written = text.written;
+    let all = [
+        written.members.is_absent(),
+        written.file.is_absent(),
+        written.customers.is_absent(),
+    ];
+    let is_verified = matches!(written.customers.get(), Some(CustomerList::Verified));
+    let is_bad = written.members.is_bad() || written.customers.is_bad();
+    let is_written = all.contains(&false) && !is_verified && !is_bad;
+    if group.is_empty() && is_written && !text.is_noted {
+        warn_of_empty_group(written, found);
+    }
+    if text.by.is_customer()
+        && let Some(by) = written.by.at()
+        && !(has_customers && document.groups.iter().any(GroupTable::names_customers))
+    {
+        no_customers(&written.to_string(), &by.span, found);
+    }
+    warn_of_say_so(text, document, found);
+}
+
+/// Notes a use of customers where no group names any.
+pub(in crate::config) fn no_customers(user: &str, place: &Span, found: &mut Findings) {
+    found
+        .error(
+            Code::NoCustomers,
+            format!("{user} asks for the customer, and no group names customers"),
+        )
+        .at(place, "no credential has a name")
+        .help("name them: `customers = \"pro-keys.txt\"` of a group, with `NAME CREDENTIAL` on a line");
 }
 
 /// Reads one file of the group.
@@ -107,6 +253,14 @@ enum MemberPlace<'a> {
 }
 
 impl MemberPlace<'_> {
+    /// The order of places in reports.
+    fn order(&self) -> (usize, usize) {
+        match self {
+            Self::Listed(span) => (span.start, 0),
+            Self::Line(file, line) => (file.span.start, *line),
+        }
+    }
+
     fn span(&self) -> &Span {
         match self {
             Self::Listed(span) => span,
@@ -137,7 +291,7 @@ struct RepeatedMember<'a> {
 fn gather<'a, T: Hash + Eq + Copy>(
     written: &'a GroupTable,
     files: &'a [(&At<String>, Vec<u8>)],
-    read: impl Fn(&[u8]) -> Result<T, String>,
+    read: impl Fn(&'a [u8]) -> Result<T, String>,
     found: &mut Findings,
 ) -> HashMap<T, MemberPlace<'a>> {
     let mut members: HashMap<T, MemberPlace<'_>> = HashMap::new();
@@ -235,6 +389,15 @@ fn plain(text: &[u8]) -> Result<&[u8], String> {
             Err("not a text: it has control characters".into())
         }
         _ => Ok(text),
+    }
+}
+
+/// The name of a customer.
+fn one_name(text: &[u8]) -> Result<&[u8], String> {
+    if is_name(text) {
+        Ok(text)
+    } else {
+        Err("a name is 1 to 128 letters, digits and `.`, `_`, `-`, `@`, `+`, `:`, `/`".into())
     }
 }
 
@@ -368,19 +531,15 @@ fn warn_of_empty_group(written: &GroupTable, found: &mut Findings) {
 
 /// Warns of a group by a field that any client can write, unless the file names a proxy in `trust`, which may set the
 /// field.
-fn warn_of_say_so(
-    written: &GroupTable,
-    by: &KeyPart,
-    document: &Document,
-    files: &[(&At<String>, Vec<u8>)],
-    found: &mut Findings,
-) {
+fn warn_of_say_so(text: &GroupText<'_>, document: &Document, found: &mut Findings) {
+    let written = text.written;
     let Some(at) = written.by.at() else { return };
     let mut listed = written.members.entries().iter();
-    let mut lines = files.iter().flat_map(|(_, content)| lines(content));
+    let mut lines = text.files.iter().flat_map(|(_, content)| lines(content));
     let all_hashed = listed.all(|at| is_digest(at.value.trim_ascii().as_bytes()))
-        && lines.all(|(_, text)| is_digest(text));
-    if !by.is_open() || all_hashed || !document.server.trust.is_absent() {
+        && lines.all(|(_, text)| is_digest(text))
+        && text.has_only_digests();
+    if !text.by.is_open() || all_hashed || !document.server.trust.is_absent() {
         return;
     }
     let message = format!("any client that knows the name of a member is in {written}");

@@ -6,7 +6,7 @@ mod rates;
 mod rules;
 mod tiers;
 
-use super::groups::Groups;
+use super::groups::{Groups, no_customers};
 use crate::config::document::{CostSource, Document, Limit, RefundCause, Setting, ignores};
 use crate::config::input::{At, Span};
 use crate::config::report::{Code, Details as _, Findings};
@@ -164,18 +164,9 @@ fn template(written: &Limit, groups: &Groups, found: &mut Findings) -> Option<Ke
         unknown: None,
         case: written.key_case(),
     };
-    if let Some(unknown) = written.unknown.at() {
-        if let Some(case) = written.key_case.at()
-            && case.value == KeyCase::Insensitive
-        {
-            let message = format!("limit `{name}` has `unknown`, and keys without case");
-            found
-                .conflict(message)
-                .at(&unknown.span, "groups know a key as it is written")
-                .and(&case.span, "")
-                .help("leave one of them out");
-        }
-        template.unknown = tiers::known(written, &template.parts, groups, found, unknown);
+    template.unknown = known_values(written, &template, groups, found);
+    if template.counts_customers() && template.credentials().next().is_none() {
+        no_customers(&format!("limit `{name}`"), &by.span, found);
     }
     let absent = template.can_be_absent();
     if !absent {
@@ -196,6 +187,31 @@ fn template(written: &Limit, groups: &Groups, found: &mut Findings) -> Option<Ke
         _ => {}
     }
     (!found.has_error_since(before)).then_some(template)
+}
+
+/// The values that groups know, where `unknown` is written or customers are counted.
+fn known_values(
+    written: &Limit,
+    template: &KeyTemplate,
+    groups: &Groups,
+    found: &mut Findings,
+) -> Option<KnownValues> {
+    let Some(unknown) = written.unknown.at() else {
+        let counts_customers = template.counts_customers();
+        return counts_customers.then(|| tiers::known_customers(template, groups));
+    };
+    if let Some(case) = written.key_case.at()
+        && case.value == KeyCase::Insensitive
+    {
+        let name = &written.name.value;
+        let message = format!("limit `{name}` has `unknown`, and keys without case");
+        found
+            .conflict(message)
+            .at(&unknown.span, "groups know a key as it is written")
+            .and(&case.span, "")
+            .help("leave one of them out");
+    }
+    tiers::known(written, &template.parts, groups, found, unknown)
 }
 
 /// The places of two equal parts.

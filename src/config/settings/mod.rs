@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! groups                       groups with their members, read and digested
+//! groups/customers             names behind credentials, and credentials with two names
 //! jwt                          the rules that verify tokens
 //! jwt/claims                   claims that limits need, in a file without `[jwt]`
 //! jwt/published                URLs at which issuers publish keys

@@ -3,6 +3,7 @@
 use super::names::{NameIndex, WholeFile};
 use crate::config::document::GroupTable;
 use crate::config::report::{Code, Details as _, Findings};
+use crate::config::settings::groups::no_customers;
 use crate::key::{IdentityPiece, KeyPart};
 use std::collections::HashMap;
 
@@ -35,6 +36,7 @@ pub(super) fn check_groups(file: WholeFile<'_>, found: &mut Findings) {
         }
     }
     of_routes(&mut groups, file, found);
+    of_upstreams(file, found);
     let mut forwarded = document
         .routes
         .iter()
@@ -43,9 +45,14 @@ pub(super) fn check_groups(file: WholeFile<'_>, found: &mut Findings) {
     if unread {
         return;
     }
+    // A customer of a group that is used is a member by the credentials that other groups name.
+    let is_plan = |group: &GroupTable| !group.customers.is_absent() && groups.is_used(&group.name);
+    let asks_customer = asks_for_customers(file) || document.groups.iter().any(is_plan);
     for group in &document.groups {
         let is_forwarded = group.by.get().is_some_and(KeyPart::is_proof) && tells_groups;
-        let knows = is_forwarded || group.by.get().is_some_and(|by| known.contains(&by));
+        let names_customers = !group.customers.is_absent() && asks_customer;
+        let knows =
+            is_forwarded || names_customers || group.by.get().is_some_and(|by| known.contains(&by));
         if !knows && !group.by.is_bad() && !groups.is_used(&group.name) {
             let name = group.name.value.escape_debug();
             let tier = format!("`tiers.{name} = {{ rate = \"1000/min\" }}`");
@@ -58,6 +65,36 @@ pub(super) fn check_groups(file: WholeFile<'_>, found: &mut Findings) {
                 ));
         }
     }
+}
+
+/// Notes upstreams whose servers are chosen by customers whom no group names.
+fn of_upstreams(file: WholeFile<'_>, found: &mut Findings) {
+    let document = file.document;
+    if document.groups.iter().any(GroupTable::names_customers) {
+        return;
+    }
+    for upstream in &document.upstreams {
+        let by_customer = upstream.balance().key.is_some_and(|key| key.is_customer());
+        if let Some(at) = upstream.balance.at().filter(|_| by_customer) {
+            no_customers(&upstream.to_string(), &at.span, found);
+        }
+    }
+}
+
+/// Does a limit, a group, the choice of a server or a field ask for the customer of a request?
+fn asks_for_customers(file: WholeFile<'_>) -> bool {
+    let document = file.document;
+    let keys = document.limits.iter().flat_map(|limit| limit.by.entries());
+    let groups = document.groups.iter().filter_map(|group| group.by.get());
+    let hashes = document.upstreams.iter();
+    let hashes = hashes.filter_map(|upstream| upstream.balance().key);
+    let fields = document.routes.iter();
+    let mut fields = fields.flat_map(|route| route.forward_identity.entries());
+    keys.filter_map(|at| at.value.clone())
+        .chain(groups.cloned())
+        .chain(hashes)
+        .any(|part| part.is_customer())
+        || fields.any(|at| at.value.pieces().contains(&IdentityPiece::Customer))
 }
 
 /// Notes mistakes in the groups that routes require: undefined groups, and groups by a part of the path.

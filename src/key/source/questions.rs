@@ -130,6 +130,12 @@ impl KeyPart {
         *self == Self::Method
     }
 
+    /// Is it the name of the customer?
+    #[must_use]
+    pub fn is_customer(&self) -> bool {
+        *self == Self::Customer
+    }
+
     /// Is it the name of the route?
     #[must_use]
     pub fn is_route(&self) -> bool {

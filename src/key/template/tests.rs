@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::key::cookie::Cookies;
-use crate::key::{Content, Location, Mask, NoIdentity};
+use crate::key::{Content, CustomerSearch, Location, Mask, NoIdentity};
 use http::{HeaderMap, HeaderName, Method};
 use std::borrow::Cow;
 
@@ -62,6 +62,7 @@ fn key_in(
         fields,
         location: &Order(query),
         cookies: &Cookies::of(fields),
+        customers: &CustomerSearch::default(),
         identity: &NoIdentity,
         content: Content::Absent,
         certificate: None,

@@ -1,7 +1,7 @@
 //! The account of the limits' effect on a request: for its answer, the metrics and the log.
 
 use crate::admission::{Admission, RequestEnd};
-use crate::key::{FinalStatus, GrpcStatus};
+use crate::key::{CustomerReading, FinalStatus, GrpcStatus};
 use crate::limit::{Limit, Mode};
 use crate::listen::Peer;
 use crate::listen::minimum_rate::RateBound;
@@ -380,6 +380,7 @@ impl Exchange {
             ts: self.arrived.began.micros(),
             request_id: self.arrived.id.as_bytes(),
             client: self.arrived.client,
+            customer: self.customer(),
             peer: self.arrived.peer.address,
             method: Some(self.arrived.method.as_str()),
             host: self.arrived.host.as_ref().map(HeaderValue::as_bytes),
@@ -423,6 +424,16 @@ impl Exchange {
                 .as_deref()
                 .map(|tls| handshake_facts::logged(tls, self.arrived.host.as_ref())),
         });
+    }
+
+    /// The name of the request's customer, where one was asked for and is known.
+    fn customer(&self) -> Option<&str> {
+        match &**self.decided.customer.get()? {
+            CustomerReading::Named { name, .. } => {
+                Some(self.local.snapshot.customers.as_deref()?.text(name))
+            }
+            _ => None,
+        }
     }
 
     /// The limits that a group of the client has changed: their names, and the group's.

@@ -11,8 +11,8 @@ use crate::intake::{
     ConnectionFacts, EarlyAnswer, HeadFacts, IntakeError, Recorder, RequestWalk, Stop,
     dropped_names,
 };
-use crate::key::ShownCertificate;
 use crate::key::token::TokenReading;
+use crate::key::{CustomerReading, ShownCertificate};
 use crate::listen::Peer;
 use crate::proxy::error::ProxyError;
 use crate::proxy::exchange::Exchange;
@@ -25,6 +25,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 use hyper::body::Incoming;
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 /// A head in the gateway's form.
@@ -239,6 +240,11 @@ impl Recorder for Exchange {
     #[inline]
     fn routed(&mut self, service: usize) {
         self.matched(service);
+    }
+
+    #[inline]
+    fn customer(&mut self, reading: Rc<CustomerReading>) {
+        self.decided.customer = OnceCell::from(reading);
     }
 
     #[cold]

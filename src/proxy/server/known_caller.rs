@@ -3,8 +3,8 @@
 
 use crate::intake::caller::CallerFacts;
 use crate::intake::head::Target;
-use crate::key::Caller;
 use crate::key::token::Token;
+use crate::key::{Caller, CustomerSearch};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::request::handshake_facts;
 use crate::snapshot::Service;
@@ -34,5 +34,12 @@ pub(in crate::proxy) fn read_caller<R>(
             .as_deref()
             .and_then(handshake_facts::shown),
     };
-    caller.read(service, &token, |caller| reader(caller, &token))
+    let known = exchange.decided.customer.get().cloned();
+    let customers = CustomerSearch::of(service.customers.as_deref()).knowing(known);
+    let result =
+        caller.read_searching(service, &token, &customers, |caller| reader(caller, &token));
+    if let Some(found) = customers.reading() {
+        exchange.decided.customer.get_or_init(|| found);
+    }
+    result
 }

@@ -54,6 +54,7 @@ static MEMBERS: &[MemberReader] = readers! { request, value:
     "costs" => request.costs = object(value, "costs")?;
     // Logs of other tools may have other values in these members.
     "groups" => request.groups = object(value, "groups").unwrap_or(request.groups);
+    "customer" => request.customer = Cow::Borrowed(word(value));
     "status" => request.status = number(value, 0, "status").unwrap_or(0);
     "grpc_status" => request.grpc_status = number(value, 0, "grpc_status").ok().map(GrpcStatus);
     "reason" => request.reason = Reason::named(word(value));

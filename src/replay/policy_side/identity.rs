@@ -3,6 +3,7 @@
 use crate::key::{Identity, TokenDoubt, UnknownKey};
 use crate::limit::Limit;
 use crate::replay::request::LoggedRequest;
+use std::borrow::Cow;
 
 /// The digest of a value of no group: no known text has this digest.
 const UNKNOWN_KEY: &[u8] = b"%sha=00000000000000000000000000000000";
@@ -45,6 +46,11 @@ fn write_said(request: &LoggedRequest<'_>, limit: &Limit, out: &mut Vec<u8>) -> 
 impl Identity for LoggedRequest<'_> {
     fn doubt(&self) -> Option<TokenDoubt> {
         self.was_doubted().then_some(TokenDoubt::Untrusted)
+    }
+
+    fn tells_customer(&self) -> Option<Cow<'_, str>> {
+        let name = Some(&*self.customer).filter(|name| !name.is_empty());
+        name.map(Cow::Borrowed)
     }
 
     fn tells_group(&self, group: &str) -> bool {

@@ -4,9 +4,8 @@ use super::identity::write_logged;
 use crate::admission::{LoggedValues, Plan};
 use crate::intake::caller::CallerFacts;
 use crate::intake::head::BadRequest;
-use crate::intake::{EarlyLimits, IntakeError, Recorder, RequestFacts};
+use crate::intake::{ClientReadings, EarlyLimits, IntakeError, Recorder, RequestFacts};
 use crate::key::Content;
-use crate::key::token::TokenReading;
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::replay::request::{LoggedRequest, LoggedTarget};
@@ -76,7 +75,7 @@ impl RequestFacts for LineFacts<'_, '_> {
         &mut self,
         snapshot: &Snapshot,
         _early: EarlyLimits,
-        _reading: &mut Option<TokenReading>,
+        _readings: &mut ClientReadings,
         _recorder: &mut impl Recorder,
     ) -> Result<Option<usize>, IntakeError> {
         let name = Some(self.request.route).filter(|name| !name.is_empty());
@@ -105,7 +104,7 @@ impl RequestFacts for LineFacts<'_, '_> {
         &self,
         _snapshot: &Snapshot,
         service: &Service,
-        _reading: &mut Option<TokenReading>,
+        _readings: &mut ClientReadings,
         plan: &mut Plan,
         _those: impl Fn(&Limit) -> bool,
     ) {

@@ -13,14 +13,12 @@ use std::time::Duration;
 
 /// Writes the object without its closing brace. Each name comes with its punctuation, to be copied in one piece.
 pub(super) fn write(out: &mut Vec<u8>, timestamp: &mut TimestampText, record: &AccessRecord<'_>) {
-    let by_limit = record.charges.iter().map(|charge| charge.limit);
-    let keys = record.charges.iter().map(|charge| charge.key);
-    let costs = record.charges.iter().map(|charge| charge.cost);
     out.extend(br#"{"ts":""#);
     timestamp.rfc3339(out, record.ts);
     let client = out.len();
     member(out, br#"","client":"#, ClientAddress(record.client));
     let client = client + br#"","client":"#.len()..out.len();
+    member(out, br#","customer":"#, record.customer);
     member(out, br#","method":"#, record.method);
     member(out, br#","host":"#, record.host);
     member(out, br#","path":"#, record.path);
@@ -28,25 +26,7 @@ pub(super) fn write(out: &mut Vec<u8>, timestamp: &mut TimestampText, record: &A
     member(out, br#","status":"#, u64::from(record.status));
     member(out, br#","reason":"#, JsonWord(record.reason.as_str()));
     member(out, br#","route":"#, record.route);
-    member(out, br#","limit":"#, record.limit);
-    member(out, br#","window":"#, record.window);
-    member(out, br#","shadow":"#, record.would_refuse);
-    member(out, br#","delay_ms":"#, record.delay);
-    member(out, br#","duration_ms":"#, record.duration);
-    member(out, br#","keys":"#, JsonObject(by_limit.clone().zip(keys)));
-    member(out, br#","costs":"#, JsonObject(by_limit.zip(costs)));
-    member(
-        out,
-        br#","groups":"#,
-        JsonObject(record.groups.iter().copied()),
-    );
-    member(out, br#","remaining":"#, record.remaining);
-    member(out, br#","retry_after_ms":"#, record.retry_after);
-    member(
-        out,
-        br#","decided_by":"#,
-        record.decided_by.map(|by| JsonWord(by.as_str())),
-    );
+    decision(out, record);
     member(out, br#","upstream":"#, record.upstream);
     member(out, br#","upstream_ms":"#, record.upstream_time);
     call(out, record);
@@ -74,6 +54,32 @@ pub(super) fn write(out: &mut Vec<u8>, timestamp: &mut TimestampText, record: &A
     if let Some(tls) = &record.tls {
         handshake(out, tls);
     }
+}
+
+/// The names about limits, and the times of the request.
+fn decision(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
+    let by_limit = record.charges.iter().map(|charge| charge.limit);
+    let keys = record.charges.iter().map(|charge| charge.key);
+    let costs = record.charges.iter().map(|charge| charge.cost);
+    member(out, br#","limit":"#, record.limit);
+    member(out, br#","window":"#, record.window);
+    member(out, br#","shadow":"#, record.would_refuse);
+    member(out, br#","delay_ms":"#, record.delay);
+    member(out, br#","duration_ms":"#, record.duration);
+    member(out, br#","keys":"#, JsonObject(by_limit.clone().zip(keys)));
+    member(out, br#","costs":"#, JsonObject(by_limit.zip(costs)));
+    member(
+        out,
+        br#","groups":"#,
+        JsonObject(record.groups.iter().copied()),
+    );
+    member(out, br#","remaining":"#, record.remaining);
+    member(out, br#","retry_after_ms":"#, record.retry_after);
+    member(
+        out,
+        br#","decided_by":"#,
+        record.decided_by.map(|by| JsonWord(by.as_str())),
+    );
 }
 
 /// The names that only the line of a TLS connection has.
@@ -244,7 +250,7 @@ mod tests {
     #[test]
     fn every_name_is_there_with_its_value() {
         let expected = json!({
-            "ts": "2026-11-20T17:48:50.123456Z", "client": "203.0.113.9", "method": "GET",
+            "ts": "2026-11-20T17:48:50.123456Z", "client": "203.0.113.9", "customer": null, "method": "GET",
             "host": "api.example.com", "path": "/v1/orders/42", "request_id": "01930b7e",
             "status": 200, "reason": "ok", "route": "orders", "limit": "per-key", "window": null, "shadow": [], "delay_ms": 0,
             "duration_ms": 3.15, "keys": {"per-key": "abc"}, "costs": {"per-key": 2}, "groups": {"per-key": "gold"},
@@ -355,7 +361,7 @@ mod tests {
             (record.path, record.host, record.user_agent) = (Some(&long[..]), short, short);
             (record.request_id, record.method, record.charges) = (&bytes, Some(name.as_str()), &charges);
             let line = parsed(&record);
-            prop_assert_eq!(line.as_object().map(|line| line.len()), Some(32));
+            prop_assert_eq!(line.as_object().map(|line| line.len()), Some(33));
             if more == 0 && bytes.len() <= crate::telemetry::access_log::escape::LONGEST {
                 prop_assert_eq!(line["path"].as_str(), Some(&*readable(&bytes)));
             }

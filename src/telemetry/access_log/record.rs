@@ -14,6 +14,8 @@ pub struct AccessRecord<'a> {
     pub request_id: &'a [u8],
     /// The client's address; `None` for the peer of a Unix socket that reports none.
     pub client: Option<IpAddr>,
+    /// The name of the customer, where the request's limits, groups or fields ask for one.
+    pub customer: Option<&'a str>,
     /// The address at the far end of the connection.
     pub peer: Option<IpAddr>,
     /// The request's method. Method, path and version are `None` if the bytes were not a request.
@@ -262,6 +264,7 @@ impl AccessRecord<'_> {
             ts: 1_795_196_930_123_456,
             request_id: b"01930b7e",
             client: Some(IpAddr::from([203, 0, 113, 9])),
+            customer: None,
             peer: Some(IpAddr::from([10, 0, 0, 4])),
             method: Some("GET"),
             host: Some(b"api.example.com"),

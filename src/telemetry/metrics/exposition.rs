@@ -98,6 +98,8 @@ static METRICS: &[FamilyDescriptor] = descriptors! {
         => |all| kept(&all.metrics.certificates, |identity| Labels::of("identity", identity));
     Gauge NONE "tollgate_tls_files_ok" "1 when the present files of an identity are in use, 0 while earlier files stay in use, or an ordered certificate has not come."
         => |all| kept(&all.metrics.tls_files, |identity| Labels::of("identity", identity));
+    Gauge NONE "tollgate_customers" "Names of customers in a group that names them, or that consists of them."
+        => |all| kept(&all.metrics.customers, |group| Labels::of("group", group));
     Counter NONE "tollgate_limit_decisions" "Verdicts of each limit, by their source."
         => |all| all.sums(|worker| &worker.decisions, decisions);
     Histogram SECONDS "tollgate_limit_delay" "Time for which a limit held requests back."

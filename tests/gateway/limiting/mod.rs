@@ -6,6 +6,8 @@ mod bypass;
 mod contents;
 mod costs;
 mod credentials;
+mod customer_law;
+mod customers;
 mod defaults;
 mod exempt;
 mod full_memory;

@@ -1,13 +1,15 @@
-//! The notes on values that mean less than they seem to: credentials that are counted as they come, and braces in
-//! fields of answers.
+//! The notes on values that mean less than they seem to: credentials that are counted as they come, names in front of
+//! members, and braces in fields of answers.
 
 use crate::config::Compiled;
+use crate::config::suggest::counted;
 use crate::key::KeyPart;
 use http::{HeaderName, HeaderValue, header};
 
 /// All these notes.
 pub(super) fn list_notes(compiled: &Compiled) -> Vec<String> {
     let mut notes = counted_guesses(compiled);
+    notes.extend(named_members(compiled));
     notes.extend(braces(compiled));
     notes
 }
@@ -30,6 +32,18 @@ fn counted_guesses(compiled: &Compiled) -> Vec<String> {
         )
     });
     notes.collect()
+}
+
+/// Members with a name in front of a digest.
+fn named_members(compiled: &Compiled) -> impl Iterator<Item = String> {
+    let groups = compiled.outline.named_members.iter();
+    groups.map(|lines| {
+        let (group, members) = (&lines.group, counted(lines.many, "member"));
+        format!(
+            "group {group} has {members} with a name in front of `sha256:` (first: {}); each is one literal value, which nobody sends: write `customers` in place of `file` or `members` to give credentials names",
+            lines.place
+        )
+    })
 }
 
 /// Fields of answers whose values have braces, as templates of other programs do.

@@ -135,6 +135,22 @@ pub(super) const DECISIONS: &[Row] = &[
             "[groups.g]\nby = \"header:x-api-key\"\nmembers = {members}\n{ROUTE}groups = [\"g\"]\n"
         )
     }),
+    (".groups.*.customers[]", BAD, |n| {
+        let files = array(n, |_| "customers".to_owned());
+        format!(
+            "[groups.g]\nby = \"header:x-api-key\"\ncustomers = {files}\n{ROUTE}groups = [\"g\"]\n"
+        )
+    }),
+    (".groups.*.customers.*", GOOD, |n| {
+        let customers = each(n, |n| format!("customers.c{n} = \"key-{n}\"\n"));
+        format!("[groups.g]\nby = \"header:x-api-key\"\n{customers}{ROUTE}groups = [\"g\"]\n")
+    }),
+    (".groups.*.customers.*[]", GOOD, |n| {
+        let keys = array(n, |n| format!("key-{n}"));
+        format!(
+            "[groups.g]\nby = \"header:x-api-key\"\ncustomers.c = {keys}\n{ROUTE}groups = [\"g\"]\n"
+        )
+    }),
     (".groups.*.file[]", BAD, |n| {
         let files = array(n, |_| "keys".to_owned());
         format!("[groups.g]\nby = \"header:x-api-key\"\nfile = {files}\n{ROUTE}groups = [\"g\"]\n")

@@ -93,12 +93,19 @@ pub(super) static TABLES_AND_UPSTREAMS: &[ForeignSetting] = &[
         &[offer("store", &["url = \"redis://127.0.0.1:6379\""])],
     ),
     row(
-        &["consumers", "users", "credentials", "clients", "apikeys"],
+        &[
+            "consumers",
+            "customers",
+            "users",
+            "credentials",
+            "clients",
+            "apikeys",
+        ],
         &[Top],
-        "clients are members of groups, a key on each line of a file",
+        "clients are customers of a group, `NAME CREDENTIAL` on each line of a file",
         &[offer(
             "groups",
-            &["by = \"header:x-api-key\"", "file = \"gold-keys.txt\""],
+            &["by = \"header:x-api-key\"", "customers = \"pro-keys.txt\""],
         )],
     ),
     // Clients.
@@ -111,7 +118,7 @@ pub(super) static TABLES_AND_UPSTREAMS: &[ForeignSetting] = &[
     row(
         &["key_auth", "keyauth", "api_key_auth"],
         &[Top, Key],
-        "keys are members of a group, and a limit refuses all others with 401",
+        "a group names the customers behind keys, and a limit refuses all others with 401",
         KEYS,
     ),
     row(
@@ -364,14 +371,7 @@ pub(super) static TABLES_AND_UPSTREAMS: &[ForeignSetting] = &[
 const KEYS: &[Offer] = &[
     offer(
         "groups",
-        &["by = \"header:x-api-key\"", "file = \"gold-keys.txt\""],
+        &["by = \"header:x-api-key\"", "customers = \"pro-keys.txt\""],
     ),
-    offer(
-        "limits",
-        &[
-            "by = \"header:x-api-key\"",
-            "missing = \"refuse\"",
-            "unknown = \"refuse\"",
-        ],
-    ),
+    offer("limits", &["by = \"customer\"", "missing = \"refuse\""]),
 ];

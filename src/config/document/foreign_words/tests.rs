@@ -99,6 +99,9 @@ fn folder() -> tempfile::TempDir {
     ] {
         fs::copy(root.join(from), folder.path().join(to)).unwrap();
     }
+    let customers =
+        "acme sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n";
+    fs::write(folder.path().join("pro-keys.txt"), customers).unwrap();
     fs::write(folder.path().join("slow-down.html"), "<p>{retry_after}</p>").unwrap();
     fs::create_dir(folder.path().join("routes.d")).unwrap();
     let limit = "[limits.other]\nby = \"ip\"\nrate = \"1/s\"\n";
@@ -240,6 +243,11 @@ fn with_value(place: KeyPlace, value: &str) -> String {
     match place {
         ("limits", "by") if value != "ip" => {
             lines.insert("missing".to_owned(), "\"refuse\"".to_owned());
+            if value == "customer" {
+                let groups = file.entry("groups").or_default();
+                groups.insert("by".to_owned(), "\"header:x-api-key\"".to_owned());
+                groups.insert("customers".to_owned(), "{ acme = \"k\" }".to_owned());
+            }
         }
         ("limits", "missing") => {
             lines.insert("by".to_owned(), "\"header:x-user\"".to_owned());

@@ -71,15 +71,9 @@ pub(super) static VALUES: &[ForeignValue] = &[
     row(BY, &["$arg_*"], "", "query:*"),
     row(
         BY,
-        &[
-            "consumer",
-            "consumer_name",
-            "credential",
-            "user",
-            "customer",
-        ],
-        "a client is known by the part of a request that proves who it is",
-        "header:x-api-key",
+        &["consumer", "consumer_name", "credential", "user"],
+        "the name behind a credential, as `customers` of a group states it",
+        "customer",
     ),
     row(
         BY,

@@ -62,7 +62,9 @@ table! {
     /// `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME` (the text that
     /// `{NAME}` of the route's path matches), `jwt:CLAIM` (of a token that `[jwt]` trusts, with dots for claims inside
     /// others), `tls:subject` and `tls:fingerprint` (of the certificate that the client shows in its handshake),
-    /// `method`, `host`, `route` and `everyone`. A request that repeats a field or a parameter with different values is
+    /// `customer` (the name behind a credential, as groups with `customers` state it), `method`, `host`, `route` and
+    /// `everyone`. Credentials of two customers are answered 400, and an address names a customer only where no
+    /// credential does. A request that repeats a field or a parameter with different values is
     /// answered 400, since Tollgate cannot know which value the upstream uses. A cookie that is repeated with different
     /// values counts as missing; with `missing = "skip"` such a request is counted by address, so that a client cannot
     /// avoid the limit by two cookies. Cookies are read as most upstreams read them: without quotes, with percents
@@ -194,7 +196,8 @@ table! {
 
     /// Other numbers for groups, as `tiers.gold = { .. }`. A number that a tier leaves out is the limit's. A request in
     /// several of these groups has the tier of the first of them in the order of `[groups]`. Each tier has counters of
-    /// its own: a client that changes tier starts afresh there.
+    /// its own: a client that changes tier starts afresh there. But where `by` has `customer`, each tier is for a group
+    /// of customers, and all tiers share one counter: a change of plan keeps the units used.
     tiers: Items<Tier> = custom(ValueShape::Tiers(&LIMIT_TIER), tiers), Words("the same for all"), "{ gold = { rate = \"1000/min\", burst = 200 } }",
         Limit(|limit| show(shown_tiers(limit.rates)));
 
@@ -202,7 +205,7 @@ table! {
     /// make no counters. With `refuse` they are answered 401, as a missing key is, and no other limit counts by them. A
     /// key is known if its value is a member of any group that looks up the same part of the request; at least one such
     /// group must be defined.
-    unknown: UnknownKey = word(), Words("every key has a counter of its own"), "\"refuse\"",
+    unknown: UnknownKey = word(), Words("every key has a counter of its own; where `by` has `customer`, as `missing` says"), "\"refuse\"",
         Limit(|limit| show(describe::unknown(&limit.first().by)));
 
     /// Which gateways count together. With `cluster` all gateways on one Redis do. With `gateway` each gateway counts

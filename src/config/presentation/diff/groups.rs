@@ -33,13 +33,25 @@ fn group(old: &Group, new: &Group) -> Option<String> {
         _ => None,
     });
     let (joined, left) = new.joined_and_left(old);
-    parts.extend(members(joined, left));
+    parts.extend(many_more("member", joined, left));
+    parts.extend(customers(new, old));
     super::joined(&parts)
 }
 
+/// `3 customers more, 1 fewer, 2 credentials changed`.
+fn customers(new: &Group, old: &Group) -> Option<String> {
+    let (more, fewer, changed) = new.customer_changes(old);
+    let changed = (changed > 0).then(|| format!("{} changed", counted(changed, "credential")));
+    let parts: Vec<String> = many_more("customer", more, fewer)
+        .into_iter()
+        .chain(changed)
+        .collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
 /// `3 members more, 1 fewer`.
-fn members(joined: usize, left: usize) -> Option<String> {
-    let many = |number| counted(number, "member");
+fn many_more(noun: &str, joined: usize, left: usize) -> Option<String> {
+    let many = |number| counted(number, noun);
     match (joined, left) {
         (0, 0) => None,
         (joined, 0) => Some(format!("{} more", many(joined))),

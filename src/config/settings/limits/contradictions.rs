@@ -35,7 +35,8 @@ fn has_case(part: &KeyPart) -> bool {
         | KeyPart::Query { .. }
         | KeyPart::Path(_)
         | KeyPart::Jwt { .. }
-        | KeyPart::TlsSubject => true,
+        | KeyPart::TlsSubject
+        | KeyPart::Customer => true,
         KeyPart::Ip(_)
         | KeyPart::TlsFingerprint
         | KeyPart::Method

@@ -3,8 +3,8 @@
 use super::{Groups, KnownValues, Scene, untiered};
 use crate::config::document::{Limit, Setting, Tier as Written};
 use crate::config::input::At;
-use crate::config::report::{Details as _, Diagnostic, Findings};
-use crate::key::{Group, KeyPart, MemberForm, UnknownKey};
+use crate::config::report::{Code, Details as _, Diagnostic, Findings};
+use crate::key::{Group, KeyPart, KeyTemplate, MemberForm, MissingKey, UnknownKey};
 use crate::limit;
 use crate::limit::tier::Tier;
 use std::sync::Arc;
@@ -27,6 +27,9 @@ pub(super) fn add(
         .filter_map(|tier| Some((scene.groups.find(&tier.value.name.value)?, tier)))
         .collect();
     of_groups.sort_by_key(|((position, _), _)| *position);
+    if limits[0].by.counts_customers() {
+        note_others(written, &of_groups, found);
+    }
     let mut tiers: Vec<Vec<Tier>> = limits.iter().map(|_| Vec::new()).collect();
     // A tier is compiled from the limit without tiers.
     let base = Limit {
@@ -96,6 +99,53 @@ fn other_list(written: &Limit, tier: &Written, found: &mut Findings) {
         .help("write as many, in the same order");
 }
 
+/// The groups that name customers.
+fn naming(groups: &Groups) -> Vec<Arc<Group>> {
+    let naming = groups.all.iter().filter(|group| group.names_customers());
+    naming.cloned().collect()
+}
+
+/// The groups that name customers, for a limit without `unknown`: an unknown credential is worth no more than none.
+pub(super) fn known_customers(template: &KeyTemplate, groups: &Groups) -> KnownValues {
+    let of_part = |part: &KeyPart| match part {
+        KeyPart::Customer => naming(groups),
+        _ => Vec::new(),
+    };
+    KnownValues {
+        groups: template.parts.iter().map(of_part).collect(),
+        otherwise: match template.missing {
+            MissingKey::Refuse => UnknownKey::Refuse,
+            MissingKey::Ip => UnknownKey::Ip,
+            MissingKey::Skip => UnknownKey::Skip,
+            MissingKey::Shared => UnknownKey::Shared,
+        },
+    }
+}
+
+/// Notes tiers of a limit by customer for groups that do not consist of customers. A plan is the customer's, whichever
+/// credential a request shows.
+fn note_others(
+    written: &Limit,
+    tiers: &[((usize, &Arc<Group>), &At<Written>)],
+    found: &mut Findings,
+) {
+    for ((_, group), tier) in tiers
+        .iter()
+        .filter(|((_, group), _)| group.named().is_none())
+    {
+        let name = &group.name;
+        found
+            .error(
+                Code::TierByOther,
+                format!("{written} counts customers, and its tier `{name}` is for others"),
+            )
+            .at(&tier.value.name.span, format!("members go by `{}`", group.by))
+            .help(format!(
+                "write `customers` in `[groups.{name}]`, or `by = \"customer\"` there with names as members"
+            ));
+    }
+}
+
 /// The groups that contain values of each of `parts`, for a limit with `unknown`.
 pub(super) fn known(
     written: &Limit,
@@ -105,6 +155,9 @@ pub(super) fn known(
     unknown: &At<UnknownKey>,
 ) -> Option<KnownValues> {
     let of_part = |part: &KeyPart| -> Vec<Arc<Group>> {
+        if part.is_customer() {
+            return naming(groups);
+        }
         let same = groups.all.iter().filter(|group| group.by == *part);
         same.filter(|_| !part.is_by_address()).cloned().collect()
     };

@@ -4,6 +4,7 @@
 use crate::config::document::{Document, GroupTable, Limit, Route};
 use crate::config::input::{At, Span};
 use crate::config::report::{Code, Details as _, Findings};
+use crate::config::settings::groups::no_customers;
 use crate::key::{IdentityField, IdentityPiece, KeyPart};
 use http::HeaderName;
 use std::collections::{HashMap, HashSet};
@@ -40,6 +41,7 @@ struct Facts<'a> {
     /// The field with the token, if the file names it.
     token: Option<&'a At<HeaderName>>,
     has_tokens: bool,
+    has_customers: bool,
     asks_for_certificates: bool,
 }
 
@@ -64,6 +66,7 @@ impl<'a> Facts<'a> {
             groups_by,
             token: document.jwt.as_ref().and_then(|jwt| jwt.header.at()),
             has_tokens: document.jwt.is_some(),
+            has_customers: document.groups.iter().any(GroupTable::names_customers),
             asks_for_certificates: document
                 .identities
                 .iter()
@@ -92,6 +95,9 @@ fn sources(facts: &Facts<'_>, route: &Route, at: &At<IdentityField>, found: &mut
             .error(Code::MissingKey, message)
             .at(&at.span, "a claim of a token")
             .help("add `[jwt]` with the keys of your issuer");
+    }
+    if has(|piece| matches!(piece, IdentityPiece::Customer)) && !facts.has_customers {
+        no_customers(&format!("`{name}` of {route}"), &at.span, found);
     }
     let of_certificate =
         has(|piece| matches!(piece, IdentityPiece::Subject | IdentityPiece::Fingerprint));

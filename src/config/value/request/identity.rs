@@ -5,8 +5,7 @@ use crate::config::value::{Code, ValueError, quoted};
 use crate::key::IdentityPiece;
 use http::{HeaderName, header};
 
-const KNOWN: &str =
-    "write `{jwt:CLAIM}`, `{tls:subject}`, `{tls:fingerprint}`, `{tier}` or `{group}`";
+const KNOWN: &str = "write `{jwt:CLAIM}`, `{tls:subject}`, `{tls:fingerprint}`, `{tier}`, `{group}` or `{customer}`";
 
 /// Reads the name of a field about a client's identity.
 pub(in crate::config) fn identity_field(text: &str) -> Result<HeaderName, ValueError> {
@@ -109,6 +108,7 @@ fn piece(inside: &str, wrong: impl Fn(&str) -> ValueError) -> Result<IdentityPie
     match (kind, rest) {
         ("tier", None) => Ok(IdentityPiece::Tier),
         ("group", None) => Ok(IdentityPiece::Group),
+        ("customer", None) => Ok(IdentityPiece::Customer),
         ("tls", Some("subject")) => Ok(IdentityPiece::Subject),
         ("tls", Some("fingerprint")) => Ok(IdentityPiece::Fingerprint),
         ("jwt", Some(claim)) if !claim.is_empty() && claim.len() <= 200 => {

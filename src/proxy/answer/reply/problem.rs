@@ -242,6 +242,9 @@ fn refused(cause: &RefusalCause) -> String {
         RefusalCause::KeysUnread => {
             "Tokens cannot be verified at the moment. Try again shortly.".to_owned()
         }
+        RefusalCause::AmbiguousKey { part, .. } if part.is_customer() => {
+            "The credentials of this request belong to different customers.".to_owned()
+        }
         RefusalCause::AmbiguousKey { part, .. } => format!(
             "The request has {} several times, with different values.",
             part.sent()

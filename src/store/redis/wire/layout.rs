@@ -65,7 +65,7 @@ pub(crate) fn key_prefix(prefix: &str, limit: &Limit) -> Box<[u8]> {
         Mode::Enforce | Mode::Shadow => "",
     };
     text.push(':');
-    if let Some(group) = &limit.group {
+    if let Some(group) = limit.counter_group() {
         // No name of a group contains a dot.
         let _ = write!(text, "{group}.");
     }

@@ -383,3 +383,40 @@ async fn no_refusal_is_expected_of_a_limit_that_the_token_may_change() {
         assert_eq!(said["answer"]["by"], expected, "{by_token}: {said}");
     }
 }
+
+/// One limit refuses for a cookie that is not there, and the numbers of the other depend on the token.
+#[tokio::test]
+async fn a_tier_that_the_token_decides_is_unknown_where_another_limit_refuses() {
+    let (upstream, key) = (Upstream::echo().await, IssuerKey::new("one"));
+    let issuer = Issuer::new(answer("200 OK", &document(&[&key]))).await;
+    let token = format!("authorization: {}", key.token("anna"));
+    let jwt = format!(
+        "[jwt]\njwks = \"{}\"\nalgorithms = [\"EdDSA\"]",
+        issuer.url()
+    );
+    for groups in [
+        "[groups.staff]\nby = \"jwt:sub\"\nmembers = [\"anna\"]",
+        "[groups.staff]\nby = \"header:x-api-key\"\ncustomers = { acme = \"key-1\" }\n\
+         [groups.users]\nby = \"jwt:sub\"\ncustomers = { acme = \"anna\" }",
+    ] {
+        let file = File::to(&upstream, &["session", "all"])
+            .with(&jwt)
+            .with(groups)
+            .limit(
+                "session",
+                "by = \"cookie:sid\"\nmissing = \"refuse\"\nrate = \"9/s\"",
+            )
+            .limit(
+                "all",
+                "by = \"ip\"\nrate = \"9/s\"\ntiers.staff = { rate = \"99/s\" }",
+            );
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("gateway.toml"), file.text()).unwrap();
+        let asked = ["explain", "GET", "/", "-H", &token, "--json"];
+        let done = tollgate(folder.path(), &asked).await;
+        let said: Value = serde_json::from_str(&done.stdout).unwrap_or_else(|_| panic!("{done:?}"));
+        assert_eq!(said["answer"]["status"], 401, "{said}");
+        assert_eq!(said["limits"][0]["absent"], "cookie:sid", "{said}");
+        assert_eq!(said["limits"][1]["keys_unread"], "jwt:sub", "{said}");
+    }
+}

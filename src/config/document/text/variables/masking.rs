@@ -72,7 +72,7 @@ fn groups_of_keys(root: &DeTable<'_>) -> HashSet<String> {
 fn is_other(trail: &[&str], digests: &HashSet<String>) -> bool {
     match trail {
         [.., "url"] => !is_named(trail),
-        ["groups", name, "members"] => digests.contains(*name),
+        ["groups", name, "members"] | ["groups", name, "customers", _] => digests.contains(*name),
         _ => is_path(trail),
     }
 }

@@ -1,0 +1,101 @@
+//! Puts the customers of all groups together.
+
+use super::names::CustomerNames;
+use super::{CredentialSource, CredentialTable, CustomerIndex, Customers};
+use crate::key::{Digest, KeyPart};
+use ipnet::IpNet;
+
+/// A credential that two customers have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TwoNames {
+    /// The customer that had the credential first.
+    pub first: CustomerIndex,
+}
+
+/// Customers that are being read.
+#[derive(Debug, Default)]
+pub struct CustomersBuilder(Customers);
+
+impl CustomersBuilder {
+    /// The number of a name, which is added if it is new; `None` if the names of the file are too long to be kept.
+    pub fn name(&mut self, name: &str) -> Option<CustomerIndex> {
+        self.0.names.add(name)
+    }
+
+    /// The number of a name, if it is known.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<CustomerIndex> {
+        self.0.names.find(name)
+    }
+
+    /// The name with this number.
+    #[must_use]
+    pub fn text(&self, index: CustomerIndex) -> &str {
+        self.0.names.text(index)
+    }
+
+    /// Adds a credential in the part `by`.
+    ///
+    /// # Errors
+    /// If another customer has the credential.
+    pub fn value(
+        &mut self,
+        by: &KeyPart,
+        digest: Digest,
+        customer: CustomerIndex,
+    ) -> Result<(), TwoNames> {
+        let source = source(&mut self.0, by);
+        one_name(*source.known.entry(digest).or_insert(customer), customer)
+    }
+
+    /// Adds a network, whose clients are a customer where no credential names another.
+    ///
+    /// # Errors
+    /// If another customer has the same network.
+    pub fn network(&mut self, network: IpNet, customer: CustomerIndex) -> Result<(), TwoNames> {
+        one_name(self.0.networks.insert(network, customer), customer)
+    }
+
+    /// From now on the verified value of `by` is a name.
+    pub fn verified(&mut self, by: &KeyPart) {
+        source(&mut self.0, by).is_name = true;
+    }
+
+    /// Does no group name customers?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.sources.is_empty() && self.0.networks.len() == 0 && self.0.is_empty()
+    }
+
+    /// The customers.
+    #[must_use]
+    pub fn build(mut self) -> Customers {
+        for source in &mut self.0.sources {
+            source.known.shrink_to_fit();
+        }
+        CustomerNames::shrink(&mut self.0.names);
+        self.0
+    }
+}
+
+fn one_name(first: CustomerIndex, customer: CustomerIndex) -> Result<(), TwoNames> {
+    if first == customer {
+        Ok(())
+    } else {
+        Err(TwoNames { first })
+    }
+}
+
+/// The source of the part, which is added if it is new.
+fn source<'c>(all: &'c mut Customers, by: &KeyPart) -> &'c mut CredentialSource {
+    let position = all.sources.iter().position(|source| source.by == *by);
+    let position = position.unwrap_or_else(|| {
+        all.sources.push(CredentialSource {
+            by: by.clone(),
+            known: CredentialTable::default(),
+            is_name: false,
+        });
+        all.sources.len() - 1
+    });
+    &mut all.sources[position]
+}
