@@ -296,6 +296,10 @@ impl Plan {
                 limit,
                 part: part.clone(),
             },
+            Doubt::Malformed(part) => RefusalCause::MalformedKey {
+                limit,
+                part: part.clone(),
+            },
             Doubt::Untrusted(part) => match caller.identity.doubt() {
                 Some(TokenDoubt::KeysUnread) => RefusalCause::KeysUnread,
                 why => RefusalCause::BadToken {

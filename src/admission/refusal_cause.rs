@@ -43,6 +43,14 @@ pub enum RefusalCause {
         /// The part with several values.
         part: KeyPart,
     },
+    /// The request's value of a part that the limit, or a group of it, goes by cannot be read in one way only.
+    #[error("the limit \"{}\" counts by {part}, which is malformed", limit.name)]
+    MalformedKey {
+        /// The limit.
+        limit: Arc<Limit>,
+        /// The malformed part.
+        part: KeyPart,
+    },
     /// The limit has no room.
     #[error("the limit \"{}\" refuses", limit.name)]
     Limited {
@@ -76,7 +84,8 @@ impl RefusalCause {
             | Self::MissingKey { limit, .. }
             | Self::UnknownKey { limit, .. }
             | Self::BadToken { limit, .. }
-            | Self::AmbiguousKey { limit, .. } => Some(limit),
+            | Self::AmbiguousKey { limit, .. }
+            | Self::MalformedKey { limit, .. } => Some(limit),
             Self::StoreDown | Self::KeysUnread => None,
         }
     }

@@ -40,7 +40,7 @@ pub(super) use request::condition::{condition_field, condition_parameter, condit
 pub(super) use request::field_change::{Direction, editable_field, field_value};
 pub(super) use request::identity::{identity_field, identity_value};
 pub(super) use request::json_member::{json_member, odd_name};
-pub(super) use request::key::{field, part};
+pub(super) use request::key::{field, group_part, part};
 pub(super) use request::path::{
     destination, literal_path, new_path, path, prefix, route_path, top,
 };

@@ -106,8 +106,8 @@ pub trait CustomerLookup: fmt::Debug {
     /// The name of the customer, if the customer was needed and is known.
     fn name(&self) -> Option<&str>;
 
-    /// The one part for whose credential the customer is not known: no group knows it, it came several times, or it is
-    /// not trusted.
+    /// The one part for whose credential the customer is not known: no group knows it, it came several times, it is
+    /// malformed, or it is not trusted.
     fn faulty_credential(&self) -> Option<&KeyPart>;
 
     /// Does `is_elsewhere` hold for one of the parts that are credentials?
@@ -150,6 +150,8 @@ pub enum Doubt<'a> {
     /// The part occurs several times, with different values. If it is the customer, the request has credentials of
     /// different customers.
     Several(&'a KeyPart),
+    /// The part cannot be read in one way only.
+    Malformed(&'a KeyPart),
     /// The part is a claim of an untrusted token.
     Untrusted(&'a KeyPart),
 }

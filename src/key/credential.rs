@@ -4,6 +4,10 @@
 //! spells one credential in several ways would have a counter for each. A single word has no scheme, and keeps the case
 //! of its letters.
 
+pub(super) mod basic;
+
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine as _, alphabet};
 use http::{HeaderName, header};
 use smallvec::SmallVec;
 
@@ -62,6 +66,24 @@ pub fn bearer(value: &[u8]) -> Option<&[u8]> {
 /// unless the parameter holds a token: a verifier that searches for the word, or splits at commas, ignores quotes.
 #[must_use]
 pub fn may_be_bearer(value: &[u8]) -> bool {
+    may_be_of(BEARER, begins_with_token, value)
+}
+
+/// The text behind `Basic` at the start of a credential without blanks around it; blanks are part of the text.
+fn behind_basic(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, rest) = value.split_at_checked(BASIC.len())?;
+    scheme.eq_ignore_ascii_case(BASIC).then_some(rest)
+}
+
+/// Could a verifier read a `Basic` credential from `value`, which does not begin with one? Verifiers that search for
+/// the word are common.
+fn may_be_basic(value: &[u8]) -> bool {
+    may_be_of(BASIC, begins_with_user, value)
+}
+
+/// Could a verifier read a credential of `scheme` from `value`? A quoted parameter counts only if a credential follows
+/// the word there.
+fn may_be_of(scheme: &[u8], begins_with_credential: fn(&[u8]) -> bool, value: &[u8]) -> bool {
     let value = trim(value);
     let mut is_first = true;
     let mut unquoted = 0;
@@ -71,14 +93,16 @@ pub fn may_be_bearer(value: &[u8]) -> bool {
             unquoted = at + quoted(here).unwrap_or(1);
         }
         let is_inside = before.last().is_some_and(|before| is_of_a_word(*before));
-        let word = here.get(..BEARER.len());
-        if !is_inside && word.is_some_and(|word| word.eq_ignore_ascii_case(BEARER)) {
-            let behind = &here[BEARER.len()..];
-            // Some verifiers accept any text after the first six letters.
+        let word = here.get(..scheme.len());
+        if !is_inside && word.is_some_and(|word| word.eq_ignore_ascii_case(scheme)) {
+            let behind = &here[scheme.len()..];
+            // Some verifiers accept any text after the letters of the scheme.
             let is_one = match behind.first() {
                 None => false,
                 Some(_) if is_first => true,
-                Some(next) => ends_a_scheme(*next) && (at >= unquoted || begins_with_token(behind)),
+                Some(next) => {
+                    ends_a_scheme(*next) && (at >= unquoted || begins_with_credential(behind))
+                }
             };
             if is_one {
                 return true;
@@ -112,6 +136,25 @@ fn begins_with_token(text: &[u8]) -> bool {
     let mut text = text.iter().skip_while(|byte| ends_a_scheme(**byte));
     let token = text.by_ref().take_while(|byte| is_of_a_word(**byte));
     token.filter(|byte| **byte == b'.').count() >= 2
+}
+
+/// Does `text` begin with a user and a password in Base64, as lenient decoders read it: with or without padding, and with
+/// any bits behind the last byte?
+fn begins_with_user(text: &[u8]) -> bool {
+    let text = text.iter().skip_while(|byte| ends_a_scheme(**byte));
+    let letters = text.take_while(|byte| is_of_base64url(**byte) || matches!(byte, b'+' | b'/'));
+    let mut letters: Vec<u8> = letters
+        .map(|byte| match byte {
+            b'-' => b'+',
+            b'_' => b'/',
+            byte => *byte,
+        })
+        .collect();
+    if letters.len() % 4 == 1 {
+        letters.pop();
+    }
+    let decoded = LENIENT.decode(letters);
+    decoded.is_ok_and(|decoded| decoded.contains(&b':'))
 }
 
 /// Is there a token of three parts in `value`, under any scheme, or under none? Some verifiers would trust it: they
@@ -155,6 +198,15 @@ fn ends_a_scheme(byte: u8) -> bool {
 }
 
 const BEARER: &[u8] = b"bearer";
+const BASIC: &[u8] = b"basic";
+
+/// The most lenient decoder of Base64.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// The beginning of a JSON object with a name, in Base64.
 const JSON: &[u8] = b"eyJ";
@@ -310,6 +362,10 @@ mod tests {
             let long = format!("x {}", piece.repeat(300_000));
             // If the value were read again for each of these, the test would not end.
             assert!(!may_be_bearer(long.as_bytes()), "{piece}");
+        }
+        for piece in ["a=\"", "a= \"\\", "basic", "= ", "a=\"basic ", "\"basic\""] {
+            let long = format!("x {}", piece.repeat(300_000));
+            let _ = may_be_basic(long.as_bytes());
         }
         for piece in ["eyJ", "eyJ ", ".", "eyJ=", "xeyJ"] {
             assert!(!may_be_token(piece.repeat(300_000).as_bytes()), "{piece}");

@@ -258,6 +258,7 @@ fn is_named<'a>(
             CustomerName::Claimed(_) => false,
         },
         CustomerReading::Several(at) => return Err(Doubt::Several(source(*at))),
+        CustomerReading::Malformed(at) => return Err(Doubt::Malformed(source(*at))),
         CustomerReading::Different => return Err(Doubt::Several(&CUSTOMER)),
         CustomerReading::Untrusted(at) => return Err(Doubt::Untrusted(source(*at))),
         CustomerReading::Nothing | CustomerReading::Unknown(_) | CustomerReading::Repeated(_) => {
@@ -378,6 +379,7 @@ impl<'a> Memberships<'a> {
                 keys.truncate(start);
                 match said {
                     PartReading::Untrusted => return Err(Doubt::Untrusted(by)),
+                    PartReading::Malformed => return Err(Doubt::Malformed(by)),
                     PartReading::Several if !by.may_repeat() => {
                         return Err(Doubt::Several(by));
                     }

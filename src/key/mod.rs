@@ -10,6 +10,7 @@
 //! caller              the values for keys, and the known facts about the client
 //! identity_field      fields that tell servers about the client: taken from what the client sends
 //! credential          the one spelling of what stands in `Authorization`
+//! credential/basic    users and passwords there
 //! token               which tokens are trusted, and what they claim
 //! key_set             keys that an issuer publishes
 //! key_rules           what keys and tokens must be

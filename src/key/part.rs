@@ -6,6 +6,7 @@ pub use key_case::KeyCase;
 pub(super) use key_case::write_logged;
 
 use super::address::AddressText;
+use super::credential::basic::{BasicCredential, BasicReading, read_basic};
 use super::{
     Caller, CustomerReading, Digest, DigestText, KeyPart, Mask, credential, digest, percent, query,
 };
@@ -24,6 +25,8 @@ pub(super) enum PartReading {
     Nothing,
     /// Several values.
     Several,
+    /// A value that cannot be read in one way only.
+    Malformed,
     /// An untrusted value.
     Untrusted,
     /// A credential that no group knows, where its customer is looked for.
@@ -109,6 +112,7 @@ pub(super) fn write_part(
         KeyPart::TlsSubject | KeyPart::TlsFingerprint => {
             return write_certificate(part, case, caller, out);
         }
+        KeyPart::BasicUser | KeyPart::Basic => return write_basic(part, case, caller, out),
         KeyPart::Customer => return write_customer(case, caller, out),
         KeyPart::Method => write_method(caller.method, out),
         KeyPart::Host => write_value(caller.location.host().as_bytes(), false, out),
@@ -129,7 +133,32 @@ fn write_customer(case: KeyCase, caller: &Caller<'_>, out: &mut Vec<u8>) -> Part
         CustomerReading::Unknown(_) => PartReading::Unknown,
         CustomerReading::Repeated(_) => PartReading::Unclear,
         CustomerReading::Several(_) | CustomerReading::Different => PartReading::Several,
+        CustomerReading::Malformed(_) => PartReading::Malformed,
         CustomerReading::Untrusted(_) => PartReading::Untrusted,
+    }
+}
+
+/// Writes the user of a Basic credential, or the digest of the user with the password.
+fn write_basic(
+    part: &KeyPart,
+    case: KeyCase,
+    caller: &Caller<'_>,
+    out: &mut Vec<u8>,
+) -> PartReading {
+    let is_secret = *part == KeyPart::Basic;
+    let value = if is_secret {
+        BasicCredential::user_and_password
+    } else {
+        BasicCredential::user
+    };
+    match read_basic(caller.fields, value) {
+        BasicReading::One(credential) => {
+            let value = std::iter::once(value(&credential));
+            write_several(value, case, is_secret, out)
+        }
+        BasicReading::Absent => PartReading::Nothing,
+        BasicReading::Malformed => PartReading::Malformed,
+        BasicReading::Several => PartReading::Several,
     }
 }
 

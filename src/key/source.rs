@@ -16,6 +16,9 @@ use super::Mask;
 use http::HeaderName;
 use std::sync::Arc;
 
+/// The challenge for a user and a password (RFC 7617, sections 2 and 2.1). `HOST` is the request's host.
+const BASIC: &str = "Basic realm=\"HOST\", charset=\"UTF-8\"";
+
 /// Declares every source once: its part of a key, and its row.
 macro_rules! sources {
     ($($(#[$doc:meta])* $name:ident $(($($place:tt)*))? $({$($field:tt)*})? = $row:expr;)*) => {
@@ -94,6 +97,8 @@ pub enum InLog {
     Field,
     /// The field `Cookie`.
     Cookies,
+    /// The field `Authorization`.
+    Authorization,
     /// The query of the target.
     Query,
     /// The host.
@@ -125,6 +130,9 @@ pub enum MemberForm {
     Name,
     /// As the SHA-256 of a certificate, which is of use only until the certificate ends.
     Fingerprint,
+    /// As the SHA-256 of a user with a password. Only groups go by such a part: a limit would have a counter for each
+    /// guess.
+    Password,
 }
 
 /// The row of a source that every line of a log has, and that no group uses. Its words equal its form.
@@ -257,6 +265,17 @@ sources! {
         .counted("certificate of the client")
         .absent("the client's certificate", "a client certificate", "Certificate");
 
+    /// The user of a Basic credential, whose password is not verified.
+    BasicUser = row("basic:user", |_| Some(KeyPart::BasicUser), Provenance::Statement, KnownAt::Head)
+        .found(InLog::Authorization, MemberForm::None)
+        .counted("user of Basic authentication")
+        .absent("the user of Basic authentication", "a user (Basic authentication)", BASIC);
+
+    /// The user and the password of a Basic credential. They leave the process as a digest only.
+    Basic = row("basic", |_| Some(KeyPart::Basic), Provenance::Statement, KnownAt::Head)
+        .found(InLog::Authorization, MemberForm::Password)
+        .absent("a user and a password", "a user and a password (Basic authentication)", BASIC);
+
     /// The customer whose credential the request has, as groups name customers.
     Customer = row("customer", |_| Some(KeyPart::Customer), Provenance::Proof, KnownAt::Token)
         .found(InLog::Customer, MemberForm::Name)
@@ -293,6 +312,19 @@ impl SourceRow {
     #[must_use]
     pub fn has_name(&self) -> bool {
         !self.unnamed.is_empty()
+    }
+
+    /// The row of the source that is this word.
+    #[must_use]
+    pub fn of_word(word: &str) -> Option<&'static Self> {
+        let mut words = SOURCES.iter().filter(|row| !row.has_name());
+        words.find(|row| row.form == word)
+    }
+
+    /// Do only groups go by the source, and no limits?
+    #[must_use]
+    pub fn is_for_groups(&self) -> bool {
+        self.members == MemberForm::Password
     }
 
     /// Are values of the source stated by clients, without proof?

@@ -151,6 +151,9 @@ impl KeyTemplate {
             PartReading::Untrusted => {
                 return Err(Doubt::Untrusted(self.faulty(index, part, caller)));
             }
+            PartReading::Malformed => {
+                return Err(Doubt::Malformed(self.faulty(index, part, caller)));
+            }
             PartReading::Several if !part.may_repeat() => {
                 return Err(Doubt::Several(self.faulty(index, part, caller)));
             }

@@ -216,7 +216,9 @@ fn refusal_row(cause: &RefusalCause) -> CauseRow {
         RefusalCause::MissingKey { limit, .. } => keyless(limit, Reason::MissingKey),
         RefusalCause::UnknownKey { limit, .. } => keyless(limit, Reason::UnknownKey),
         RefusalCause::BadToken { limit, .. } => keyless(limit, Reason::BadToken),
-        RefusalCause::AmbiguousKey { .. } => invalid(400, Reason::BadRequest),
+        RefusalCause::AmbiguousKey { .. } | RefusalCause::MalformedKey { .. } => {
+            invalid(400, Reason::BadRequest)
+        }
         RefusalCause::StoreDown => unavailable(Reason::StoreDown),
         RefusalCause::KeysUnread => unavailable(Reason::KeysUnread),
     }

@@ -180,6 +180,9 @@ impl ExpectedField {
                             .field()
                             .is_some_and(|name| request.fields.contains_key(name)),
                         InLog::Cookies => request.fields.contains_key(http::header::COOKIE),
+                        InLog::Authorization => {
+                            request.fields.contains_key(http::header::AUTHORIZATION)
+                        }
                         InLog::Query => request.target().query.is_some(),
                         InLog::Customer => !request.customer.is_empty(),
                         InLog::Host => !request.target().host.is_empty(),

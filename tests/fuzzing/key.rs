@@ -135,6 +135,8 @@ fn templates() -> impl Iterator<Item = Vec<KeyPart>> {
             secret: true,
         },
         KeyPart::Cookie("c".into()),
+        KeyPart::BasicUser,
+        KeyPart::Basic,
         query(false),
         query(true),
         KeyPart::Path("id".into()),

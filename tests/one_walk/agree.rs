@@ -361,7 +361,7 @@ fn unsaid(file: &DrawnFile, request: &DrawnRequest, line: &Value) -> bool {
     // No log line says how a shadow limit treats a token that is not trusted.
     let has_token = file.token_field.is_some_and(|field| request.has(field));
     let is_doubtful = has_token && file.text.contains("mode = \"shadow\"");
-    lacks || is_part || is_doubtful || request.repeats_itself()
+    lacks || is_part || is_doubtful || request.is_doubtful()
 }
 
 /// Compares a log line with the decision of `simulate` about it. `is_astray` is true if `simulate` has counted more

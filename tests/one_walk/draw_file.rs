@@ -39,7 +39,7 @@ pub(super) struct DrawnGroup {
 }
 
 /// The groups that a file may have, each with its members.
-const GROUPS: [(&str, &str, &str); 10] = [
+const GROUPS: [(&str, &str, &str); 11] = [
     ("gold", "header:x-api-key", "[\"k-gold\", \"k-both\"]"),
     ("staff", "ip", "[\"127.0.0.3\", \"203.0.113.0/24\"]"),
     ("crew", "cookie:sid", "[\"s-crew\"]"),
@@ -48,6 +48,13 @@ const GROUPS: [(&str, &str, &str); 10] = [
     ("plan", "jwt:app.plan", "[\"pro\"]"),
     ("users", "jwt:sub", "[\"anna\"]"),
     ("named", "tls:subject", "[\"CN=client one\"]"),
+    // `a:b` and `anna:pw`.
+    (
+        "desk",
+        "basic",
+        "[\"sha256:6783a31eabf68ccc0660f935c0826282bdd2241f3a80a9f2d10d59aea9ebb5d8\", \
+          \"sha256:b696b8fd19b386ebe4adf85f0a26c9c476d12bd16d141e4e8c848c5e90f7c08c\"]",
+    ),
     ("place", "path:id", "[\"42\"]"),
     ("vip", "customer", "[\"acme\"]"),
 ];
@@ -201,6 +208,11 @@ impl DrawnFile {
     pub(super) fn group_names(&self) -> Vec<&'static str> {
         let groups = self.groups.iter().filter(|one| one.by != "path:id");
         groups.map(|one| one.name).collect()
+    }
+
+    /// Does the file read users or passwords?
+    pub(super) fn reads_basic(&self) -> bool {
+        self.text.contains("\"basic")
     }
 
     pub(super) fn has_groups_by(&self, by: &str) -> bool {

@@ -18,7 +18,7 @@ pub(super) struct DrawnLimit {
 }
 
 /// The sources of keys, as the schema names them, each with parts to draw from.
-pub(super) const SOURCES: [(&str, &[&str]); 13] = [
+pub(super) const SOURCES: [(&str, &[&str]); 14] = [
     ("ip", &["ip"]),
     ("ip/24,64", &["ip/24,64", "ip/16,48"]),
     (
@@ -35,11 +35,15 @@ pub(super) const SOURCES: [(&str, &[&str]); 13] = [
     ("jwt", &["jwt:sub", "jwt:app.plan"]),
     ("tls:subject", &["tls:subject"]),
     ("tls:fingerprint", &["tls:fingerprint"]),
+    ("basic:user", &["basic:user"]),
     ("customer", &["customer"]),
     ("method", &["method"]),
     ("host", &["host"]),
     ("route", &["route"]),
 ];
+
+/// The source by which only groups go.
+pub(super) const OF_GROUPS: &str = "basic";
 
 /// The source that cannot be combined with others.
 pub(super) const EVERYONE: &str = "everyone";
@@ -119,7 +123,10 @@ fn parts(dice: &mut Dice, file: &DrawnFile, has_client: bool) -> Vec<&'static st
 
 fn can_be_absent(part: &str) -> bool {
     let (kind, _) = part.split_once(':').unwrap_or((part, ""));
-    ["header", "cookie", "query", "jwt", "tls", "customer"].contains(&kind)
+    [
+        "header", "cookie", "query", "jwt", "tls", "basic", "customer",
+    ]
+    .contains(&kind)
 }
 
 fn listed(parts: &[&str]) -> String {

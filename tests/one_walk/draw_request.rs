@@ -48,6 +48,27 @@ const PEERS: [Ipv4Addr; 5] = [
     Ipv4Addr::new(127, 0, 0, 5),
 ];
 
+/// Users with passwords: `a:b`, `anna:pw`, `ANNA:pw`, `anna:no`, `ä:b` in Latin-1, and no user.
+const BASIC: [&str; 7] = [
+    "Basic YTpi",
+    "bAsIc   YTpi",
+    "Basic YW5uYTpwdw==",
+    "Basic QU5OQTpwdw==",
+    "Basic YW5uYTpubw==",
+    "Basic 5Dpi",
+    "Basic Onh5",
+];
+
+/// Credentials that some servers may read.
+const MALFORMED: [&str; 6] = [
+    "Basic",
+    "Basic YTpi=",
+    "Basic YW5uYTpwdw",
+    "BasicYTpi",
+    "Digest realm=r, Basic YTpi",
+    "Basic YWJj",
+];
+
 impl DrawnRequest {
     pub(super) fn draw(dice: &mut Dice, file: &DrawnFile, world: &World) -> Self {
         let by_tls = file.tls.is_some() && dice.percent(60);
@@ -121,8 +142,9 @@ impl DrawnRequest {
         names.any(|own| own.eq_ignore_ascii_case(name))
     }
 
-    /// Does any field, cookie or parameter occur several times?
-    pub(super) fn repeats_itself(&self) -> bool {
+    /// Is a part of the request in doubt: does any field, cookie or parameter occur several times, or is a Basic
+    /// credential malformed?
+    pub(super) fn is_doubtful(&self) -> bool {
         let many = |name: &str| {
             self.fields
                 .iter()
@@ -130,10 +152,10 @@ impl DrawnRequest {
                 .count()
                 > 1
         };
-        self.fields
-            .iter()
-            .any(|(name, value)| many(name) || value.matches("sid=").count() > 1)
-            || self.target.matches("k=").count() > 1
+        self.fields.iter().any(|(name, value)| {
+            let is_malformed = MALFORMED.contains(&value.as_str());
+            many(name) || is_malformed || value.matches("sid=").count() > 1
+        }) || self.target.matches("k=").count() > 1
     }
 
     /// The bytes of the request on the connection.
@@ -176,8 +198,13 @@ impl DrawnRequest {
         {
             let token = world.token(dice, file);
             self.add(field, &token);
-        } else if dice.percent(10) {
-            self.add("Authorization", dice.pick(&["Basic YTpi", "bAsIc   YTpi"]));
+        } else if dice.percent(if file.reads_basic() { 60 } else { 10 }) {
+            self.add("Authorization", dice.pick(&BASIC));
+        }
+        if file.reads_basic() && dice.percent(12) {
+            self.add("Authorization", dice.pick(&MALFORMED));
+        } else if file.reads_basic() && dice.percent(5) {
+            self.add("Authorization", dice.pick(&BASIC));
         }
     }
 

@@ -195,6 +195,60 @@ async fn guesses_replay_as_they_were_charged() {
     }
 }
 
+/// The log has users, and never a password: the replay takes the keys and customers of the lines.
+#[tokio::test]
+async fn users_of_basic_authentication_replay_by_the_logged_keys() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["user", "staff"])
+        .server("workers = 1")
+        .with("[groups.staff]\nby = \"basic\"\ncustomers = { clerk = \"sha256:582ec2d080190e7bada67215c87fee6bbc9579018e22b81b42612acb95d06d52\" }")
+        .limit("user", "by = \"basic:user\"\nmissing = \"skip\"\nrate = \"2/h\"\nkey_case = \"insensitive\"")
+        .limit("staff", "by = \"customer\"\nmissing = \"skip\"\nrate = \"9/h\"");
+    let mut gateway = Gateway::start(&file).await;
+    // `anna:right-1`, `ANNA:secret`, `anna:right-1` again, and `ben:secret`.
+    for (credential, status) in [
+        ("Basic YW5uYTpyaWdodC0x", 200),
+        ("Basic QU5OQTpzZWNyZXQ=", 200),
+        ("Basic YW5uYTpyaWdodC0x", 429),
+        ("Basic YmVuOnNlY3JldA==", 200),
+        ("Bearer x", 200),
+    ] {
+        let fields = [("Authorization", credential)];
+        gateway.get_with("/", &fields).await.expect(status);
+    }
+    gateway.stop().await;
+    let log = gateway.access.text() + "\n";
+    assert!(
+        !log.contains("secret") && !log.contains("right-1") && !log.contains("Basic"),
+        "{log}"
+    );
+    let decisions = Bench::of(&file.text()).trace(&log).decisions(&[]).await;
+    assert_eq!(decisions.len(), 5);
+    for (line, decision) in log.lines().zip(&decisions) {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(decision["decision"], said(&line), "{line}\n{decision}");
+        let verdicts = decision["verdicts"].as_array().unwrap().iter();
+        let name = |verdict: &Value| verdict["limit"].as_str().unwrap().to_owned();
+        let keys: serde_json::Map<_, _> = verdicts
+            .map(|verdict| (name(verdict), verdict["key"].clone()))
+            .collect();
+        assert_eq!(Value::from(keys), line["keys"], "{line}\n{decision}");
+    }
+    // A log of others may have the field itself.
+    let line = json!({ "ts": 1, "client": "203.0.113.9", "path": "/", "headers": { "authorization": "Basic YW5uYTpyaWdodC0x" } });
+    let decisions = Bench::of(&file.text())
+        .trace(line.to_string())
+        .decisions(&[])
+        .await;
+    let keys: Vec<&Value> = decisions[0]["verdicts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["key"])
+        .collect();
+    assert_eq!(keys, ["anna", "clerk"]);
+}
+
 #[tokio::test]
 async fn a_limit_that_counts_by_something_else_does_not_take_the_logs_keys() {
     let line = json!({ "ts": 1, "client": "203.0.113.9", "keys": { "a": "203.0.113.0/24" } });

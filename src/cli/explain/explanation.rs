@@ -189,6 +189,8 @@ pub(super) enum KeyFault {
     Unknown,
     /// The part came several times, with different values.
     Ambiguous,
+    /// The part cannot be read in one way only.
+    Malformed,
     /// The request has credentials of different customers.
     DifferentCustomers,
     /// A claim of an untrusted token is the part.
@@ -206,6 +208,7 @@ impl KeyFault {
             Self::Absent => "absent",
             Self::Unknown => "unknown",
             Self::Ambiguous => "ambiguous",
+            Self::Malformed => "malformed",
             Self::DifferentCustomers => "different_customers",
             Self::Untrusted => "unbelieved",
             Self::KeysUnread => "keys_unread",

@@ -420,6 +420,7 @@ fn doubtful(doubt: Doubt<'_>, caller: &Caller<'_>) -> KeyResult {
     let (fault, part) = match doubt {
         Doubt::Several(part) if part.is_customer() => (KeyFault::DifferentCustomers, part),
         Doubt::Several(part) => (KeyFault::Ambiguous, part),
+        Doubt::Malformed(part) => (KeyFault::Malformed, part),
         Doubt::Untrusted(part) if caller.identity.doubt() == Some(TokenDoubt::KeysUnread) => {
             (KeyFault::KeysUnread, part)
         }

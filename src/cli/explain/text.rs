@@ -252,7 +252,9 @@ fn limit(applied: &AppliedLimit, title: &str, out: &mut String) {
 fn key_fault(fault: KeyFault, part: &str, decides: bool) -> String {
     let refuses = match fault {
         _ if !decides => "would refuse, but lets the request pass",
-        KeyFault::Ambiguous | KeyFault::DifferentCustomers => "refuses with 400",
+        KeyFault::Ambiguous | KeyFault::Malformed | KeyFault::DifferentCustomers => {
+            "refuses with 400"
+        }
         _ => "refuses",
     };
     match fault {
@@ -260,6 +262,7 @@ fn key_fault(fault: KeyFault, part: &str, decides: bool) -> String {
         KeyFault::Ambiguous => {
             format!("{refuses}: {part} came several times with different values")
         }
+        KeyFault::Malformed => format!("{refuses}: {part} is malformed"),
         KeyFault::DifferentCustomers => {
             format!("{refuses}: the request has credentials of different customers")
         }

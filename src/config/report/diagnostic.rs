@@ -120,6 +120,7 @@ codes! {
     OutOfRange "out-of-range" "The numbers are too large for exact computation.";
     OtherCase "other-case" "A path in another case evades the limits of a route.";
     Overlap "overlap" "Two routes of equal rank can match the same request.";
+    PasswordHash "password-hash" "A member of a group by `basic` is a line of another program's password file.";
     ProbeLongerThanInterval "probe-longer-than-interval" "A probe may take longer than the time between two probes.";
     QueueNeverFull "queue-never-full" "A limit's queue has more places than requests reach within `max_wait`: a note of `check`.";
     QueueWithoutBound "queue-without-bound" "An upstream has a queue, and its servers take any number of requests.";

@@ -2,6 +2,7 @@
 //! a member that may be secret.
 
 mod customers;
+mod passwords;
 
 use crate::client::Nat64;
 use crate::config::document::{CustomerList, Document, GroupTable};
@@ -311,7 +312,7 @@ fn gather<'a, T: Hash + Eq + Copy>(
             Err(why) => {
                 wrong += 1;
                 if wrong <= SHOWN {
-                    bad_member(written, place, &why, found);
+                    no_member(written, place, text, &why, found);
                 }
                 continue;
             }
@@ -441,6 +442,7 @@ fn one_value(text: &[u8], by: &KeyPart) -> Result<Digest, String> {
             MemberForm::Host => Group::digest(&text.to_ascii_lowercase()),
             MemberForm::Cookie => Group::digest(&cookie::cookie_value(text)),
             MemberForm::Subject => Group::digest(subject(text)?.as_bytes()),
+            MemberForm::Password => return Err(passwords::NO_DIGEST.into()),
             MemberForm::Field if by.is_credential() => Group::digest(&credential::spelled(text)),
             _ => Group::digest(text),
         });
@@ -482,6 +484,22 @@ fn fingerprint(text: &[u8]) -> Result<Digest, String> {
         return Err("no fingerprint: it is 64 hexadecimal digits, as `openssl x509 -noout -fingerprint -sha256` writes them".into());
     }
     Ok(Group::digest(&digits.to_ascii_lowercase()))
+}
+
+/// Notes a text that is no member, and the reason.
+fn no_member(
+    written: &GroupTable,
+    place: MemberPlace<'_>,
+    text: &[u8],
+    why: &str,
+    found: &mut Findings,
+) {
+    let by = written.by.get();
+    if by.is_some_and(|by| passwords::is_hash(text, by)) {
+        passwords::note_hash(written, place, found);
+    } else {
+        bad_member(written, place, why, found);
+    }
 }
 
 fn bad_member(written: &GroupTable, place: MemberPlace<'_>, why: &str, found: &mut Findings) {

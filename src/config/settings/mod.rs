@@ -6,6 +6,7 @@
 //! ```text
 //! groups                       groups with their members, read and digested
 //! groups/customers             names behind credentials, and credentials with two names
+//! groups/passwords             digests of users with their passwords, and lines of password files
 //! jwt                          the rules that verify tokens
 //! jwt/claims                   claims that limits need, in a file without `[jwt]`
 //! jwt/published                URLs at which issuers publish keys

@@ -163,6 +163,8 @@ const MISTAKES: &[&str] = &[
     "heder:",
     "x-é",
     "ip/99",
+    "basic",
+    "basic:x",
     "IP",
     "demo",
     "memory",

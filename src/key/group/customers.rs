@@ -180,6 +180,7 @@ impl Customers {
                 (
                     _,
                     doubt @ (CustomerReading::Several(_)
+                    | CustomerReading::Malformed(_)
                     | CustomerReading::Different
                     | CustomerReading::Untrusted(_)),
                 ) => return doubt,
@@ -230,6 +231,7 @@ impl CredentialSource {
                 return CustomerReading::Repeated(position);
             }
             PartReading::Several => return CustomerReading::Several(position),
+            PartReading::Malformed => return CustomerReading::Malformed(position),
             PartReading::Untrusted => return CustomerReading::Untrusted(position),
             PartReading::Nothing | PartReading::Unknown | PartReading::Unclear => {
                 return self.look_in_list(caller, position);

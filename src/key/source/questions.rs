@@ -73,7 +73,7 @@ impl KeyPart {
             Self::Header { secret, .. } | Self::Query { secret, .. } | Self::Jwt { secret, .. } => {
                 *secret
             }
-            _ => matches!(self, Self::Cookie(_)),
+            _ => matches!(self, Self::Cookie(_) | Self::Basic),
         }
     }
 }
@@ -134,6 +134,18 @@ impl KeyPart {
     #[must_use]
     pub fn is_customer(&self) -> bool {
         *self == Self::Customer
+    }
+
+    /// Is it a user with a password?
+    #[must_use]
+    pub fn is_password(&self) -> bool {
+        self.members() == MemberForm::Password
+    }
+
+    /// Is it a user whose password is not verified?
+    #[must_use]
+    pub fn is_unverified_user(&self) -> bool {
+        *self == Self::BasicUser
     }
 
     /// Is it the name of the route?
@@ -207,10 +219,13 @@ impl KeyPart {
         }
     }
 
-    /// The challenge to a client that has not identified itself by the part: `ApiKey query="key"`.
+    /// The challenge to a client of `host` that has not identified itself by the part: `ApiKey query="key"`.
     #[must_use]
-    pub fn challenge(&self) -> String {
-        self.filled(self.row().challenge)
+    pub fn challenge(&self, host: &str) -> String {
+        match self.row().challenge.split_once("HOST") {
+            Some((front, behind)) => format!("{front}{host}{behind}"),
+            None => self.filled(self.row().challenge),
+        }
     }
 
     fn filled(&self, text: &str) -> String {

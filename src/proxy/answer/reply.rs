@@ -45,6 +45,8 @@ pub struct ProblemDetails<'a, 'l> {
     pub prepared: Option<&'a RefusalText>,
     /// The request's id.
     pub request_id: &'a HeaderValue,
+    /// The request's host, if it has a valid one.
+    pub host: Option<&'a HeaderValue>,
 }
 
 /// The answer. Its fields use the memory of `spare`, which has no fields; `preferred` is the form that the client
@@ -74,11 +76,13 @@ pub fn to(
     if let Some(wait) = details.wait {
         fields::retry_after(fields, wait);
     }
-    if details.error.status() == StatusCode::UNAUTHORIZED
-        && let Some(Ok(value)) = challenge(details.error).map(HeaderValue::try_from)
-    {
+    if details.error.status() == StatusCode::UNAUTHORIZED {
         // A 401 names a way to authenticate (RFC 9110, section 15.5.2).
-        fields.insert(header::WWW_AUTHENTICATE, value);
+        for challenge in challenges(details) {
+            if let Ok(value) = HeaderValue::try_from(challenge) {
+                fields.append(header::WWW_AUTHENTICATE, value);
+            }
+        }
     }
     response
 }
@@ -100,18 +104,30 @@ pub fn empty() -> Response<Bytes> {
     response
 }
 
-/// The challenge, which names the place in which the request should have named its client. Names are validated to need
-/// no escapes.
-fn challenge(error: &ProxyError) -> Option<String> {
-    let part = match error {
+/// The challenges. The first names the place in which the request should have named its client. Names are validated to
+/// need no escapes. The second is for browsers, where users with passwords are customers as well: for no other challenge a
+/// browser asks its user.
+fn challenges(details: &ProblemDetails<'_, '_>) -> Vec<String> {
+    let (limit, part) = match details.error {
         ProxyError::Refused(
-            RefusalCause::MissingKey { part, .. } | RefusalCause::UnknownKey { part, .. },
-        ) => part,
+            RefusalCause::MissingKey { limit, part } | RefusalCause::UnknownKey { limit, part },
+        ) => (limit, part),
         // The form of RFC 6750, section 3.1.
         ProxyError::Refused(RefusalCause::BadToken { .. }) => {
-            return Some("Bearer error=\"invalid_token\"".to_owned());
+            return vec!["Bearer error=\"invalid_token\"".to_owned()];
         }
-        _ => return None,
+        _ => return Vec::new(),
     };
-    Some(part.challenge())
+    let mut others = limit.by.credentials().map(|group| &group.by);
+    let other = others.find(|by| by.is_password() && *by != part);
+    let realm = realm(details.host);
+    let parts = std::iter::once(part).chain(other);
+    parts.map(|part| part.challenge(realm)).collect()
+}
+
+/// The name of the protected space (RFC 9110, section 11.5): the host.
+fn realm(host: Option<&HeaderValue>) -> &str {
+    let host = host.and_then(|host| host.to_str().ok());
+    host.filter(|host| !host.contains(['"', '\\']))
+        .unwrap_or("users")
 }

@@ -82,6 +82,7 @@ impl Exchange {
             wait: self.outcome.retry_after,
             prepared: self.prepared(&violated),
             request_id: &self.arrived.id,
+            host: self.arrived.host.as_ref(),
         };
         if self.call.grpc.is_some() && is_answered_in_grpc(error) {
             call_answer::refusal(&details, spare)

@@ -156,6 +156,7 @@ fn answer(
         wait: None,
         prepared: None,
         request_id: &id,
+        host: None,
     };
     let mut answer = reply::to(&details, looks, preferred, HeaderMap::new());
     let length = HeaderValue::from(answer.body().len());

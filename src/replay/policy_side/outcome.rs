@@ -42,8 +42,9 @@ pub(super) fn refusal(cause: &RefusalCause) -> ReplayOutcome {
         },
         // The gateway answers an ambiguous key with 400. The store of a replay is never unavailable, and a log contains
         // no keys of issuers.
-        RefusalCause::AmbiguousKey { .. } | RefusalCause::StoreDown | RefusalCause::KeysUnread => {
-            ReplayOutcome::NoRoute
-        }
+        RefusalCause::AmbiguousKey { .. }
+        | RefusalCause::MalformedKey { .. }
+        | RefusalCause::StoreDown
+        | RefusalCause::KeysUnread => ReplayOutcome::NoRoute,
     }
 }

@@ -117,6 +117,50 @@ async fn of_two_reasons_to_be_exempt_the_gateways_is_told() {
     }
 }
 
+/// The user, the customer and the fault of a Basic credential are said, and its password is not.
+#[tokio::test]
+async fn users_and_their_passwords_are_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = "[groups.staff]\nby = \"basic\"\ncustomers = { clerk = \"sha256:582ec2d080190e7bada67215c87fee6bbc9579018e22b81b42612acb95d06d52\" }\n\
+        [limits.user]\nby = \"basic:user\"\nmissing = \"refuse\"\nrate = \"9/h\"\n\
+        [limits.staff]\nby = \"customer\"\nmissing = \"refuse\"\nrate = \"9/h\"\n\
+        [upstreams.u]\nservers = \"127.0.0.1:1\"\n[routes.r]\nupstream = \"u\"\nlimits = [\"user\", \"staff\"]\n";
+    std::fs::write(folder.path().join("gateway.toml"), file).unwrap();
+    // `anna:right-1`, `anna:other`, `anna` without a colon, and no credential.
+    for (credential, lines) in [
+        (
+            "Basic YW5uYTpyaWdodC0x",
+            &[
+                "customer clerk, in staff",
+                "on the key anna",
+                "on the key clerk",
+            ][..],
+        ),
+        (
+            "basic YW5uYTpvdGhlcg==",
+            &[
+                "on the key anna",
+                "refuses: no group knows the request's basic",
+            ],
+        ),
+        (
+            "Basic YW5uYQ==",
+            &[
+                "refuses with 400: basic:user is malformed",
+                "refuses with 400: basic is malformed",
+            ],
+        ),
+        ("Bearer x", &["refuses: the request has no basic:user"]),
+    ] {
+        let field = format!("authorization: {credential}");
+        let done = tollgate(folder.path(), &["explain", "GET", "/", "-H", &field]).await;
+        for line in lines {
+            assert!(done.stdout.contains(line), "{line}: {done:?}");
+        }
+        assert!(!done.stdout.contains("right-1"), "{done:?}");
+    }
+}
+
 /// Groups of the main file come first, then those of the included files, in their order.
 #[tokio::test]
 async fn groups_of_several_files_have_one_order() {

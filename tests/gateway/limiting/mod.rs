@@ -1,6 +1,7 @@
 //! Limits as clients see them: admitted and refused requests, and the answers to both, with both stores.
 
 mod answers;
+mod basic;
 mod by_status;
 mod bypass;
 mod contents;

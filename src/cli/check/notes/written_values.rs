@@ -28,7 +28,7 @@ fn counted_guesses(compiled: &Compiled) -> Vec<String> {
     names.dedup();
     let notes = names.into_iter().map(|name| {
         format!(
-            "limit {name} counts by header:authorization: each guess at a password or token has a counter of its own; a limit by ip beside it bounds guesses"
+            "limit {name} counts by header:authorization: each guess at a password or token has a counter of its own; a limit by ip beside it bounds guesses, and `basic:user` counts the guesses at one user"
         )
     });
     notes.collect()

@@ -110,10 +110,19 @@ pub(super) static TABLES_AND_UPSTREAMS: &[ForeignSetting] = &[
     ),
     // Clients.
     row(
-        &["basic_auth", "basicauth", "auth_basic", "htpasswd"],
+        &[
+            "basic_auth",
+            "basicauth",
+            "auth_basic",
+            "auth_basic_user_file",
+            "htpasswd",
+        ],
         &[Top, Key],
-        "passwords are not verified; keys are, by a limit that refuses all others with 401",
-        KEYS,
+        "a group has digests of users with made passwords (`printf %s 'anna:PASSWORD' | sha256sum`), and a limit refuses all others with 401",
+        &[
+            offer("groups", &["by = \"basic\"", "customers = \"staff.txt\""]),
+            offer("limits", &["by = \"customer\"", "missing = \"refuse\""]),
+        ],
     ),
     row(
         &["key_auth", "keyauth", "api_key_auth"],

@@ -101,7 +101,9 @@ fn folder() -> tempfile::TempDir {
     }
     let customers =
         "acme sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n";
-    fs::write(folder.path().join("pro-keys.txt"), customers).unwrap();
+    for name in ["pro-keys.txt", "staff.txt"] {
+        fs::write(folder.path().join(name), customers).unwrap();
+    }
     fs::write(folder.path().join("slow-down.html"), "<p>{retry_after}</p>").unwrap();
     fs::create_dir(folder.path().join("routes.d")).unwrap();
     let limit = "[limits.other]\nby = \"ip\"\nrate = \"1/s\"\n";
@@ -229,7 +231,11 @@ fn with_value(place: KeyPlace, value: &str) -> String {
     let (table, key) = place;
     if table == "groups" {
         let lines = file.entry(table).or_default();
-        let member = if value == "ip" { "192.0.2.1" } else { "anna" };
+        let member = match value {
+            "ip" => "192.0.2.1",
+            "basic" => "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+            _ => "anna",
+        };
         lines.insert("members".to_owned(), format!("\"{member}\""));
         let limits = file.entry("limits").or_default();
         limits.insert(
@@ -265,7 +271,11 @@ fn with_value(place: KeyPlace, value: &str) -> String {
         let store = file.entry("store").or_default();
         store.insert("url".to_owned(), "\"redis://127.0.0.1\"".to_owned());
     }
-    file_text(&file)
+    let mut text = file_text(&file);
+    if value == "customer" {
+        text += "[groups.keys]\nby = \"header:x-api-key\"\ncustomers = { anna = \"key-1\" }\n";
+    }
+    text
 }
 
 #[test]

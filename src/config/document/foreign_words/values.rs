@@ -82,6 +82,23 @@ pub(super) static VALUES: &[ForeignValue] = &[
         "",
     ),
     row(
+        &[("limits", "by")],
+        &["$remote_user", "remote_user", "{http.auth.user.id}"],
+        "the user, whose password is not verified",
+        "basic:user",
+    ),
+    row(
+        &[("groups", "by")],
+        &[
+            "$remote_user",
+            "remote_user",
+            "{http.auth.user.id}",
+            "htpasswd",
+        ],
+        "users with their passwords",
+        "basic",
+    ),
+    row(
         BALANCE,
         &["leastconn", "least_conn", "least_request", "p2c"],
         "",

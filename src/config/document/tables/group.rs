@@ -7,7 +7,7 @@ use crate::config::document::{
 use crate::config::input::At;
 use crate::config::presentation::show;
 use crate::config::report::{Code, Details as _};
-use crate::config::value::part;
+use crate::config::value::group_part;
 use crate::key::{KeyPart, Mask, MemberForm, SourceRow};
 use toml::de::{DeTable, DeValue};
 
@@ -19,13 +19,15 @@ table! {
     GroupTable { name, place } = GROUPS, "groups", "a group", named true;
 
     /// The part of a request that is looked up among the members, as in a limit's `by`. It is `header:NAME`,
-    /// `cookie:NAME`, `query:NAME`, `path:NAME`, `jwt:CLAIM`, `tls:subject`, `tls:fingerprint`, `host`, `customer` for
-    /// names of customers, or `ip` for networks.
+    /// `cookie:NAME`, `query:NAME`, `path:NAME`, `jwt:CLAIM`, `tls:subject`, `tls:fingerprint`, `basic` for users with
+    /// their passwords (RFC 7617), `host`, `customer` for names of customers, or `ip` for networks.
     by: KeyPart = custom(ValueShape::Text, by), Required, "\"header:x-api-key\"", Group(|group| show(&group.by));
 
     /// The members: values, or `sha256:HEX` of a value. Blanks around a claim, a query's value, a cookie or a part of
     /// the path count. With `by = "ip"` members are addresses and networks, with `tls:fingerprint` SHA-256 of
-    /// certificates, with `tls:subject` subjects as the access log writes them.
+    /// certificates, with `tls:subject` subjects as the access log writes them, with `basic` digests of `user:password`
+    /// (`printf %s 'anna:PASSWORD' | sha256sum`). Make such passwords of 128 random bits: a digest of a chosen one can
+    /// be guessed.
     members: Items<String> = texts_as(ValueShape::Members, any), Words("none, beside those of `file`"), "[\"sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"]";
 
     /// Files with one member on a line, written as in `members`. Empty lines and blanks at either end do not count, nor
@@ -166,7 +168,7 @@ pub(in crate::config::document) fn read_group(mut fields: Fields<'_>) -> GroupTa
 
 /// One part of a request by which a group can have members.
 fn by(key: &'static str, fields: &mut Fields<'_>) -> Setting<KeyPart> {
-    let by = fields.text(key, part);
+    let by = fields.text(key, group_part);
     by.and_then(|by, span| {
         let (label, help) = match by {
             Some(part) if part.mask().is_some_and(|mask| mask != Mask::DEFAULT) => (
@@ -174,6 +176,10 @@ fn by(key: &'static str, fields: &mut Fields<'_>) -> Setting<KeyPart> {
                 "write `by = \"ip\"`, and members as `\"198.51.100.0/24\"`",
             ),
             Some(part) if part.members() != MemberForm::None => return Some(part),
+            Some(part) if part.is_unverified_user() => (
+                "the password is not verified",
+                "write `by = \"basic\"`, and members as `sha256:HEX` of `user:password`",
+            ),
             _ => (
                 "tells no clients apart",
                 "write `by = \"header:x-api-key\"`, `by = \"ip\"`, or another part of a request that identifies the client",
@@ -190,8 +196,12 @@ fn by(key: &'static str, fields: &mut Fields<'_>) -> Setting<KeyPart> {
 
 /// Are the members of a group secrets? Such members are shown by their digests.
 pub(in crate::config) fn are_keys(group: &DeTable<'_>) -> bool {
-    let by = group.get("by").and_then(|by| by.get_ref().as_str());
-    let kind = by.and_then(|by| Some(by.split_once(':')?.0));
-    kind.and_then(SourceRow::of_kind)
-        .is_some_and(SourceRow::is_stated)
+    let Some(by) = group.get("by").and_then(|by| by.get_ref().as_str()) else {
+        return false;
+    };
+    let row = match by.split_once(':') {
+        Some((kind, _)) => SourceRow::of_kind(kind),
+        None => SourceRow::of_word(by),
+    };
+    row.is_some_and(SourceRow::is_stated)
 }

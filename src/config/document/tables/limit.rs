@@ -62,14 +62,15 @@ table! {
     /// `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME` (the text that
     /// `{NAME}` of the route's path matches), `jwt:CLAIM` (of a token that `[jwt]` trusts, with dots for claims inside
     /// others), `tls:subject` and `tls:fingerprint` (of the certificate that the client shows in its handshake),
-    /// `customer` (the name behind a credential, as groups with `customers` state it), `method`, `host`, `route` and
-    /// `everyone`. Credentials of two customers are answered 400, and an address names a customer only where no
-    /// credential does. A request that repeats a field or a parameter with different values is
-    /// answered 400, since Tollgate cannot know which value the upstream uses. A cookie that is repeated with different
-    /// values counts as missing; with `missing = "skip"` such a request is counted by address, so that a client cannot
-    /// avoid the limit by two cookies. Cookies are read as most upstreams read them: without quotes, with percents
-    /// decoded. Values of cookies leave the process only as digests, and so do values of fields and parameters with the
-    /// name of a secret. All methods outside the standards count as one method.
+    /// `basic:user` (the user of Basic authentication, whose password is not verified), `customer` (the name behind a
+    /// credential, as groups with `customers` state it), `method`, `host`, `route` and `everyone`. Credentials of two
+    /// customers are answered 400, and an address names a customer only where no credential does. A request that
+    /// repeats a field or a parameter with different values is answered 400, since Tollgate cannot know which value the
+    /// upstream uses; so is a malformed Basic credential, which some servers can read. A cookie that is repeated with
+    /// different values counts as missing; with `missing = "skip"` such a request is counted by address, so that a
+    /// client cannot avoid the limit by two cookies. Cookies are read as most upstreams read them: without quotes, with
+    /// percents decoded. Values of cookies leave the process only as digests, and so do values of fields and parameters
+    /// with the name of a secret. All methods outside the standards count as one method.
     by: Items<Option<KeyPart>> = filled_texts(part, NO_PART), Required, "\"ip\"",
         Limit(|limit| show(describe::key_parts(&limit.first().by)));
 

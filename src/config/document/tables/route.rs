@@ -107,10 +107,10 @@ table! {
     /// Fields that tell servers who the client is, as templates of verified values: `{jwt:CLAIM}` of a trusted token,
     /// `{tls:subject}` and `{tls:fingerprint}` of the client's certificate, `{tier}`, the group whose tier applies to
     /// the request, `{group}`, the first group of this file that the client is in, and `{customer}`, the name behind its
-    /// credential. Only groups by a token, a certificate, a cookie, or a secret field or parameter count here. Such
-    /// fields are removed if clients send them. A field whose value is not known is not sent. In a value, bytes that are
-    /// not visible ASCII are written `%XX`, and so are `%`, `,`, and every byte of the template's own text except letters
-    /// and digits. Two values need a text between them that is not only letters and digits.
+    /// credential. Only groups by a token, a certificate, a cookie, a password (`basic`), or a secret field or parameter
+    /// count here. Such fields are removed if clients send them. A field whose value is not known is not sent. In a
+    /// value, bytes that are not visible ASCII are written `%XX`, and so are `%`, `,`, and every byte of the template's
+    /// own text except letters and digits. Two values need a text between them that is not only letters and digits.
     forward_identity: Items<IdentityField> = custom(ValueShape::Lines, identity), Words("none"), "{ x-consumer = \"{jwt:sub}\", x-plan = \"{tier}\" }",
         Route(|route| identity_fields(route.identity.as_deref()));
 

@@ -1,5 +1,6 @@
 //! Reads the customers that groups name, and finds credentials that two of them have.
 
+use super::passwords::{is_hash, note_hash};
 use super::{
     GroupText, LONGEST, MOST_MEMBERS, MemberPlace, RepeatedMember, SHOWN, as_listed, lines,
     one_network, one_value, plain, warn_of_repeat,
@@ -78,7 +79,12 @@ impl<'a> CustomerReader<'a> {
                 Ok((line, credential)) => self.add(group, &line, credential, &mut progress, found),
                 Err(why) => {
                     progress.wrong += 1;
-                    if progress.wrong <= SHOWN {
+                    if progress.wrong > SHOWN {
+                        continue;
+                    }
+                    if is_hash(line.text(), group.by) {
+                        note_hash(group.written, place, found);
+                    } else {
                         bad_line(group, place, &why, found);
                     }
                 }
@@ -269,6 +275,15 @@ impl<'a> GroupText<'a> {
 enum WrittenLine<'a> {
     Entry(&'a [u8], &'a [u8]),
     Line(&'a [u8]),
+}
+
+impl<'a> WrittenLine<'a> {
+    /// The line, or the credential of the entry.
+    fn text(self) -> &'a [u8] {
+        match self {
+            Self::Entry(_, text) | Self::Line(text) => text,
+        }
+    }
 }
 
 /// Divides a line into a name and a credential; a credential may have blanks.

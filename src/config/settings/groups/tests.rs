@@ -70,6 +70,20 @@ fn a_fingerprint_has_many_spellings() {
 }
 
 #[test]
+fn a_user_with_a_password_is_a_digest() {
+    let digest = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let member = one_value(digest.as_bytes(), &KeyPart::Basic);
+    assert_eq!(member, Ok(Group::digest(b"abc")));
+    for wrong in ["anna:secret", &digest[7..], "sha256:ba78"] {
+        let why = one_value(wrong.as_bytes(), &KeyPart::Basic).unwrap_err();
+        assert!(
+            why.contains("sha256sum") && !why.contains("secret"),
+            "{why}"
+        );
+    }
+}
+
+#[test]
 fn a_subject_has_one_spelling_among_members() {
     let member = |text: &str| one_value(text.as_bytes(), &KeyPart::TlsSubject);
     for text in ["CN=Jürg,O=House", "cn=J\\C3\\BCrg,o=House"] {

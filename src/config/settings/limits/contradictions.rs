@@ -36,9 +36,11 @@ fn has_case(part: &KeyPart) -> bool {
         | KeyPart::Path(_)
         | KeyPart::Jwt { .. }
         | KeyPart::TlsSubject
+        | KeyPart::BasicUser
         | KeyPart::Customer => true,
         KeyPart::Ip(_)
         | KeyPart::TlsFingerprint
+        | KeyPart::Basic
         | KeyPart::Method
         | KeyPart::Host
         | KeyPart::Route => false,

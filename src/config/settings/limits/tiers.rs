@@ -176,6 +176,7 @@ pub(super) fn known(
         Some(part) => format!(
             "add a group by that part, as\n[groups.known]\nby = \"{part}\"\nfile = \"keys.txt\"\nor leave `unknown` out"
         ),
+        None if parts.iter().any(KeyPart::is_unverified_user) => "count customers: `by = \"customer\"`, with a group by `basic` that has `customers`; or leave `unknown` out".to_owned(),
         None => "leave `unknown` out: no client can invent the key of this limit".to_owned(),
     };
     let name = &written.name.value;

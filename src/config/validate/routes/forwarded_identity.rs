@@ -124,7 +124,7 @@ fn groups(
 ) {
     let has = |piece: &IdentityPiece| at.value.pieces().contains(piece);
     let name = &at.value.name;
-    let proves = "only a group by a token, a certificate, a cookie, or a secret field such as `header:x-api-key` counts";
+    let proves = "only a group by a token, a certificate, a cookie, `basic`, or a secret field such as `header:x-api-key` counts";
     if has(&IdentityPiece::Group) && facts.proven.is_empty() {
         let message = format!("`{name}` of {route} has no group to use");
         found

@@ -9,13 +9,19 @@ pub(in crate::config::value) use crate::key::field_name;
 
 const EVERYONE: &str = "everyone";
 
+/// Reads the part of a request that a group goes by; `None` for `everyone`.
+pub(in crate::config) fn group_part(text: &str) -> Result<Option<KeyPart>, ValueError> {
+    match SourceRow::of_word(text).filter(|row| row.is_for_groups()) {
+        Some(row) => Ok((row.read)("")),
+        None => part(text),
+    }
+}
+
 /// Reads one part; `None` for `everyone`, which is a key without parts.
 pub(in crate::config) fn part(text: &str) -> Result<Option<KeyPart>, ValueError> {
     let wrong = |label: &str| {
-        let forms: Vec<String> = SOURCES
-            .iter()
-            .map(|row| format!("`{}`", row.form))
-            .collect();
+        let forms = SOURCES.iter().filter(|row| !row.is_for_groups());
+        let forms: Vec<String> = forms.map(|row| format!("`{}`", row.form)).collect();
         ValueError::new(
             Code::BadKey,
             format!("requests cannot be counted by {}", quoted(text)),
@@ -27,10 +33,13 @@ pub(in crate::config) fn part(text: &str) -> Result<Option<KeyPart>, ValueError>
         Some(at) => (&text[..at], Some(&text[at..])),
         None => (text, None),
     };
-    let word = SOURCES
-        .iter()
-        .find(|row| !row.has_name() && row.form == text);
-    match (word, SourceRow::of_kind(kind), kind, rest) {
+    match (SourceRow::of_word(text), SourceRow::of_kind(kind), kind, rest) {
+        (Some(row), ..) if row.is_for_groups() => Err(wrong(
+            "each guess at a password would have a counter of its own",
+        )
+        .help(format!(
+            "write `\"basic:user\"`, or count customers (`by = \"customer\"`) of a group by `{text}`"
+        ))),
         (Some(row), ..) => Ok((row.read)("")),
         (_, Some(row), ..) => named_part(row, rest.unwrap_or_default(), wrong).map(Some),
         (.., EVERYONE, None) => Ok(None),
@@ -44,6 +53,9 @@ pub(in crate::config) fn part(text: &str) -> Result<Option<KeyPart>, ValueError>
         (.., "tls", _) => Err(wrong("no such part of a client's certificate")
             .help("write `\"tls:subject\"`, which a renewal keeps, or `\"tls:fingerprint\"`")
             .offer(["tls:subject"])),
+        (.., "basic", _) => Err(wrong("no such part of Basic authentication")
+            .help("write `\"basic:user\"`: the user, whose password is not verified")
+            .offer(["basic:user"])),
         _ => Err(unknown(text, kind, rest, wrong)),
     }
 }
@@ -182,6 +194,9 @@ mod tests {
             part("cookie:sid").unwrap(),
             Some(KeyPart::Cookie("sid".into()))
         );
+        assert_eq!(part("basic:user").unwrap(), Some(KeyPart::BasicUser));
+        assert_eq!(group_part("basic").unwrap(), Some(KeyPart::Basic));
+        assert_eq!(group_part("ip").unwrap(), part("ip").unwrap());
         for text in ["path:id", "path:{id}", "path:{*id}"] {
             assert_eq!(part(text).unwrap(), Some(KeyPart::Path("id".into())));
         }
@@ -216,6 +231,10 @@ mod tests {
             "tls:",
             "tls:issuer",
             "tls:subject:x",
+            "basic",
+            "basic:",
+            "basic:password",
+            "basic:user:x",
             "jwt:",
             "jwt",
             "jwt:a b",

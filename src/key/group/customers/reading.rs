@@ -30,6 +30,8 @@ pub enum CustomerReading {
     Repeated(usize),
     /// The request has several different values in this source.
     Several(usize),
+    /// The request has a credential in this source that cannot be read in one way only.
+    Malformed(usize),
     /// The request has credentials of different customers.
     Different,
     /// The request has a token that is not trusted, in this source.

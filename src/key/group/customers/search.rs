@@ -69,6 +69,7 @@ impl CustomerLookup for CustomerSearch<'_> {
             CustomerReading::Unknown(source)
             | CustomerReading::Repeated(source)
             | CustomerReading::Several(source)
+            | CustomerReading::Malformed(source)
             | CustomerReading::Untrusted(source) => self.all?.source(*source),
             CustomerReading::Named { .. }
             | CustomerReading::Nothing

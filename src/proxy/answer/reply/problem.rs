@@ -233,6 +233,9 @@ fn refused(cause: &RefusalCause) -> String {
             Some(claim) => format!("The request needs a token with the claim {claim}."),
             None => format!("The request needs {}.", part.sent()),
         },
+        RefusalCause::UnknownKey { part, .. } if part.is_password() => {
+            "Unknown user or password.".to_owned()
+        }
         RefusalCause::UnknownKey { part, .. } => {
             format!("No group contains the value of {}.", part.sent())
         }
@@ -249,6 +252,9 @@ fn refused(cause: &RefusalCause) -> String {
             "The request has {} several times, with different values.",
             part.sent()
         ),
+        RefusalCause::MalformedKey { part, .. } => {
+            format!("The request has {} in a malformed way.", part.sent())
+        }
         RefusalCause::StoreDown => {
             "Limits cannot be checked at the moment. Try again shortly.".to_owned()
         }
@@ -358,6 +364,7 @@ mod tests {
             violated: &violated,
             prepared: None,
             request_id: &HeaderValue::from_static("an\"id\\"),
+            host: None,
         };
         let body = problem(&details);
         if let ([only], Some(named)) = (all, violated.named)
