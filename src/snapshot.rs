@@ -67,6 +67,40 @@ impl Snapshot {
     pub fn limits(&self) -> impl Iterator<Item = &Arc<Limit>> {
         self.services.iter().flat_map(|service| &service.limits)
     }
+
+    /// The limit with the numbers of this name, if there is one.
+    #[must_use]
+    pub fn find_limit(&self, name: &NumbersName<'_>) -> Option<&Arc<Limit>> {
+        let named = self.limits().filter(|limit| *limit.name == *name.limit);
+        let mut all = named.flat_map(|limit| {
+            let positions = (0..limit.tiers.len()).map(Some);
+            let tiers = std::iter::once(None).chain(positions);
+            tiers.filter_map(move |tier| match (name.customer, tier) {
+                (Some(customer), tier) => {
+                    let numbers = limit.customer_numbers.as_ref()?;
+                    numbers.of_name(customer, tier)
+                }
+                (None, None) => Some(limit),
+                (None, Some(tier)) => Some(&limit.tiers[tier].limit),
+            })
+        });
+        all.find(|limit| {
+            limit.window.as_deref() == name.window && limit.group.as_deref() == name.group
+        })
+    }
+}
+
+/// A limit, and whose numbers of it.
+#[derive(Debug, Clone, Copy)]
+pub struct NumbersName<'a> {
+    /// The limit's name.
+    pub limit: &'a str,
+    /// The rate as written, if the limit is one rate of a list.
+    pub window: Option<&'a str>,
+    /// The group, if the numbers are those of a tier.
+    pub group: Option<&'a str>,
+    /// The customer with numbers of its own.
+    pub customer: Option<&'a str>,
 }
 
 /// The treatment of a route's requests.

@@ -2,7 +2,7 @@
 //! since request targets end up in logs.
 
 use super::endpoints::{AdminResponse, json, problem};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{NumbersName, Snapshot};
 use crate::store::Store;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -39,6 +39,8 @@ struct PeekedCounter {
     window: Option<String>,
     /// The group whose tier is read.
     group: Option<String>,
+    /// The customer whose numbers are read, if they are others.
+    customer: Option<String>,
     key: Vec<u8>,
 }
 
@@ -72,14 +74,11 @@ pub async fn answer_peeks(
 }
 
 async fn look(store: &Store, snapshot: &Snapshot, counter: &PeekedCounter) -> Value {
-    let mut all = snapshot.limits().flat_map(|limit| {
-        let tiers = limit.tiers.iter().map(|tier| &tier.limit);
-        std::iter::once(limit).chain(tiers)
-    });
-    let found = all.find(|limit| {
-        *limit.name == *counter.limit
-            && limit.window.as_deref() == counter.window.as_deref()
-            && limit.group.as_deref() == counter.group.as_deref()
+    let found = snapshot.find_limit(&NumbersName {
+        limit: &counter.limit,
+        window: counter.window.as_deref(),
+        group: counter.group.as_deref(),
+        customer: counter.customer.as_deref(),
     });
     let mut seen =
         json!({ "limit": counter.limit, "window": counter.window, "known": found.is_some() });
@@ -160,6 +159,7 @@ fn read_counters(body: &[u8]) -> Result<Vec<PeekedCounter>, &'static str> {
             limit: one["limit"].as_str()?.to_owned(),
             window: one["window"].as_str().map(str::to_owned),
             group: one["group"].as_str().map(str::to_owned),
+            customer: one["customer"].as_str().map(str::to_owned),
             key: HEXLOWER_PERMISSIVE.decode(key.as_bytes()).ok()?,
         })
     };

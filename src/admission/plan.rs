@@ -4,6 +4,7 @@ use super::refusal_cause::RefusalCause;
 use super::request_cost::{cost, repeat_id};
 use crate::key::{Caller, Doubt, KeyOutcome, KeyPart, Memberships, RepeatId, TokenDoubt};
 use crate::limit::rate::Cost;
+use crate::limit::tier::NumbersChoice;
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::limit::{Limit, Preflights};
 use crate::snapshot::Service;
@@ -50,8 +51,8 @@ struct Lack {
 struct PlannedCheck {
     /// Position among the service's limits.
     limit: usize,
-    /// Position of the tier that applies among the limit's tiers.
-    tier: Option<usize>,
+    /// Whose numbers apply.
+    numbers: NumbersChoice,
     start: usize,
     end: usize,
     cost: Cost,
@@ -76,11 +77,7 @@ pub struct LoggedValues<C, K> {
 impl PlannedCheck {
     /// The limit, with the numbers that apply to the request.
     fn limit<'a>(&self, service: &'a Service) -> &'a Arc<Limit> {
-        let limit = &service.limits[self.limit];
-        match self.tier {
-            None => limit,
-            Some(tier) => &limit.tiers[tier].limit,
-        }
+        service.limits[self.limit].with_choice(self.numbers)
     }
 }
 
@@ -210,7 +207,7 @@ impl Plan {
         limit.write_preflight(caller, &mut self.keys);
         self.limits.push(PlannedCheck {
             limit: index,
-            tier: None,
+            numbers: NumbersChoice::Limit,
             start,
             end: self.keys.len(),
             cost: cost(limit, caller),
@@ -255,29 +252,29 @@ impl Plan {
         logged_cost: impl Fn(&Limit) -> Option<Cost>,
     ) {
         let LimitPosition { index, limit } = at;
-        let tier = if limit.tiers.is_empty() {
-            Ok(None)
+        let numbers = if limit.tiers.is_empty() && limit.customer_numbers.is_none() {
+            Ok(NumbersChoice::Limit)
         } else {
-            limit.tier_of(standing, caller, &mut self.keys, start)
+            limit.choose(standing, caller, &mut self.keys, start)
         };
-        let tier = match tier {
-            Ok(tier) => tier,
+        let numbers = match numbers {
+            Ok(numbers) => numbers,
             Err(doubt) => {
                 self.doubts(at, doubt, caller);
                 if !limit.mode.decides() {
                     return self.keys.truncate(start);
                 }
-                None
+                NumbersChoice::Limit
             }
         };
-        let limit = tier.map_or(limit, |tier| &limit.tiers[tier].limit);
+        let limit = limit.with_choice(numbers);
         let cost = match (&limit.price, &limit.dedupe) {
             (None, None) => limit.cost,
             _ => logged_cost(limit).unwrap_or_else(|| cost(limit, caller)),
         };
         self.limits.push(PlannedCheck {
             limit: index,
-            tier,
+            numbers,
             start,
             end: self.keys.len(),
             cost,
@@ -376,7 +373,8 @@ impl Plan {
         let all = self.limits.len() == service.limits.len()
             || self.positions().filter(|at| decides(*at)).count()
                 == (0..service.limits.len()).filter(|at| decides(*at)).count();
-        all && self.limits.iter().all(|planned| planned.tier.is_none())
+        let mut planned = self.limits.iter();
+        all && planned.all(|planned| planned.numbers == NumbersChoice::Limit)
     }
 
     /// Positions in the service of limits that do not decide, and would refuse the request because of its key.

@@ -166,9 +166,11 @@ fn limits(text: &mut String, snapshot: &Snapshot) {
         let tiers: String = tiers
             .map(|tier| format!("; {}: {}", tier.group.name, describe::brief(&tier.limit)))
             .collect();
+        let numbers = describe::customer_numbers(limit);
+        let numbers = numbers.map_or(String::new(), |numbers| format!("; {numbers}"));
         let _ = writeln!(
             text,
-            "  limit      {name}  {}{tiers}{alone}{only}",
+            "  limit      {name}  {}{tiers}{numbers}{alone}{only}",
             describe::brief(limit)
         );
     }

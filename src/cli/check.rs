@@ -297,7 +297,8 @@ fn meaning(compiled: &Compiled) -> String {
         let tiers = describe::tiers(limit);
         let tiers = tiers.iter().map(|tier| compiled.hide(tier));
         let lines = [means].into_iter().chain(leased(compiled, &routed, limit));
-        for (at, line) in lines.chain(tiers).enumerate() {
+        let numbers = describe::customer_numbers(limit);
+        for (at, line) in lines.chain(tiers).chain(numbers).enumerate() {
             let name = if at == 0 { &*limit.name } else { "" };
             // Writing into a string cannot fail.
             let _ = writeln!(text, "  {name:width$}  {line}");
@@ -373,6 +374,7 @@ fn summary(compiled: Option<&Compiled>, report: &Report) -> Value {
                 "means": compiled.hide(&describe::limit(limit, compiled.asks_redis())),
                 "leased": leased(compiled, &routed, limit),
                 "tiers": tiers.collect::<Vec<_>>(),
+                "own": describe::customer_numbers(limit),
             })
         });
         let groups = compiled.outline.groups.iter().map(|group| {

@@ -77,7 +77,7 @@ fn every_example_of_customers_is_good() {
             let blocks = page.split(mark.as_str()).skip(1);
             blocks.filter_map(|rest| rest.split("```").next()).collect()
         };
-        for (name, text) in ["keys.txt", file].iter().zip(blocks("text")) {
+        for (name, text) in ["keys.txt", file, "own-day.txt"].iter().zip(blocks("text")) {
             fs::write(folder.path().join(name), text).unwrap();
         }
         let path = folder.path().join("gateway.toml");

@@ -298,10 +298,12 @@ fn compile(
         found: &mut found,
     };
     let document = document::read_document(side_files);
-    let groups = settings::groups::read_groups(&document, side_files);
+    let numbers = settings::number_files::read_number_files(&document, side_files);
+    let groups = settings::groups::read_groups(&document, &numbers, side_files);
     let trust = settings::trusted_networks::read_trust(&document, side_files);
     let jwt = settings::jwt::read_tokens(&document, side_files);
-    let checked = validate::check_document(&document, &groups, &source, side_files.found);
+    let found_so = &mut *side_files.found;
+    let checked = validate::check_document(&document, &groups, &numbers, &source, found_so);
     let authorities = settings::authorities::read_authorities(&document, side_files);
     let boot = settings::boot::read_boot(&document, &authorities, side_files);
     let errors = settings::error_bodies::read_error_bodies(&document, side_files);

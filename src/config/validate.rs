@@ -50,6 +50,7 @@ use super::input::{At, source};
 use super::report::{Code, Details as _, Findings};
 use super::settings::groups::Groups;
 use super::settings::limits;
+use super::settings::number_files::NumberFiles;
 use super::value::quoted;
 use crate::limit::Limit;
 use crate::route::{Rule, Table};
@@ -73,6 +74,7 @@ pub(super) struct Validation {
 pub(super) fn check_document(
     document: &Document,
     groups: &Groups,
+    numbers: &NumberFiles,
     source: &source::Source,
     found: &mut Findings,
 ) -> Validation {
@@ -82,7 +84,11 @@ pub(super) fn check_document(
     listeners::check_listeners(document, found);
     listeners::listen_addresses::check_listen_addresses(document, source, found);
     store::store(document, found);
-    let scene = limits::Scene { document, groups };
+    let scene = limits::Scene {
+        document,
+        groups,
+        numbers,
+    };
     let compiled: Vec<Arc<Limit>> = document
         .limits
         .iter()

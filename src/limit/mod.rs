@@ -6,35 +6,36 @@
 //! In: (state, now, cost). Out: a verdict and the next state. Integers only: no requests, no async, no Redis.
 //!
 //! ```text
-//! quota             what a limit allows, and when that is there again
-//! rate              N per P, without a fraction lost
-//! check             one limit's decision about one request
-//! bucket            the arithmetic of both buckets: one stored instant
-//! bucket/numbers    the numbers that a bucket's state was written with
-//! token_bucket      a token bucket
-//! leaky_bucket      a leaky bucket: a queue that lets go at N per P
-//! fixed_window      windows from the first request
-//! clock_window      windows by the clock
-//! calendar          windows of days and months in a time zone
-//! sliding_window    the last P, in parts
-//! sliding_log       the last P, exactly
-//! concurrency       requests in flight
-//! dedupe            a repeat of a charge goes free
-//! verdict           admit, delay or refuse
-//! state             states, changes of states, tickets of refunds
-//! history           how far a bucket has drained since a charge
-//! settlement        a cost that is known afterwards
-//! refund            charges that come back
-//! refund_condition  the events after which they do
-//! lease             the rules that make leases exact
-//! share             what one of several gateways counts alone: a bucket's size gives way, not its rate
-//! tier              other numbers for a group, on counters of its own
-//! kind              a counter's name beside its key
-//! mode              a limit decides, or only counts
-//! on_down           what a limit does while the store is away
-//! policy            key, cost and mode, and the view of operators
-//! response_policy   the view of clients
-//! wire              parameters as bytes for the scripts, and the forms of stored states
+//! quota                  what a limit allows, and when that is there again
+//! rate                   N per P, without a fraction lost
+//! check                  one limit's decision about one request
+//! bucket                 the arithmetic of both buckets: one stored instant
+//! bucket/numbers         the numbers that a bucket's state was written with
+//! token_bucket           a token bucket
+//! leaky_bucket           a leaky bucket: a queue that lets go at N per P
+//! fixed_window           windows from the first request
+//! clock_window           windows by the clock
+//! calendar               windows of days and months in a time zone
+//! sliding_window         the last P, in parts
+//! sliding_log            the last P, exactly
+//! concurrency            requests in flight
+//! dedupe                 a repeat of a charge goes free
+//! verdict                admit, delay or refuse
+//! state                  states, changes of states, tickets of refunds
+//! history                how far a bucket has drained since a charge
+//! settlement             a cost that is known afterwards
+//! refund                 charges that come back
+//! refund_condition       the events after which they do
+//! lease                  the rules that make leases exact
+//! share                  what one of several gateways counts alone: a bucket's size gives way, not its rate
+//! tier                   other numbers for a group, on counters of its own
+//! tier/customer_numbers  other numbers for single customers
+//! kind                   a counter's name beside its key
+//! mode                   a limit decides, or only counts
+//! on_down                what a limit does while the store is away
+//! policy                 key, cost and mode, and the view of operators
+//! response_policy        the view of clients
+//! wire                   parameters as bytes for the scripts, and the forms of stored states
 //! ```
 
 pub mod bucket;
@@ -87,7 +88,7 @@ use concurrency::Concurrency;
 use dedupe::Dedupe;
 use fixed_window::FixedWindow;
 use leaky_bucket::LeakyBucket;
-use rate::Cost;
+use rate::{Cost, Rate};
 use sliding_log::SlidingLog;
 use sliding_window::SlidingWindow;
 use std::ops::Deref;
@@ -100,6 +101,8 @@ use verdict::{Measurement, Verdict};
 #[derive(Debug)]
 pub struct Limit {
     policy: Arc<Policy>,
+    /// N and P. Limits with the numbers of single customers share a policy, and differ here.
+    pub rate: Rate,
     /// The name in logs and reports.
     shown: Arc<str>,
     /// The name that clients know.
@@ -160,15 +163,37 @@ impl Limit {
     /// The limit of `policy` with `rule`. All derived fields are computed here, once.
     #[must_use]
     pub fn new(policy: Policy, rule: Rule) -> Self {
-        let kind = policy.kind(&rule);
-        let rule = rule.with_room_for_debt(&policy);
-        Self::charged_for(ChargeKind::Request, Arc::new(policy), kind, rule)
+        let rate = policy.rate;
+        Self::of_policy(Arc::new(policy), rate, rule)
+    }
+
+    fn of_policy(policy: Arc<Policy>, rate: Rate, rule: Rule) -> Self {
+        let kind = policy.kind(&rule, rate);
+        let rule = rule.with_room_for_debt(&policy, rate);
+        Self::charged_for(ChargeKind::Request, policy, rate, kind, rule)
+    }
+
+    /// The limit with other numbers. `window` is the rate as written, if the limit is one rate of a list.
+    #[must_use]
+    pub fn with_numbers(&self, rate: Rate, rule: Rule, window: Option<Arc<str>>) -> Self {
+        let policy = match window {
+            None => Arc::clone(&self.policy),
+            Some(_) => Arc::new(Policy {
+                rate,
+                window,
+                ..Policy::clone(&self.policy)
+            }),
+        };
+        Self::of_policy(policy, rate, rule)
     }
 
     /// The limit with a change of its policy.
     #[must_use]
     pub fn edited(&self, edit: impl FnOnce(&mut Policy)) -> Self {
-        let mut policy = Policy::clone(&self.policy);
+        let mut policy = Policy {
+            rate: self.rate,
+            ..Policy::clone(&self.policy)
+        };
         edit(&mut policy);
         Self::new(policy, self.rule.clone())
     }
@@ -176,10 +201,18 @@ impl Limit {
     /// The counter of this kind, charged by `rule` for another subject.
     fn variant(&self, charge: ChargeKind, rule: Rule) -> Arc<Self> {
         let policy = Arc::clone(&self.policy);
-        Arc::new(Self::charged_for(charge, policy, self.kind, rule))
+        Arc::new(Self::charged_for(
+            charge, policy, self.rate, self.kind, rule,
+        ))
     }
 
-    fn charged_for(charge: ChargeKind, policy: Arc<Policy>, kind: RuleKind, rule: Rule) -> Self {
+    fn charged_for(
+        charge: ChargeKind,
+        policy: Arc<Policy>,
+        rate: Rate,
+        kind: RuleKind,
+        rule: Rule,
+    ) -> Self {
         use ChargeKind::{Overdraft, Permits, Revocable};
         let mut limit = Self {
             shown: policy.shown(),
@@ -193,9 +226,10 @@ impl Limit {
             },
             history: rule.open_bucket().is_some() && (policy.may_correct() || charge == Revocable),
             quota: rule.quota(),
-            refill: rule.refill(policy.rate),
+            refill: rule.refill(rate),
             block: wire::Block::new(),
             variants: Variants::default(),
+            rate,
             policy,
             rule,
         };

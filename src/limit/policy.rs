@@ -3,6 +3,7 @@
 use super::dedupe::Dedupe;
 use super::rate::{Cost, Rate};
 use super::tier::Tier;
+use super::tier::customer_numbers::CustomerNumbers;
 use super::{
     LeaseSetting, LimitId, Mode, OnDown, RefundCondition, ResponsePolicy, Rule, RuleKind, Scope,
 };
@@ -20,6 +21,8 @@ pub struct Policy {
     /// The limit's rate in a list, as written: `100/min`. Limits of one list share their name, differ in their
     /// counters, and apply to the same requests.
     pub window: Option<Arc<str>>,
+    /// The position of the rate among the limit's rates, from 0.
+    pub rank: usize,
     /// The group for which the limit has other numbers, if it is a tier.
     pub group: Option<Arc<str>>,
     /// Does the limit decide?
@@ -30,7 +33,7 @@ pub struct Policy {
     pub with: Option<Arc<str>>,
     /// The key by which requests are counted.
     pub by: KeyTemplate,
-    /// N and P.
+    /// N and P of the limit; those of single customers stand in their limits.
     pub rate: Rate,
     /// The cost of a request that does not state its own.
     pub cost: Cost,
@@ -55,6 +58,8 @@ pub struct Policy {
     /// The limit with the numbers of groups, in the order of the file's groups. The first group that contains the
     /// request applies.
     pub tiers: Vec<Tier>,
+    /// The limit with the numbers of single customers, if a file states them. They come before tiers.
+    pub customer_numbers: Option<Arc<CustomerNumbers>>,
     /// The position of the limit's first byte in the file. Of equally tight limits the first is named.
     pub place: usize,
 }
@@ -66,6 +71,7 @@ impl Policy {
         Self {
             name,
             window: None,
+            rank: 0,
             group: None,
             mode: Mode::Enforce,
             scope: Scope::Cluster,
@@ -83,6 +89,7 @@ impl Policy {
             leasing: LeaseSetting::default(),
             answers: ResponsePolicy::default(),
             tiers: Vec::new(),
+            customer_numbers: None,
             place: 0,
             in_cluster: false,
         }
@@ -139,7 +146,7 @@ impl Policy {
     }
 
     /// The properties that the counters depend on under `rule`. The rates of a list have counters of their own.
-    pub(super) fn kind(&self, rule: &Rule) -> RuleKind {
+    pub(super) fn kind(&self, rule: &Rule, rate: Rate) -> RuleKind {
         let has_history = self.may_correct() || (self.in_cluster && self.scope == Scope::Cluster);
         let is_settled = has_history && rule.open_bucket().is_some();
         let kind = if is_settled {
@@ -148,7 +155,7 @@ impl Policy {
             rule.kind()
         };
         match self.window {
-            Some(_) => kind.over(self.rate.period.get()),
+            Some(_) => kind.over(rate.period.get()),
             None => kind,
         }
     }

@@ -7,7 +7,7 @@
 use super::dedupe::Dedupe;
 use super::fixed_window::FixedWindow;
 use super::leaky_bucket::LeakyBucket;
-use super::rate::Cost;
+use super::rate::{Cost, Rate};
 use super::sliding_window::SlidingWindow;
 use super::token_bucket::TokenBucket;
 use super::{ChargeKind, ClockWindow, Limit, Policy, Rule};
@@ -53,11 +53,11 @@ fn debt(whole: u64, estimate: Cost, max: u32) -> u64 {
 
 impl Rule {
     /// The rule with room for the debt that responses may cause, or for as much as can be computed exactly.
-    pub(super) fn with_room_for_debt(mut self, policy: &Policy) -> Self {
+    pub(super) fn with_room_for_debt(mut self, policy: &Policy, rate: Rate) -> Self {
         let Some(meter) = &policy.meter else {
             return self;
         };
-        let (most, most_units) = (self.most(), policy.rate.most_units());
+        let (most, most_units) = (self.most(), rate.most_units());
         let debt = debt(most, policy.cost, meter.max);
         let queues = self.queues();
         if let Some(bucket) = self.bucket_mut().filter(|_| !queues) {

@@ -2,8 +2,10 @@
 //! counters. One key may belong to members and others in turn (an address, for instance), and a state that is possible
 //! under one set of numbers would be impossible under the other.
 
+pub mod customer_numbers;
+
 use super::Limit;
-use crate::key::{Caller, Doubt, Group, Memberships};
+use crate::key::{Caller, CustomerName, CustomerReading, Doubt, Group, Memberships};
 use std::sync::Arc;
 
 /// A limit's numbers for a group.
@@ -15,12 +17,66 @@ pub struct Tier {
     pub limit: Arc<Limit>,
 }
 
+/// Whose numbers of a limit apply to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NumbersChoice {
+    /// The limit's.
+    Limit,
+    /// Those of the tier at this position.
+    Tier(usize),
+    /// Those of a customer: a position among the limits with customers' numbers.
+    Customer(usize),
+}
+
 impl Limit {
-    /// Is `other` this limit, or one of its tiers?
+    /// Is `other` this limit, perhaps with the numbers of a tier or of a customer?
     #[must_use]
-    pub fn is(self: &Arc<Self>, other: &Arc<Self>) -> bool {
-        let mut tiers = self.tiers.iter();
-        Arc::ptr_eq(self, other) || tiers.any(|tier| Arc::ptr_eq(&tier.limit, other))
+    pub fn is(&self, other: &Self) -> bool {
+        (&self.name, self.mode, self.rank) == (&other.name, other.mode, other.rank)
+    }
+
+    /// The limit with the chosen numbers.
+    #[inline]
+    #[must_use]
+    pub fn with_choice<'a>(self: &'a Arc<Self>, choice: NumbersChoice) -> &'a Arc<Self> {
+        match choice {
+            NumbersChoice::Limit => self,
+            NumbersChoice::Tier(tier) => &self.tiers[tier].limit,
+            NumbersChoice::Customer(position) => {
+                let numbers = self.customer_numbers.as_ref();
+                let limit = numbers.and_then(|numbers| numbers.limit(position));
+                limit.unwrap_or(self)
+            }
+        }
+    }
+
+    /// Whose numbers apply to `caller`, whose key is in `keys` from `start` to the end: the customer's, else those of a
+    /// tier, else the limit's.
+    ///
+    /// # Errors
+    /// If an upstream may read the value that a tier's group depends on differently.
+    pub fn choose<'a>(
+        &'a self,
+        standing: &mut Memberships<'a>,
+        caller: &Caller<'_>,
+        keys: &mut Vec<u8>,
+        start: usize,
+    ) -> Result<NumbersChoice, Doubt<'a>> {
+        let tier = self.tier_of(standing, caller, keys, start)?;
+        let of_customer = self.customer_numbers.as_ref().and_then(|numbers| {
+            let CustomerReading::Named { name, .. } = caller.customers.read(caller, keys) else {
+                return None;
+            };
+            match name {
+                CustomerName::Listed(customer) => numbers.position(*customer, tier),
+                CustomerName::Claimed(_) => None,
+            }
+        });
+        Ok(match (of_customer, tier) {
+            (Some(position), _) => NumbersChoice::Customer(position),
+            (None, Some(tier)) => NumbersChoice::Tier(tier),
+            (None, None) => NumbersChoice::Limit,
+        })
     }
 
     /// The position of the tier that applies to `caller`, whose key is in `keys` from `start` to the end.

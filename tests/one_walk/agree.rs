@@ -332,7 +332,9 @@ const EARLY: [&str; 5] = [
 /// Was the request of this line answered before a route was found?
 pub(super) fn is_early(line: &Value) -> bool {
     let reason = line["reason"].as_str().unwrap_or_default();
-    let is_own = line["upstream"].is_null() && line["route"].is_null();
+    let is_null = |name: &str| line[name].is_null();
+    // A limit of `[defaults]` may answer a request without a route.
+    let is_own = is_null("upstream") && is_null("route") && is_null("limit");
     is_own
         && (EARLY.contains(&reason)
             || (reason == "ok" && line["status"] == 204)

@@ -17,6 +17,10 @@ pub(super) struct DrawnLimit {
     pub(super) is_partial: bool,
 }
 
+/// Files with numbers of customers beside each drawn file, for limits with little and with much room.
+pub(super) const TIGHT_NUMBERS: (&str, &str) = ("own-tight.txt", "acme 5/h\n");
+pub(super) const WIDE_NUMBERS: (&str, &str) = ("own-wide.txt", "acme 9000/h\n");
+
 /// The sources of keys, as the schema names them, each with parts to draw from.
 pub(super) const SOURCES: [(&str, &[&str]); 14] = [
     ("ip", &["ip"]),
@@ -200,6 +204,23 @@ fn numbers(dice: &mut Dice, file: &DrawnFile, limit: &mut DrawnLimit, may_be_par
         return;
     }
     tiers(dice, file, limit, algorithm);
+    // A bucket that delays would hold requests for long.
+    if algorithm != 1 {
+        customer_numbers(dice, file, limit);
+    }
+}
+
+/// Draws numbers of the customer `acme`, for a limit with one rate that counts customers.
+fn customer_numbers(dice: &mut Dice, file: &DrawnFile, limit: &mut DrawnLimit) {
+    let counts_customers = limit.text.contains("\"customer\"");
+    if counts_customers && !limit.text.contains("rate = [") && dice.percent(40) {
+        let own = if file.is_tight {
+            TIGHT_NUMBERS
+        } else {
+            WIDE_NUMBERS
+        };
+        let _ = writeln!(limit.text, "own = {:?}", own.0);
+    }
 }
 
 fn cost(dice: &mut Dice, limit: &mut DrawnLimit, may_be_partial: bool) {

@@ -3,6 +3,7 @@
 use super::ask::{self, Answered, Explained, Sight};
 use super::dice::Dice;
 use super::draw_file::DrawnFile;
+use super::draw_limits::{TIGHT_NUMBERS, WIDE_NUMBERS};
 use super::draw_request::DrawnRequest;
 use super::world::World;
 use crate::support::{Gateway, free_port};
@@ -38,6 +39,9 @@ impl Round {
         let mut refused = Vec::new();
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("gateway.toml");
+        for (name, numbers) in [TIGHT_NUMBERS, WIDE_NUMBERS] {
+            std::fs::write(folder.path().join(name), numbers).unwrap();
+        }
         let file = loop {
             let file = DrawnFile::draw(&mut dice, world, ports);
             std::fs::write(&config, &file.text).unwrap();

@@ -47,10 +47,13 @@ const NO_WORDS: &[&str] = &[
 ];
 
 /// Names that come from other projects and contain such a word, each with its reason.
-const KEPT: &[(&str, &str)] = &[(
-    "half_close",
-    "hyper's word for a connection of which one direction is over",
-)];
+const KEPT: &[(&str, &str)] = &[
+    (
+        "half_close",
+        "hyper's word for a connection of which one direction is over",
+    ),
+    ("own", "a key of limits in the file"),
+];
 
 /// Single words that mean nothing without the type whose method they name.
 const METHODS_ALONE: [&str; 8] = [
@@ -199,7 +202,7 @@ fn each_way_of_declaring_a_name_is_read() {
         struct One { heir: u8 }
         trait Two { fn came(&self); }
         impl One { fn beside(&self) {} fn of() {} }
-        fn own(half: u8) { let near = |onward: u8| match onward { shelf => untold(shelf) }; }
+        fn apart(half: u8) { let near = |onward: u8| match onward { shelf => untold(shelf) }; }
         fn read() { format!("{}", again); }
         #[test] fn it_is_told_again() {}
         proptest! { #[test] fn nobody_is_told(far in 0..1) {} }
@@ -207,7 +210,7 @@ fn each_way_of_declaring_a_name_is_read() {
     let names = names(Path::new("a test"), text);
     let found: Vec<&str> = names.wrong.iter().map(|(_, name)| name.as_str()).collect();
     let expected = [
-        "told", "news", "heir", "came", "beside", "own", "half", "near", "onward", "shelf",
+        "told", "news", "heir", "came", "beside", "apart", "half", "near", "onward", "shelf",
         "again", "far",
     ];
     assert_eq!(found, expected);

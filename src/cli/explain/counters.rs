@@ -53,6 +53,7 @@ fn counter(applied: &AppliedLimit) -> Option<Value> {
             "limit": &*limit.name,
             "window": limit.window.as_deref(),
             "group": limit.group.as_deref(),
+            "customer": applied.numbers.as_ref().map(|numbers| &*numbers.customer),
             "key": HEXLOWER.encode(&counted.raw),
         })),
         _ => None,

@@ -136,6 +136,8 @@ pub(super) struct AppliedLimit {
     pub(super) by: String,
     /// The group whose tier applies, and the meaning of the tier.
     pub(super) tier: Option<(Arc<str>, String)>,
+    /// The customer's own numbers, if they apply.
+    pub(super) numbers: Option<ExplainedNumbers>,
     pub(super) key: KeyResult,
     /// The terms of its leases, if the counters are in Redis.
     pub(super) leased: Option<String>,
@@ -143,6 +145,16 @@ pub(super) struct AppliedLimit {
     pub(super) state: Option<CounterState>,
     /// The verdict on the request in that state.
     pub(super) live: Option<LiveVerdict>,
+}
+
+/// The numbers of a single customer.
+#[derive(Debug)]
+pub(super) struct ExplainedNumbers {
+    /// The customer.
+    pub(super) customer: String,
+    /// The line that has them: `own-month.txt:7`.
+    pub(super) place: String,
+    pub(super) means: String,
 }
 
 impl AppliedLimit {

@@ -165,6 +165,9 @@ fn charge(applied: &AppliedLimit, counted: &CountedKey) -> Value {
     let mut charge = json!({
         "group": tier.map(|(group, _)| &**group),
         "tier": tier.map(|(_, means)| means),
+        "own": applied.numbers.as_ref().map(|numbers| {
+            json!({ "place": numbers.place, "means": numbers.means })
+        }),
         "key": counted.key,
         "cost": counted.cost,
         "misquoted": counted.misquoted.map(|one| one.as_str()),

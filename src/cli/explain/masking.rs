@@ -43,6 +43,9 @@ impl AppliedLimit {
         if let Some((_, means)) = &mut self.tier {
             hide(means);
         }
+        if let Some(numbers) = &mut self.numbers {
+            hide(&mut numbers.means);
+        }
         if let KeyResult::Faulty(_, part) = &mut self.key {
             hide(part);
         }

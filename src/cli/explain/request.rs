@@ -5,7 +5,7 @@ use super::assumed_walk::{AssumedConnection, WalkNotes};
 use super::candidates::{self, RouteQuery};
 use super::explanation::{
     AppliedLimit, ChosenRoute, CountedKey, EarlyCounters, ExpectedAnswer, ExplainedCustomer,
-    Explanation, KeyFault, KeyResult, Routing, Unknown,
+    ExplainedNumbers, Explanation, KeyFault, KeyResult, Routing, Unknown,
 };
 use super::handshake::{self, ClientHandshake};
 use super::outlook;
@@ -344,6 +344,7 @@ fn applied(
                     .and_then(|_| leases::of_request(counted)),
                 limit: Arc::clone(counted),
                 tier: tier.map(|group| (group, describe::tier(counted))),
+                numbers: customer_numbers(limit, counted, caller),
                 state: None,
                 live: None,
                 key: match check {
@@ -355,6 +356,22 @@ fn applied(
             }
         })
         .collect()
+}
+
+/// The numbers of the request's customer, if `counted` has them.
+fn customer_numbers(
+    limit: &Limit,
+    counted: &Arc<Limit>,
+    caller: &Caller<'_>,
+) -> Option<ExplainedNumbers> {
+    let numbers = limit.customer_numbers.as_ref()?;
+    caller.customers.read(caller, &mut Vec::new());
+    let customer = caller.customers.name()?;
+    Some(ExplainedNumbers {
+        customer: customer.to_owned(),
+        place: numbers.place(customer, counted)?,
+        means: describe::tier(counted),
+    })
 }
 
 /// The doubt about a limit whose tier or exemption depends on a token that cannot be verified here. The plan counts

@@ -2,7 +2,8 @@
 
 use super::explanation::{
     AppliedLimit, ChosenRoute, CountedKey, CounterState, ExpectedAnswer, ExplainedCustomer,
-    Explanation, KeyFault, KeyResult, LimitOutlook, LiveVerdict, Routing, StrippedField,
+    ExplainedNumbers, Explanation, KeyFault, KeyResult, LimitOutlook, LiveVerdict, Routing,
+    StrippedField,
 };
 use super::handshake::HandshakeOutlook;
 use super::request::ASSUMED_HOST;
@@ -277,8 +278,16 @@ fn key_fault(fault: KeyFault, part: &str, decides: bool) -> String {
     }
 }
 
-/// The tier that applies, if the limit has tiers.
+/// The numbers of the customer or the tier that apply, if the limit has any.
 fn tier(applied: &AppliedLimit) -> Option<String> {
+    if let Some(numbers) = &applied.numbers {
+        let ExplainedNumbers {
+            customer,
+            place,
+            means,
+        } = numbers;
+        return Some(format!("own numbers of {customer} ({place}): {means}"));
+    }
     if let Some((group, means)) = &applied.tier {
         return Some(format!(
             "for group {group}, which the client is in: {means}"

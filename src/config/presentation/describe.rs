@@ -14,6 +14,7 @@ use crate::key::{
 use crate::limit::dedupe::Dedupe;
 use crate::limit::{Limit, Mode, OnDown, RefundCondition, ResponsePolicy, Scope, Unit};
 use jiff::Timestamp;
+use std::sync::Arc;
 
 /// `at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one`. The part
 /// about an unavailable Redis appears only if the gateway uses a Redis.
@@ -89,6 +90,34 @@ pub fn tiers(limit: &Limit) -> Vec<String> {
     tiers
         .map(|one| format!("group {}: {}", one.group.name, tier(&one.limit)))
         .collect()
+}
+
+/// The numbers of single customers: `own numbers for 37, from 5000 to 20000000`. `None` without a file of them.
+#[must_use]
+pub fn customer_numbers(limit: &Limit) -> Option<String> {
+    let numbers = limit.customer_numbers.as_ref()?;
+    let many = numbers.len();
+    let each_second = |one: &&Arc<Limit>, other: &&Arc<Limit>| {
+        let scaled = |one: &Limit, by: &Limit| {
+            u128::from(one.rate.count.get()) * u128::from(by.rate.period.get())
+        };
+        scaled(one, other).cmp(&scaled(other, one))
+    };
+    let shown = |one: &Arc<Limit>| {
+        if one.rate.period == limit.rate.period {
+            one.rate.count.to_string()
+        } else {
+            rate(one)
+        }
+    };
+    let least = numbers.limits().min_by(each_second).map(shown);
+    let most = numbers.limits().max_by(each_second).map(shown);
+    Some(match (least, most) {
+        (Some(least), Some(most)) if least != most => {
+            format!("own numbers for {many}, from {least} to {most}")
+        }
+        _ => format!("own numbers for {many}"),
+    })
 }
 
 /// `unknown` in the words of the file.

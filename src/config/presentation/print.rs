@@ -200,13 +200,14 @@ impl Printer<'_> {
         }
     }
 
-    /// The compiled limit from which defaults are computed. `None` for a limit with tiers or a candidate: a printed
-    /// default would also apply to the tiers and the candidate, whose own numbers have other defaults.
+    /// The compiled limit from which defaults are computed. `None` for a limit with tiers, numbers of customers or a
+    /// candidate: a printed default would also apply to these, whose own numbers have other defaults.
     fn limit(&self, name: &str) -> Option<&Limit> {
         let all = self.limits.get(name)?;
         let has_candidate = all.iter().any(|one| one.mode == Mode::Candidate);
         let limit = all.first().filter(|_| !has_candidate)?;
-        limit.tiers.is_empty().then_some(limit)
+        let is_alone = limit.tiers.is_empty() && limit.customer_numbers.is_none();
+        is_alone.then_some(limit)
     }
 
     /// The printable form of a value. The queries of URLs may contain secrets.

@@ -65,6 +65,7 @@ codes! {
     BadName "bad-name" "The name of a table has characters that headers, metrics and Redis keys do not take.";
     BadNetwork "bad-network" "A network is not written as an address or as address/bits.";
     BadNumber "bad-number" "A number is outside the range that the key takes.";
+    BadOwn "bad-own" "A line of a file of `own` has no numbers of a customer, or the limit does not count customers.";
     BadPattern "bad-pattern" "A pattern of files to include cannot be read.";
     BadPath "bad-path" "A path pattern is one that no request can match, or that cannot be read.";
     BadRate "bad-rate" "A rate is not written as N/TIME.";
@@ -145,7 +146,7 @@ codes! {
     UnsetVariable "unset-variable" "A variable of the environment is not set, and has no default.";
     UnverifiedClaim "unverified-claim" "A limit or a group asks for a claim of a token, and no `[jwt]` names the keys that verify tokens.";
     UnusedAuthority "unused-authority" "No identity is ordered from the authority.";
-    UnknownCustomer "unknown-customer" "A group by customer has a name that no group names.";
+    UnknownCustomer "unknown-customer" "A group by customer, or a file of `own`, has a name that no group names.";
     UnusedGroup "unused-group" "No limit refers to the group.";
     UnusedIdentity "unused-identity" "No listener offers the identity.";
     UnusedLimit "unused-limit" "No route and no upstream names the limit.";

@@ -120,6 +120,7 @@ mod tests {
     fn every_example_has_its_mistake_and_no_other_and_is_mended() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("redis-password"), "correct horse\n").unwrap();
+        fs::write(folder.path().join("own-numbers.txt"), "acme 500/min\n").unwrap();
         let included = folder.path().join("routes.d/orders.toml");
         fs::create_dir(included.parent().unwrap()).unwrap();
         fs::write(folder.path().join("routes.d/orders.key"), "key\n").unwrap();

@@ -4,6 +4,8 @@
 mod customers;
 mod passwords;
 
+use super::file_lines::lines;
+use super::number_files::NumberFiles;
 use crate::client::Nat64;
 use crate::config::document::{CustomerList, Document, GroupTable};
 use crate::config::input::{At, Reference, SideFiles, Span};
@@ -63,9 +65,10 @@ struct GroupText<'a> {
     is_noted: bool,
 }
 
-/// Reads the members of all groups.
+/// Reads the members of all groups. Customers with numbers of their own are known by name, too.
 pub(in crate::config) fn read_groups(
     document: &Document,
+    numbers: &NumberFiles,
     side_files: &mut SideFiles<'_>,
 ) -> Groups {
     let mut texts = texts(document, side_files);
@@ -86,6 +89,9 @@ pub(in crate::config) fn read_groups(
             *noted |= found.len() > before;
         }
     }
+    numbers
+        .all()
+        .for_each(|file| reader.add_numbered(file, found));
     let builder = reader.builder;
     let mut groups = Groups {
         customers: (!builder.is_empty()).then(|| Arc::new(builder.build())),
@@ -345,25 +351,6 @@ fn gather<'a, T: Hash + Eq + Copy>(
         warn_of_repeat(written, &repeat, found);
     }
     members
-}
-
-/// The lines of a file that are members, with their numbers. A `#` at the start of a line or after a blank begins a
-/// comment.
-pub(super) fn lines(content: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
-    let marked = content.strip_prefix("\u{feff}".as_bytes());
-    marked
-        .unwrap_or(content)
-        .split(|byte| *byte == b'\n')
-        .enumerate()
-        .map(|(index, line)| (index + 1, without_comment(line)))
-        .filter(|(_, line)| !line.is_empty())
-}
-
-fn without_comment(line: &[u8]) -> &[u8] {
-    let line = line.trim_ascii();
-    let starts = |at: usize| line[at] == b'#' && (at == 0 || line[at - 1].is_ascii_whitespace());
-    let end = (0..line.len()).find(|at| starts(*at)).unwrap_or(line.len());
-    line[..end].trim_ascii()
 }
 
 /// A member of the list without surrounding blanks. Fields, hosts, networks and digests have no such blanks. A decoded

@@ -2,11 +2,13 @@
 //! range are refused. A limit with a list of rates becomes one limit for each rate, all under the same name.
 
 mod contradictions;
+mod customer_numbers;
 mod rates;
 mod rules;
 mod tiers;
 
 use super::groups::{Groups, no_customers};
+use super::number_files::NumberFiles;
 use crate::config::document::{CostSource, Document, Limit, RefundCause, Setting, ignores};
 use crate::config::input::{At, Span};
 use crate::config::report::{Code, Details as _, Findings};
@@ -40,9 +42,10 @@ pub(in crate::config) fn together(written: &Limit, all: &Setting<bool>) -> Limit
 pub(in crate::config) struct Scene<'a> {
     pub(in crate::config) document: &'a Document,
     pub(in crate::config) groups: &'a Groups,
+    pub(in crate::config) numbers: &'a NumberFiles,
 }
 
-/// Compiles one limit with its tiers, followed by its candidate. Empty if the limit has a mistake, which has been
+/// Compiles one limit with its tiers and the numbers of single customers, followed by its candidate. Empty if the limit has a mistake, which has been
 /// noted.
 pub(in crate::config) fn compile(
     written: &Limit,
@@ -52,7 +55,8 @@ pub(in crate::config) fn compile(
     let name: Arc<str> = written.name.value.as_str().into();
     let before = found.len();
     let limits = untiered(written, &name, scene, found);
-    let mut limits = tiers::add(limits, written, scene, found);
+    let limits = tiers::add(limits, written, scene, found);
+    let mut limits = customer_numbers::add(limits, written, scene, found);
     if let Some(candidate) = written.with_candidate() {
         // A mistake of the limit and of its candidate is reported once.
         let mut more = Findings::default();
@@ -89,8 +93,10 @@ fn untiered(
     let (cost, exempt) = (cost(written), exempt(written, scene, found));
     warn_of_cost(written, &rules, cost, found);
     let is_list = rules.len() > 1;
-    let limits = rules.into_iter().map(|RatedRule { rate, rule, shown }| {
+    let rated = rules.into_iter().enumerate();
+    let limits = rated.map(|(rank, RatedRule { rate, rule, shown })| {
         let policy = Policy {
+            rank,
             window: is_list.then(|| shown.into()),
             exempt: exempt.clone(),
             meter: meter(written, scene),

@@ -4,16 +4,19 @@
 //! In: a document, and the files that it names. Out: compiled values; mistakes are noted.
 //!
 //! ```text
+//! file_lines                   files with one entry on a line
 //! groups                       groups with their members, read and digested
 //! groups/customers             names behind credentials, and credentials with two names
 //! groups/passwords             digests of users with their passwords, and lines of password files
 //! jwt                          the rules that verify tokens
 //! jwt/claims                   claims that limits need, in a file without `[jwt]`
 //! jwt/published                URLs at which issuers publish keys
+//! number_files                 numbers of single customers, as their files write them
 //! limits                       a limit as written → limits that count
 //! limits/rates                 rates of one limit beside each other
 //! limits/rules                 rates → the rules that count
 //! limits/tiers                 other numbers for groups
+//! limits/customer_numbers      numbers of single customers → limits with them
 //! limits/contradictions        keys of a limit that contradict each other
 //! authorities                  authorities that certificates are ordered from
 //! boot                         settings that are read once
@@ -32,11 +35,13 @@ pub(in crate::config) mod authorities;
 pub(in crate::config) mod boot;
 mod client_tls;
 pub(in crate::config) mod error_bodies;
+mod file_lines;
 pub(in crate::config) mod groups;
 pub(in crate::config) mod identities;
 pub(in crate::config) mod identity_writers;
 pub mod jwt;
 pub(in crate::config) mod limits;
+pub(in crate::config) mod number_files;
 pub(in crate::config) mod store;
 pub(in crate::config) mod trusted_networks;
 pub(in crate::config) mod upstreams;

@@ -1,6 +1,6 @@
 //! The networks of `[server] trust`: those that the file names, and those of other files.
 
-use super::groups::lines;
+use super::file_lines::lines;
 use crate::client::Nat64;
 use crate::config::document::{Document, TrustEntry};
 use crate::config::input::{At, Reference, SideFiles, Span};

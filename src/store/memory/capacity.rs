@@ -156,10 +156,19 @@ impl Capacity {
     }
 }
 
-/// The deciding limits among `limits` and their tiers, each of which has a part of the room.
+/// The deciding limits among `limits`, their tiers and the numbers of customers, each of which has a part of the room.
 pub(super) fn entitled<'a>(limits: impl Iterator<Item = &'a Arc<Limit>>) -> Vec<LimitId> {
     let tiers = |limit: &'a Arc<Limit>| limit.tiers.iter().map(|tier| &tier.limit);
-    let all = limits.flat_map(|limit| std::iter::once(limit).chain(tiers(limit)));
+    let of_customers = |limit: &'a Arc<Limit>| {
+        let numbers = limit.customer_numbers.iter();
+        // Most customers share the limit's counters, over the same time.
+        let others = numbers.flat_map(|numbers| numbers.limits());
+        others.filter(|one| one.id != limit.id)
+    };
+    let all = limits.flat_map(|limit| {
+        let tiers = tiers(limit).chain(of_customers(limit));
+        std::iter::once(limit).chain(tiers)
+    });
     let mut ids: Vec<LimitId> = all
         .filter(|limit| limit.mode.decides())
         .map(|limit| limit.id)

@@ -27,7 +27,10 @@ async fn of_page(page: &str, upstream: &Upstream) -> Gateway {
         let blocks = blocks.filter_map(|rest| rest.split("```").next());
         blocks.map(str::to_owned).collect()
     };
-    for (name, text) in ["keys.txt", "gold.txt"].iter().zip(blocks("text")) {
+    for (name, text) in ["keys.txt", "gold.txt", "own-day.txt"]
+        .iter()
+        .zip(blocks("text"))
+    {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
     let file = blocks("toml")[0].replace("http://127.0.0.1:3000", &upstream.url());
@@ -57,6 +60,10 @@ async fn the_page_about_plans_keeps_its_word() {
         .ask(request("GET", "/", &[("X-Api-Key", "key-of-beta")]))
         .await;
     assert_eq!(gold.remaining("day"), 49_999);
+    let numbered = client
+        .ask(request("GET", "/", &[("X-Api-Key", "key-of-gamma")]))
+        .await;
+    assert_eq!(numbered.remaining("day"), 199_999);
     std::fs::write(gateway.folder().join("gold.txt"), "beta\nacme\n").unwrap();
     let said = "groups.gold: 1 customer more";
     gateway

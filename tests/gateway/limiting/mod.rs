@@ -8,6 +8,7 @@ mod contents;
 mod costs;
 mod credentials;
 mod customer_law;
+mod customer_numbers;
 mod customers;
 mod defaults;
 mod exempt;

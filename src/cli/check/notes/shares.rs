@@ -276,10 +276,13 @@ fn bounds_each_client(limit: &Limit) -> bool {
         && !(by.missing == MissingKey::Skip && by.can_be_absent())
 }
 
-/// The most requests in flight that a client may have under the limit, in any tier.
+/// The most requests in flight that a client may have under the limit, in any tier, or by numbers of its own.
 fn most_of(limit: &Limit) -> u64 {
     let tiers = limit.tiers.iter().map(|tier| tier.limit.quota);
-    tiers.fold(limit.quota, u64::max)
+    let customers = limit.customer_numbers.iter();
+    let customers = customers.flat_map(|numbers| numbers.limits());
+    let all = tiers.chain(customers.map(|limit| limit.quota));
+    all.fold(limit.quota, u64::max)
 }
 
 fn bounds(compiled: &Compiled, parts: &HashMap<&str, PlaceShares<'_>>) -> Vec<SharedBound> {

@@ -202,6 +202,13 @@ table! {
     tiers: Items<Tier> = custom(ValueShape::Tiers(&LIMIT_TIER), tiers), Words("the same for all"), "{ gold = { rate = \"1000/min\", burst = 200 } }",
         Limit(|limit| show(shown_tiers(limit.rates)));
 
+    /// A file with other numbers for single customers, where `by` has `customer`. A line is
+    /// `NAME RATE[,RATE] [burst=N] [max=N] [queue=N] [max_wait=TIME]`, and a file has 100000 lines at most. The numbers
+    /// that a line leaves out come from the customer's tier, then from the limit. Customers with a line, all tiers and
+    /// all other customers of the limit count in the same way: new numbers keep the units used. The file is watched as
+    /// this one is; a file that is gone or has a mistake changes nothing. A `candidate` does not read it.
+    own: String = text_as(ValueShape::File, any), Words("none"), "\"own-month.txt\"";
+
     /// The treatment of keys that no group knows. With `ip` such keys count by client address, so that invented keys
     /// make no counters. With `refuse` they are answered 401, as a missing key is, and no other limit counts by them. A
     /// key is known if its value is a member of any group that looks up the same part of the request; at least one such

@@ -5,6 +5,8 @@ use crate::config::document::LIMITS;
 use crate::config::document::vocabulary::Compare;
 use crate::config::presentation::describe::unknown;
 use crate::config::presentation::outline::LimitOutline;
+use crate::config::report::counted;
+use crate::limit::tier::customer_numbers::NumberChanges;
 use crate::limit::{Limit, Mode};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -53,6 +55,8 @@ fn limit(old: &LimitOutline<'_>, new: &LimitOutline<'_>) -> Option<String> {
         Compare::Limit(of) => Some((of(old)?, of(new)?)),
         _ => None,
     });
+    let numbers = customer_changes(old.first(), new.first());
+    parts.extend(numbers.shown());
     if parts.is_empty() {
         return None;
     }
@@ -63,6 +67,41 @@ fn limit(old: &LimitOutline<'_>, new: &LimitOutline<'_>) -> Option<String> {
     }
     parts.push(kept);
     super::joined(&parts)
+}
+
+/// How the numbers of single customers differ.
+fn customer_changes(old: &Limit, new: &Limit) -> NumberChanges {
+    match (&old.customer_numbers, &new.customer_numbers) {
+        (Some(old), Some(new)) => new.changes_since(old),
+        (None, Some(new)) => NumberChanges {
+            more: new.len(),
+            ..NumberChanges::default()
+        },
+        (Some(old), None) => NumberChanges {
+            fewer: old.len(),
+            ..NumberChanges::default()
+        },
+        (None, None) => NumberChanges::default(),
+    }
+}
+
+impl NumberChanges {
+    /// `own numbers for 3 customers more, 1 fewer, 2 changed`.
+    fn shown(self) -> Option<String> {
+        let Self {
+            more,
+            fewer,
+            changed,
+        } = self;
+        let words = [(more, "more"), (fewer, "fewer"), (changed, "changed")];
+        let mut parts = words.into_iter().filter(|(many, _)| *many > 0);
+        let (first, word) = parts.next()?;
+        let rest: String = parts
+            .map(|(many, word)| format!(", {many} {word}"))
+            .collect();
+        let customers = counted(first, "customer");
+        Some(format!("own numbers for {customers} {word}{rest}"))
+    }
 }
 
 /// The effect on the counters: counters of the same kind continue.
@@ -108,7 +147,9 @@ fn keep_units(old: &[Arc<Limit>], new: &[Arc<Limit>]) -> bool {
     let mut both = tiers_after
         .iter()
         .map(|(id, is)| (tiers_before.get(id), is));
-    before != after || both.any(|(was, is)| was.is_some_and(|was| was != is))
+    before != after
+        || both.any(|(was, is)| was.is_some_and(|was| was != is))
+        || customer_changes(&old[0], &new[0]) != NumberChanges::default()
 }
 
 /// Requests that use other counters than before, while the limit's own counters are kept.
@@ -144,7 +185,7 @@ fn elsewhere(old: &Limit, new: &Limit) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use crate::config::parse;
-    use crate::config::presentation::diff::diff;
+    use crate::config::presentation::diff::{diff, taken_away};
 
     fn changes_between(old: &str, new: &str) -> String {
         let outline = |limit: &str| {
@@ -186,6 +227,58 @@ mod tests {
              but for keys that no group knows, which count otherwise \
              and requests without the key, which count otherwise"
         );
+    }
+
+    #[test]
+    fn customers_whose_numbers_came_and_went_are_counted_and_never_named() {
+        let outline = |numbers: &str, own: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join("own.txt"), numbers).unwrap();
+            let text = format!(
+                "[groups.keys]\nby = \"header:x-api-key\"\n\
+                 customers = {{ acme = \"1\", beta = \"2\", gamma = \"3\" }}\n\
+                 [limits.a]\nby = \"customer\"\nmissing = \"refuse\"\nrate = \"10/s\"\n{own}\n\
+                 [upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = \"a\"\n"
+            );
+            let path = folder.path().join("gateway.toml");
+            parse(path.to_str().unwrap(), &text).unwrap().outline
+        };
+        let own = "own = \"own.txt\"";
+        let old = outline("acme 20/s\nbeta 30/s\n", own);
+        for (new, own, said, less) in [
+            ("beta 30/s # beta\nacme  20/s\n", own, None, false),
+            (
+                "acme 20/s\nbeta 1800/min\n",
+                own,
+                Some("1 customer changed, units used stay used"),
+                false,
+            ),
+            (
+                "acme 20/s\nbeta 30/s burst=7\ngamma 5/s",
+                own,
+                Some("1 customer more, 1 changed, units used stay used"),
+                false,
+            ),
+            (
+                "beta 30/s\n",
+                own,
+                Some("1 customer fewer, units used stay used"),
+                true,
+            ),
+            (
+                "",
+                "",
+                Some("2 customers fewer, units used stay used"),
+                true,
+            ),
+        ] {
+            let new = outline(new, own);
+            let changes = diff(&old, &new, &old.boot);
+            let shown: Vec<String> = changes.iter().map(ToString::to_string).collect();
+            let said = said.map(|said| format!("limits.a: own numbers for {said}"));
+            assert_eq!(shown, Vec::from_iter(said));
+            assert_eq!(taken_away(&old, &new).is_some(), less, "{shown:?}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use crate::config::presentation::outline::{IdentityOutline, Outline};
 use crate::key::Group;
+use crate::limit::Limit;
 use ipnet::IpNet;
 #[cfg(test)]
 use std::cell::Cell;
@@ -18,7 +19,7 @@ thread_local! {
 }
 
 /// The first setting of `old` that `new` lacks, in words: a key, a value, or an entry of a list, of a group's file of
-/// members, of a file of trusted networks, or of a revocation list. Changed numbers remove nothing. Fewer authorities
+/// members, of a file of customers' numbers, of a file of trusted networks, or of a revocation list. Changed numbers remove nothing. Fewer authorities
 /// and fewer keys of tokens are not considered: their removal only means less trust.
 #[must_use]
 pub fn taken_away(old: &Outline, new: &Outline) -> Option<String> {
@@ -28,6 +29,7 @@ pub fn taken_away(old: &Outline, new: &Outline) -> Option<String> {
     written
         .or_else(|| of_trust(&old.trust, &new.trust))
         .or_else(|| of_groups(&old.groups, &new.groups))
+        .or_else(|| of_limits(&old.limits, &new.limits))
         .or_else(|| of_identities(&old.identities, &new.identities))
 }
 
@@ -45,6 +47,17 @@ fn of_groups(old: &[Arc<Group>], new: &[Arc<Group>]) -> Option<String> {
         let after = after.get(&*before.name)?;
         let (_, left) = after.joined_and_left(before);
         (left > 0).then(|| format!("a member of group `{}`", before.name))
+    })
+}
+
+/// A customer may have stricter numbers than the others.
+fn of_limits(old: &[Arc<Limit>], new: &[Arc<Limit>]) -> Option<String> {
+    let after: HashMap<&str, &Arc<Limit>> = new.iter().rev().map(|one| (&*one.name, one)).collect();
+    old.iter().find_map(|before| {
+        let after = after.get(&*before.name)?.customer_numbers.as_ref()?;
+        let before_numbers = before.customer_numbers.as_ref()?;
+        let is_less = after.lacks_one_of(before_numbers);
+        is_less.then(|| format!("own numbers of a customer of limit `{}`", before.name))
     })
 }
 

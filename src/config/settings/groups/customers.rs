@@ -2,13 +2,15 @@
 
 use super::passwords::{is_hash, note_hash};
 use super::{
-    GroupText, LONGEST, MOST_MEMBERS, MemberPlace, RepeatedMember, SHOWN, as_listed, lines,
-    one_network, one_value, plain, warn_of_repeat,
+    GroupText, LONGEST, MOST_MEMBERS, MemberPlace, RepeatedMember, SHOWN, as_listed, one_network,
+    one_value, plain, warn_of_repeat,
 };
 use crate::client::Nat64;
 use crate::config::document::CustomerList;
 use crate::config::input::At;
 use crate::config::report::{Code, Details as _, Findings, counted};
+use crate::config::settings::file_lines::lines;
+use crate::config::settings::number_files::{NumberFile, warn_of_strange_names};
 use crate::config::value::quoted;
 use crate::key::{CustomerIndex, CustomersBuilder, Digest, KeyPart, LONGEST_NAME, is_name};
 use ipnet::IpNet;
@@ -190,6 +192,18 @@ impl<'a> CustomerReader<'a> {
 }
 
 impl CustomerReader<'_> {
+    /// Reads the names of customers with numbers of their own.
+    pub(super) fn add_numbered(&mut self, file: &NumberFile, found: &mut Findings) {
+        if self.tells_strange_names() {
+            let is_known = |name: &str| self.builder.find(name).is_some();
+            warn_of_strange_names(file, is_known, found);
+        }
+        for line in &file.lines {
+            // Names of more than 4 GiB in all have been reported.
+            let _ = self.builder.name(&line.name);
+        }
+    }
+
     /// Can only a line have a name, and does any line have one?
     fn tells_strange_names(&self) -> bool {
         !self.is_open && !self.builder.is_empty()

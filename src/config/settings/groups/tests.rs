@@ -3,16 +3,6 @@
 use super::*;
 
 #[test]
-fn comments_blanks_and_marks_are_no_members() {
-    let text = "\u{feff}# head\r\n\r\n  a  \n b#c # d\n\t#\nsha256:x\n#e";
-    let found: Vec<(usize, String)> = lines(text.as_bytes())
-        .map(|(line, text)| (line, String::from_utf8(text.to_vec()).unwrap()))
-        .collect();
-    let expected = [(3, "a"), (4, "b#c"), (6, "sha256:x")];
-    assert_eq!(found, expected.map(|(line, text)| (line, text.to_owned())));
-}
-
-#[test]
 fn blanks_around_a_member_count_where_a_value_has_them() {
     let secret = true;
     let claim = KeyPart::Jwt {
