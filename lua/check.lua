@@ -3,7 +3,8 @@
 -- answers   wait (0 admits, math.huge is never), two numbers of the algorithm's own, the state to store if any, its
 --           life, the error if any; then the granted units where they are not the cost (partial.lua, dedupe.lua), the
 --           amount given back so far (settlement.lua), and the meaning of an id: 16 charged for the first time, 32 goes
---           free
+--           free; beside a wait 6, if the key is blocked (blocking.lua)
+local blocking
 local function check(key)
   -- The answer of another check may not have been read.
   drains = nil
@@ -14,6 +15,10 @@ local function check(key)
     if algorithm == 9 then return partial(key, check) end
     if algorithm == 10 then return deduped(key, check) end
     if algorithm == 13 then return with_history(key, check) end
+    if algorithm == 14 then
+      -- == blocking ==
+      return blocking(key, check)
+    end
     -- Another limit of the request, counted elsewhere, refuses it: nothing is counted.
     at = at + 1
     return math.huge, 0, 0
@@ -43,6 +48,7 @@ end
 -- fields that the byte announces.
 --
 --   0, 1, 2   admitted; refused for a wait, which follows as a double; refused for ever
+--   6         refused since the key is blocked (blocking.lua): the wait follows as a double
 --   3         the counter cannot be read, and decides nothing (shadow.lua)
 --   5         not charged, by a bucket that keeps other numbers than the limit's (changed.lua): the wait follows as a
 --             double, 0 where nothing was asked, and the time until the bucket is empty
@@ -54,7 +60,7 @@ local function answer(wait, whole, part, granted, back, id)
   -- A repeat that goes free is not charged either, and says what it was granted.
   if drains and not granted then return pack(">BdI4dd", 5, whole, part, wait, drains) end
   if wait == math.huge then return pack(">BdI4", 2, whole, part) end
-  if wait > 0 then return pack(">BdI4d", 1, whole, part, wait) end
+  if wait > 0 then return pack(">BdI4d", id or 1, whole, part, wait) end
   if not (granted or back) then return pack(">BdI4", 0, whole, part) end
   local outcome, more = 0, ""
   if granted then outcome, more = 64 + (id or 0), pack(">I4", granted) end

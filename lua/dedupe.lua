@@ -39,7 +39,7 @@ local function deduped(key, check)
   return wait, whole, part, new, life, wrong or late, less, back, id
 end
 
--- The charge goes before its record. If the record is refused, a repeat is charged again, and never goes free for
+-- The charge goes before its record, and the mended counter before the block of its key (blocking.lua). If the record is refused, a repeat is charged again, and never goes free for
 -- nothing.
 local keep = write
 local function write(key, state, life)

@@ -1,19 +1,20 @@
 -- refund.lua: gives back charges that requests did not use. Each algorithm's return is in its own file, behind the line
 -- that marks it; script.rs puts both parts together. Twins: `refund` in src/limit.
 --
--- KEYS      one counter for each refund; behind them the records of charges that had an id, the last one first; and at
+-- KEYS      one counter for each refund; behind them the records of charges that had an id, and blocks, the last first; and at
 --           the end the marker of the call, if it has one
 -- ARGV[2]   a block for each, by its first byte:
 --             1 leaky_bucket.lua (a queue)   2 settlement.lua (both buckets)   3 fixed_window.lua (windows of any anchor)
 --             4 sliding_window.lua           5 sliding_log.lua                 6 and 7 concurrency.lua
---             8 nothing follows: any counter is forgotten                      9 and 10 dedupe.lua
+--             8 nothing follows: any counter is forgotten, with the block of its key (blocking.lua)
+--             9 and 10 dedupe.lua
 -- ARGV[3]   the call's number as a double, or "": a call without an answer is repeated with its number. The marker holds
 --           the number of the last call that was made under its name.
 -- reply     a byte for each refund: 0 nothing may go back, 1 something went back, 2 it did and no state is left, 3 the
 --           refund could not be done, 4 the call has been made before
-local function forget(key)
+local function forget(key, record)
   at = at + 1
-  local reply = call("DEL", key)
+  local reply = call("DEL", key, record)
   if type(reply) == "table" then return "\3" end
   return reply == 0 and "\0" or "\2"
 end
@@ -24,7 +25,6 @@ local function refund(key)
   local kind = blocks:byte(at)
   if kind == 5 then return refund_log(key) end
   if kind == 6 or kind == 7 then return end_or_renew(key) end
-  if kind == 8 then return forget(key) end
   local state, wrong = call("GET", key), nil
   if state and state.err then state, wrong = false, true end
   local outcome = readers[kind](key, state)
@@ -45,11 +45,13 @@ end
 while at <= #blocks do
   count = count + 1
   local kind = blocks:byte(at)
-  if kind == 9 or kind == 10 then record_at = record_at - 1 end
+  if kind > 7 then record_at = record_at - 1 end
   if kind == 9 then
     replies[count] = refund_with_record(KEYS[count], KEYS[record_at], refund)
   elseif kind == 10 then
     replies[count] = take_back_repeat(KEYS[record_at])
+  elseif kind == 8 then
+    replies[count] = forget(KEYS[count], KEYS[record_at])
   else
     replies[count] = refund(KEYS[count])
   end

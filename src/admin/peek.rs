@@ -91,6 +91,7 @@ async fn look(store: &Store, snapshot: &Snapshot, counter: &PeekedCounter) -> Va
             seen["remaining"] = verdict.map(|verdict| verdict.remaining).into();
             seen["of"] = limit.quota.into();
             seen["reset_us"] = verdict.map(|verdict| verdict.reset).into();
+            seen["blocked_us"] = decided.left_of_block(0).into();
         }
         Err(error) => seen["error"] = error.to_string().into(),
     }

@@ -29,11 +29,11 @@ pub use open_charges::{OpenCharges, RequestEnd};
 pub use plan::{LoggedValues, Plan};
 pub use refusal_cause::RefusalCause;
 
-use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Ruling, VerdictOutcome, Wait};
+use crate::limit::{BlockPhase, Limit};
 use crate::snapshot::Service;
-use crate::store::{Decider, Store, StoreDecision};
+use crate::store::{Decider, LimitAnswer, Store, StoreDecision};
 use crate::telemetry::metrics;
 use std::sync::Arc;
 
@@ -96,6 +96,17 @@ impl Admission {
         }
     }
 
+    /// The block of the key of `limit`, if the limit refused by one.
+    #[must_use]
+    pub fn block_of(&self, limit: &Limit) -> BlockPhase {
+        let answer = self
+            .decided
+            .as_ref()
+            .and_then(|decided| decided.answer(limit));
+        let measured = answer.and_then(LimitAnswer::measured);
+        measured.map_or(BlockPhase::No, |measured| measured.block)
+    }
+
     /// Has a store decided `limit`?
     #[must_use]
     pub fn is_known(&self, limit: &Limit) -> bool {
@@ -117,6 +128,7 @@ impl Admission {
                 Err(RefusalCause::Limited {
                     limit: Arc::clone(limit),
                     wait,
+                    is_blocked: self.block_of(limit) != BlockPhase::No,
                 })
             }
         }

@@ -58,6 +58,8 @@ pub enum RefusalCause {
         limit: Arc<Limit>,
         /// The time until the limit has room.
         wait: Wait,
+        /// Is the key blocked, since the limit refused it now or before?
+        is_blocked: bool,
     },
     /// The limit needs a claim of the request's token, and the keys of its issuer have not been read yet.
     #[error("the keys that would verify the request's token have not been read yet")]

@@ -1,6 +1,8 @@
 //! A limit's decision about one request: its rule, a partial grant if the limit allows one, and the history that a
 //! settlement needs.
 
+pub(super) mod blocking;
+
 use super::leaky_bucket::LeakyBucket;
 use super::rate::{Cost, Span};
 use super::token_bucket::TokenBucket;

@@ -132,6 +132,7 @@ impl Limit {
             _ if self.cost != Cost::ONE || self.price.is_some() => "each permit is one unit",
             _ if self.may_correct() => "charges that come back need a call each",
             _ if self.partial => "the remainder is granted to each request by itself",
+            _ if self.blocking.is_some() => "a refusal blocks its key, and must be known at once",
             _ if self.dedupe.is_some() => "ids are remembered with each request",
             _ if self.quota() < least => {
                 "it allows so few requests that unused permits would matter"

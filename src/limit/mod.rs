@@ -9,6 +9,7 @@
 //! quota                  what a limit allows, and when that is there again
 //! rate                   N per P, without a fraction lost
 //! check                  one limit's decision about one request
+//! check/blocking         a refused key is refused for a time
 //! bucket                 the arithmetic of both buckets: one stored instant
 //! bucket/numbers         the numbers that a bucket's state was written with
 //! token_bucket           a token bucket
@@ -68,6 +69,7 @@ pub mod verdict;
 pub mod wire;
 
 pub use bucket::Numbers;
+pub use check::blocking::{BlockCheck, BlockRule};
 pub use kind::{LimitId, RuleKind, Scope, Unit};
 pub use lease::{LeaseSetting, LeaseTerms};
 pub use mode::Mode;
@@ -76,10 +78,11 @@ pub use policy::Policy;
 pub use refund_condition::RefundCondition;
 pub use response_policy::{Preflights, ResponsePolicy};
 pub use state::{
-    BucketState, Change, FOREVER, History, HistoryMark, HistoryState, LogState, LogUpdate, Mark,
-    PartsState, RecordMark, RecordState, Refund, SlotUpdate, SlotsState, State, Ticket, Update,
-    WindowState,
+    BlockState, BucketState, Change, FOREVER, History, HistoryMark, HistoryState, LogState,
+    LogUpdate, Mark, PartsState, RecordMark, RecordState, Refund, SlotUpdate, SlotsState, State,
+    Ticket, Update, WindowState,
 };
+pub use verdict::BlockPhase;
 
 use crate::clock::Timestamp;
 use bucket::Bucket;
@@ -122,6 +125,8 @@ pub struct Limit {
     pub partial: bool,
     /// The rule by which a repeated charge is recognised.
     pub dedupe: Option<Dedupe>,
+    /// The rule by which a refusal blocks its key. A limit that does not decide blocks nothing.
+    pub blocking: Option<BlockRule>,
     /// Does a state hold the history for refunds and settlements (`history`)?
     history: bool,
     /// The scripts' parameters at the policy's cost, if they do not change with time.
@@ -213,7 +218,7 @@ impl Limit {
         kind: RuleKind,
         rule: Rule,
     ) -> Self {
-        use ChargeKind::{Overdraft, Permits, Revocable};
+        use ChargeKind::{Overdraft, Permits, Request, Revocable};
         let mut limit = Self {
             shown: policy.shown(),
             client_name: policy.client_name(),
@@ -223,6 +228,10 @@ impl Limit {
             dedupe: match charge {
                 Overdraft => Some(settlement::once()),
                 _ => policy.dedupe.clone(),
+            },
+            blocking: match charge {
+                Overdraft | Permits => None,
+                Request | Revocable => policy.blocking.filter(|_| policy.mode.decides()),
             },
             history: rule.open_bucket().is_some() && (policy.may_correct() || charge == Revocable),
             quota: rule.quota(),

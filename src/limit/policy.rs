@@ -5,7 +5,8 @@ use super::rate::{Cost, Rate};
 use super::tier::Tier;
 use super::tier::customer_numbers::CustomerNumbers;
 use super::{
-    LeaseSetting, LimitId, Mode, OnDown, RefundCondition, ResponsePolicy, Rule, RuleKind, Scope,
+    BlockRule, LeaseSetting, LimitId, Mode, OnDown, RefundCondition, ResponsePolicy, Rule,
+    RuleKind, Scope,
 };
 use crate::key::{Exemption, KeyTemplate, Meter, Price};
 use std::sync::Arc;
@@ -45,6 +46,8 @@ pub struct Policy {
     pub partial: bool,
     /// The rule by which a repeated request is charged once.
     pub dedupe: Option<Dedupe>,
+    /// The times for which a refusal blocks its key, if it does.
+    pub blocking: Option<BlockRule>,
     /// The requests that are not counted.
     pub exempt: Option<Arc<Exemption>>,
     /// The condition under which a charge is refunded.
@@ -83,6 +86,7 @@ impl Policy {
             meter: None,
             partial: false,
             dedupe: None,
+            blocking: None,
             exempt: None,
             refund_on: RefundCondition::default(),
             on_down: None,

@@ -24,6 +24,8 @@ pub enum State {
     Slots(SlotsState),
     /// The state of an id that has been charged.
     Record(RecordState),
+    /// The state of a key's block.
+    Block(BlockState),
 }
 
 /// The state of either bucket: empty at `at + part/den` microseconds. An absent state, or an instant in the past, means
@@ -185,6 +187,26 @@ impl RecordState {
     }
 }
 
+/// The state of a key's block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockState {
+    /// The end of the block, in microseconds since the epoch. Before it the key is refused.
+    pub ends: u64,
+    /// The length of the block, in microseconds.
+    pub length: u64,
+}
+
+impl BlockState {
+    /// A block that begins at `now`.
+    #[must_use]
+    pub fn from(now: Timestamp, length: u64) -> Self {
+        Self {
+            ends: now.plus(length).micros(),
+            length,
+        }
+    }
+}
+
 /// The history of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct History {
@@ -254,6 +276,15 @@ impl State {
     pub fn record(&self) -> Option<RecordState> {
         match self {
             Self::Record(state) => Some(*state),
+            _ => None,
+        }
+    }
+
+    /// The block, if the state is one.
+    #[must_use]
+    pub fn block(&self) -> Option<BlockState> {
+        match self {
+            Self::Block(state) => Some(*state),
             _ => None,
         }
     }

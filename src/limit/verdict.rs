@@ -32,7 +32,7 @@ pub struct Measurement {
     /// Zero admits.
     pub wait: Wait,
     /// Buckets: the level, after the charge when admitted, else before it. Windows: microseconds left, and the count
-    /// as `part`.
+    /// as `part`. A blocked key: what is left of the block, in microseconds.
     pub span: Span,
     /// A bucket whose state keeps other numbers than the limit's: the microseconds until it is empty. The level is of
     /// the limit's numbers, and at most its capacity.
@@ -45,6 +45,8 @@ pub struct Measurement {
     pub back: u64,
     /// Was the request counted on the overflow key, which all keys without room share?
     pub overflow: bool,
+    /// Is the key blocked?
+    pub block: BlockPhase,
     /// Is the counter unreadable? Only limits that do not decide are reported so.
     pub spoilt: bool,
 }
@@ -58,6 +60,18 @@ pub enum Repeat {
     First,
     /// The id has been charged before, and the request was free.
     Free,
+}
+
+/// What a block has to do with a measurement. A greater one is the more remarkable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum BlockPhase {
+    /// Nothing.
+    #[default]
+    No,
+    /// The key was blocked before the request.
+    Runs,
+    /// The limit's count refused the request, and the key is blocked from now on.
+    Begins,
 }
 
 impl Measurement {
@@ -104,7 +118,21 @@ impl Measurement {
             repeat: Repeat::No,
             back: 0,
             overflow: false,
+            block: BlockPhase::No,
             spoilt: false,
+        }
+    }
+
+    /// The verdict about a blocked key: nothing is left until the wait is over.
+    #[must_use]
+    pub fn blocked_verdict(&self) -> Verdict {
+        Verdict {
+            outcome: self.wait.outcome(0),
+            remaining: 0,
+            reset: match self.wait {
+                Wait::Micros(wait) => wait,
+                Wait::Never => self.span.whole,
+            },
         }
     }
 

@@ -13,9 +13,9 @@
 //! | sliding window | `start` f64, the counts of the newest k + 1 parts u32, newest first |
 //! | sliding log | a list: each instant f64, oldest first |
 //! | concurrency | a sorted set: each slot's number f64, scored by its lease's end; in a row: number, end f64 |
+//! | block of a key | `ends` f64, its length f64 |
 //! | record of an id | `ends` f64, the granted units u32, the repeats that went free u32 |
 
-use super::Rule;
 use super::bucket::Bucket;
 use super::bucket::Numbers;
 use super::clock_window::Anchor;
@@ -23,6 +23,7 @@ use super::dedupe::Dedupe;
 use super::leaky_bucket::LeakyBucket;
 use super::rate::{Cost, Span};
 use super::token_bucket::TokenBucket;
+use super::{BlockRule, Rule};
 use crate::clock::Timestamp;
 use smallvec::SmallVec;
 
@@ -43,6 +44,7 @@ const DEDUPE: u8 = 10;
 const REFUSED: u8 = 11;
 const SHADOW: u8 = 12;
 const WITH_HISTORY: u8 = 13;
+const BLOCKING: u8 = 14;
 
 /// Number of bytes before a block that may be granted in part.
 const PARTIAL_HEAD: usize = 65;
@@ -224,6 +226,15 @@ pub fn deduped(dedupe: &Dedupe, cost: Cost, inner: &[u8], none: &[u8]) -> Block 
     }
     bytes.extend_from_slice(inner);
     bytes.extend_from_slice(none);
+    bytes
+}
+
+/// `inner`, the block of a limit for a request, changed for a limit whose refusals block the key.
+#[must_use]
+pub fn blocking(rule: BlockRule, inner: &[u8]) -> Block {
+    let mut bytes = Block::new();
+    put_all(&mut bytes, BLOCKING, &[rule.shortest(), rule.longest()]);
+    bytes.extend_from_slice(inner);
     bytes
 }
 

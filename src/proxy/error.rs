@@ -147,7 +147,11 @@ impl ProxyError {
     #[must_use]
     pub fn limited(limit: &Arc<Limit>, wait: Wait) -> Self {
         let limit = Arc::clone(limit);
-        Self::Refused(RefusalCause::Limited { limit, wait })
+        Self::Refused(RefusalCause::Limited {
+            limit,
+            wait,
+            is_blocked: false,
+        })
     }
 
     /// The limit that refused the request, if one did.
@@ -202,7 +206,11 @@ fn bad_request_row(bad: BadRequest) -> CauseRow {
 /// the file names, since clients take `UNAVAILABLE` for a reason to try again at once.
 fn refusal_row(cause: &RefusalCause) -> CauseRow {
     match cause {
-        RefusalCause::Limited { limit, wait } => CauseRow {
+        RefusalCause::Limited {
+            limit,
+            wait,
+            is_blocked,
+        } => CauseRow {
             retry_after: match wait {
                 Wait::Micros(wait) => Some(*wait),
                 Wait::Never => None,
@@ -210,7 +218,11 @@ fn refusal_row(cause: &RefusalCause) -> CauseRow {
             ..row(
                 limit.answers.refusal,
                 GrpcStatus::RESOURCE_EXHAUSTED,
-                Reason::LimitRefused,
+                if *is_blocked {
+                    Reason::LimitBlocked
+                } else {
+                    Reason::LimitRefused
+                },
             )
         },
         RefusalCause::MissingKey { limit, .. } => keyless(limit, Reason::MissingKey),

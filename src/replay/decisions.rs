@@ -45,6 +45,9 @@ struct AnswerLine<'a> {
     admitted: bool,
     wait_us: u64,
     retry_after_us: Option<u64>,
+    /// What is left of the block of the key; absent for a key that is not blocked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocked_us: Option<u64>,
     remaining: Option<u64>,
     reset_us: Option<u64>,
 }
@@ -70,8 +73,12 @@ pub(super) fn write(
     };
     let decided = side.decided().into_iter();
     let verdicts = decided.flat_map(|decided| &decided.decision.verdicts);
-    let verdicts = verdicts.zip(side.keys()).map(|(verdict, (limit, key))| {
-        AnswerLine::of(limit, Some(key), verdict.outcome, Some(verdict))
+    let verdicts = verdicts.zip(side.keys()).enumerate();
+    let verdicts = verdicts.map(|(index, (verdict, (limit, key)))| AnswerLine {
+        blocked_us: side
+            .decided()
+            .and_then(|decided| decided.left_of_block(index)),
+        ..AnswerLine::of(limit, Some(key), verdict.outcome, Some(verdict))
     });
     let shadow = side.shadows().map(|shadow| AnswerLine {
         mode: Some(shadow.limit.mode.as_str()),
@@ -120,6 +127,7 @@ impl<'a> AnswerLine<'a> {
             admitted,
             wait_us,
             retry_after_us,
+            blocked_us: None,
             remaining: verdict.map(|verdict| verdict.remaining),
             reset_us: verdict.map(|verdict| verdict.reset),
         }

@@ -202,6 +202,7 @@ impl<'a> LoggedRequest<'a> {
             // Refused by a limit, or ended by its client: there was no answer that counts.
             Some(
                 Reason::LimitRefused
+                | Reason::LimitBlocked
                 | Reason::ClientGone
                 | Reason::ClientTimeout
                 | Reason::DeadlineExceeded,

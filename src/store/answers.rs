@@ -5,8 +5,8 @@ use super::decider::Decider;
 use super::error::StoreError;
 use super::reservation::Reservation;
 use crate::clock::Timestamp;
-use crate::limit::LimitId;
 use crate::limit::verdict::{INLINE_LIMITS, Measurement, Verdict, VerdictOutcome, Wait};
+use crate::limit::{BlockPhase, LimitId};
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
 use std::ops::{Deref, DerefMut};
@@ -104,6 +104,9 @@ impl LimitAnswer {
             Evidence::Verdict(verdict) => return verdict,
             Evidence::Unknown(_) => Measurement::UNKNOWN,
         };
+        if measured.block != BlockPhase::No {
+            return measured.blocked_verdict();
+        }
         let (limit, cost) = (check.limit, measured.charged(check.cost));
         match self.by.gateways() {
             NonZeroU32::MIN => limit.rule.verdict(measured, self.at, cost, charged),

@@ -6,9 +6,9 @@ use super::decider::Decider;
 use super::reservation::Reservation;
 use super::shadow::{Charges, ShadowVerdict};
 use crate::clock::Timestamp;
-use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Decision, Measurement, Ruling};
+use crate::limit::{BlockPhase, Limit};
 use smallvec::SmallVec;
 
 /// A request's decision, and the answers from which its tickets are made.
@@ -111,6 +111,13 @@ impl StoreDecision {
     #[must_use]
     pub fn measured(&self, index: usize) -> Option<&Measurement> {
         self.answers.get(index)?.measured()
+    }
+
+    /// What is left of the block of the key of check number `index`, in microseconds; `None` if it is not blocked.
+    #[must_use]
+    pub fn left_of_block(&self, index: usize) -> Option<u64> {
+        let measured = self.measured(index)?;
+        (measured.block != BlockPhase::No).then_some(measured.span.whole)
     }
 
     /// The charge of `check`, number `index` of the request. A request that was refused, or has no cost, was charged

@@ -7,6 +7,7 @@
 //!
 //! ```text
 //! check_steps   the decision of several checks
+//! side_states   states beside a counter: records of ids, and blocks
 //! shard_locks   the locks of shards, in their order
 //! shard         one shard of counters
 //! shard_limits  the limits with counters in it, each by a number
@@ -28,6 +29,7 @@ mod refunds;
 mod shard;
 mod shard_limits;
 mod shard_locks;
+mod side_states;
 
 use super::answers::{Answers, Evidence, LimitAnswer, LimitAnswers};
 use super::check::{Check, Intent};
@@ -35,14 +37,13 @@ use super::decider::Decider;
 use super::decision::StoreDecision;
 use super::shadow::Charges;
 use crate::clock::{Clock, Timestamp};
-use crate::key::RepeatId;
 use crate::limit::{Limit, State};
 use arc_swap::ArcSwap;
 use capacity::Capacity;
 pub(super) use capacity::OVERFLOW;
 use entry::Present;
-use shard::{CounterLocation, CounterTable};
-use shard_locks::{Shard, lock};
+use shard::CounterTable;
+use shard_locks::{Shard, lock, table_at};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -61,9 +62,6 @@ pub struct MemoryStore {
     room: ArcSwap<Capacity>,
     overflowed: AtomicU64,
 }
-
-/// Separates the key from the id in the key of a record. No key has this byte.
-const BEFORE_ID: u8 = 0;
 
 /// The instant of a measurement, and the checks that it charged.
 struct Measured {
@@ -157,15 +155,15 @@ impl MemoryStore {
         {
             return measured;
         }
-        if checks.iter().any(|check| check.repeats().is_some()) {
-            self.measure_with_ids(checks, intent, by, answers)
+        if checks.iter().any(side_states::has_any) {
+            self.measure_with_side_states(checks, intent, by, answers)
         } else {
             self.measure_with(checks, &[], intent, by, answers)
         }
     }
 
-    /// The answer of the only check of a request, if its counter exists and the request has no id: most requests need
-    /// nothing that several checks require.
+    /// The answer of the only check of a request, if its counter exists and has no state beside it: most requests
+    /// need nothing that several checks require.
     fn measure_one(
         &self,
         check: &Check<'_>,
@@ -173,7 +171,7 @@ impl MemoryStore {
         by: Decider,
         answers: &mut LimitAnswers,
     ) -> Option<Measured> {
-        if !check.limit.mode.decides() || check.repeats().is_some() {
+        if !check.limit.mode.decides() || side_states::has_any(check) {
             return None;
         }
         let place = self.place(check.limit, check.key);
@@ -206,33 +204,14 @@ impl MemoryStore {
         })
     }
 
-    /// Like [`Self::measure_into`], for a request with an id.
-    #[cold]
-    #[inline(never)]
-    fn measure_with_ids(
-        &self,
-        checks: &[Check<'_>],
-        intent: Intent,
-        by: Decider,
-        answers: &mut LimitAnswers,
-    ) -> Measured {
-        let ids = checks.iter().map(|check| {
-            let (_, id) = check.repeats()?;
-            Some(record_key(check.key, id))
-        });
-        let ids: Vec<_> = ids.collect();
-        let records: Vec<Option<CounterLocation<'_>>> = checks
-            .iter()
-            .zip(&ids)
-            .map(|(check, id)| Some(self.place(check.limit, id.as_deref()?)))
-            .collect();
-        self.measure_with(checks, &records, intent, by, answers)
-    }
-
-    /// Deletes one counter. Returns whether it existed. Charged ids stay remembered.
+    /// Deletes one counter, and ends the block of its key. Returns whether there was either. Charged ids stay
+    /// remembered.
     pub fn reset(&self, limit: &Limit, key: &[u8]) -> bool {
-        let place = self.place(limit, key);
-        lock(&self.shards[place.shard]).remove(&place)
+        let block = side_states::block_key(key);
+        let places = [self.place(limit, key), self.place(limit, &block)];
+        let mut guards = self.lock(&places);
+        let removed = places.map(|place| table_at(&mut guards, place.shard).remove(&place));
+        removed.contains(&true)
     }
 
     /// Drops the states of one shard that equal no state. The sweep calls this for all shards in turn, off the request
@@ -287,9 +266,4 @@ impl MemoryStore {
             now
         }
     }
-}
-
-/// The key of the record of `id` for `key`.
-fn record_key(key: &[u8], id: RepeatId) -> Vec<u8> {
-    [key, &[BEFORE_ID], id.bytes()].concat()
 }

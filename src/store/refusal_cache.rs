@@ -21,9 +21,9 @@ use super::check::Check;
 use super::decider::Decider;
 use super::invalidation::Invalidation;
 use crate::clock::Timestamp;
-use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Measurement, Wait};
+use crate::limit::{BlockPhase, Limit};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
 use sibling_rates::SiblingRate;
@@ -151,8 +151,8 @@ impl RefusalCache {
             return None;
         }
         if holds {
-            // A repeat of an earlier request may be free.
-            if check.repeats().is_some() {
+            // A repeat of an earlier request may be free, but not while its key is blocked.
+            if check.repeats().is_some() && refusal.measured.block == BlockPhase::No {
                 return None;
             }
             let measured = refusal.measured_at(at, check.cost)?;
@@ -183,7 +183,8 @@ impl RefusalCache {
             let Some(wait) = lasting(check, measured) else {
                 continue;
             };
-            let most = most(may_pass(check.limit));
+            // No charge that comes back ends a block.
+            let most = most(may_pass(check.limit) && measured.block == BlockPhase::No);
             // A request that may be granted less than its cost is refused only if not even one unit fits.
             let cost = if check.limit.partial {
                 check.cost.min(Cost::ONE)
@@ -196,7 +197,7 @@ impl RefusalCache {
                 key: SmallVec::from_slice(check.key),
                 cost,
                 at: answer.at,
-                measured: *measured,
+                measured: running(*measured),
                 asked: call.sent,
                 answered_at: call.answered,
                 // The end counts from the call's start, so that no request is refused for longer than by a call. Waits
@@ -261,6 +262,9 @@ impl Refusal {
     /// The measurement for a request of `cost` at `at`, if the request would certainly be refused. That is certain only
     /// while no request can have been admitted since the answer.
     fn measured_at(&self, at: Timestamp, cost: Cost) -> Option<Measurement> {
+        if self.measured.block != BlockPhase::No {
+            return self.nearer(at).filter(|_| cost == self.cost);
+        }
         let least = least(&self.limit).min(cost);
         let none_passes = least == cost || self.refused_at(at, least).is_some();
         self.refused_at(at, cost).filter(|_| none_passes)
@@ -312,9 +316,19 @@ fn lasting(check: &Check<'_>, measured: &Measurement) -> Option<u64> {
         return None;
     }
     match measured.wait {
+        // After the block the count is asked again, and may begin another.
+        Wait::Micros(_) if measured.block != BlockPhase::No => Some(measured.span.whole),
         Wait::Micros(0) => None,
         Wait::Micros(wait) => Some(wait),
         Wait::Never => Some(MOST),
+    }
+}
+
+/// The measurement of later requests: the block that began with this one runs.
+fn running(measured: Measurement) -> Measurement {
+    Measurement {
+        block: measured.block.min(BlockPhase::Runs),
+        ..measured
     }
 }
 

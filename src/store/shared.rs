@@ -33,7 +33,7 @@ use super::redis::RedisStore;
 use super::refusal_cache::{CallTimes, Flight};
 use super::worker_cache::WorkerCache;
 use crate::clock;
-use crate::limit::{Limit, OnDown};
+use crate::limit::{BlockPhase, Limit, OnDown};
 use crate::telemetry::metrics::{CallOutcome, Operation, StoreMetrics};
 use lease_call::LeaseOutcome;
 use std::sync::Arc;
@@ -172,6 +172,7 @@ impl SharedStore {
             Ok(answers) => {
                 self.look_at_unreadable(checks, &answers);
                 self.remember(checks, &answers, call);
+                self.note_blocks(checks, &answers);
                 self.fill(checks, answers, intent)
             }
             Err(error) => {
@@ -198,6 +199,19 @@ impl SharedStore {
         self.cache
             .refusals
             .remember(checks, answers, call, may_pass);
+    }
+
+    /// Notes blocks in this process's memory, for limits that it decides while Redis is unavailable.
+    fn note_blocks(&self, checks: &[Check<'_>], answers: &Answers) {
+        for (check, answer) in checks.iter().zip(&answers.each) {
+            let measured = answer.measured().filter(|one| one.block != BlockPhase::No);
+            if let Some(measured) = measured
+                && self.on_down(check.limit) == OnDown::Local
+            {
+                let left = measured.span.whole;
+                self.local.note_block(check.limit, check.key, left);
+            }
+        }
     }
 
     /// The role of a request without a cached refusal: it makes a call at once, or waits for another's answer.

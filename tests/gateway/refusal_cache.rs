@@ -5,7 +5,7 @@ use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, get};
 use std::time::Duration;
 
 /// The number of decisions that Redis was asked for.
-async fn asked(gateway: &Gateway) -> u64 {
+pub(super) async fn asked(gateway: &Gateway) -> u64 {
     let metrics = gateway.metrics().await;
     let row = "tollgate_store_operations_total{operation=\"decide\",outcome=\"ok\"} ";
     let line = metrics.lines().find_map(|line| line.strip_prefix(row));

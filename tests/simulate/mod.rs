@@ -1,5 +1,6 @@
 //! `tollgate simulate`, tested from outside: its input, its decisions, its reports, and its exit codes.
 
+mod blocks;
 mod changing;
 mod endings;
 mod guarantees;

@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 use tollgate::limit::sliding_window::MAX_PARTS;
 use tollgate::limit::wire::{self, double};
 use tollgate::limit::{
-    BucketState, History, LogState, Numbers, PartsState, RecordState, Rule, SlotsState, State,
-    WindowState,
+    BlockState, BucketState, History, LogState, Numbers, PartsState, RecordState, Rule, SlotsState,
+    State, WindowState,
 };
 
 /// A state as stored.
@@ -58,6 +58,10 @@ impl StoredState for State {
                 for instant in &state.0 {
                     put(&mut bytes, *instant);
                 }
+            }
+            Self::Block(state) => {
+                put(&mut bytes, state.ends);
+                put(&mut bytes, state.length);
             }
             Self::Record(state) => {
                 put(&mut bytes, state.ends);
@@ -157,6 +161,14 @@ pub(crate) fn record(bytes: &[u8]) -> Option<RecordState> {
         ends: whole(bytes, 0)?,
         granted: small(bytes, 8)?,
         free: small(bytes, 12)?,
+    })
+}
+
+/// Reads a block. Any other value is no block.
+pub(crate) fn block(bytes: &[u8]) -> Option<BlockState> {
+    (bytes.len() == 16).then_some(BlockState {
+        ends: whole(bytes, 0)?,
+        length: whole(bytes, 8).filter(|length| *length > 0)?,
     })
 }
 

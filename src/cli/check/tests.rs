@@ -304,6 +304,39 @@ fn how_limits_count_is_said() {
     }
 }
 
+#[test]
+fn blocks_that_strangers_can_bring_about_are_noted() {
+    let noted = |by: &str, more: &str| {
+        let text = format!(
+            "[limits.l]\nby = {by}\nrate = \"5/h\"\n{more}\n[upstreams.u]\nservers = \"a:1\"\n\
+             [routes.r]\npath = \"/{{user}}\"\nupstream = \"u\"\nlimits = \"l\"\n"
+        );
+        let report = checked(&text, Format::Human, true);
+        assert_eq!((report.err.as_str(), report.code), ("", 0), "{text}");
+        report
+            .out
+            .contains("note: limit l blocks keys that any client can name: ")
+    };
+    let (block, missing) = ("block = \"1h\"", "missing = \"ip\"");
+    let both = format!("{block}\n{missing}");
+    for (by, more, is_noted) in [
+        ("\"path:user\"", block, true),
+        ("\"path:user\"", "", false),
+        ("\"everyone\"", block, true),
+        ("\"header:x-username\"", &both, true),
+        ("[\"ip\", \"header:x-username\"]", &both, false),
+        ("\"ip\"", block, false),
+        ("\"header:authorization\"", &both, false),
+        (
+            "\"path:user\"",
+            &format!("{block}\nmode = \"shadow\""),
+            false,
+        ),
+    ] {
+        assert_eq!(noted(by, more), is_noted, "{by} {more}");
+    }
+}
+
 /// Addresses behind a translator count as the IPv4 addresses inside, even if a larger network contains them.
 #[test]
 fn networks_that_lose_a_translators_clients_are_noted() {

@@ -64,13 +64,21 @@ fn counter(applied: &AppliedLimit) -> Option<Value> {
 ///
 /// The time until a counter equals an unused one shows how full a bucket is, and when a window ends.
 fn verdict(limit: &Limit, cost: u32, state: &CounterState) -> Option<LiveVerdict> {
-    let CounterState::Units {
-        remaining,
-        of,
-        reset,
-    } = *state
-    else {
-        return None;
+    let (remaining, of, reset) = match *state {
+        CounterState::Units {
+            remaining,
+            of,
+            reset,
+        } => (remaining, of, reset),
+        // After the block the counter may let the request wait for longer.
+        CounterState::Blocked { left } => {
+            return Some(LiveVerdict {
+                outcome: VerdictOutcome::Refuse(Wait::Micros(left)),
+                is_exact: false,
+                takes: 0,
+            });
+        }
+        CounterState::Unknown | CounterState::Failed(_) => return None,
     };
     let most = u32::try_from(remaining.max(1)).unwrap_or(u32::MAX);
     let takes = if limit.partial { cost.min(most) } else { cost };
@@ -123,6 +131,9 @@ fn overflow(bucket: &Bucket, units: u32, reset: u64) -> u64 {
 
 fn state_of(answer: &Value) -> CounterState {
     let number = |name: &str| answer[name].as_u64();
+    if let Some(left) = number("blocked_us") {
+        return CounterState::Blocked { left };
+    }
     match (number("remaining"), number("of"), number("reset_us")) {
         (Some(remaining), Some(of), Some(reset)) => CounterState::Units {
             remaining,

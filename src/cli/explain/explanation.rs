@@ -294,6 +294,8 @@ pub(super) enum LimitOutlook {
 pub(super) enum CounterState {
     /// The units left, the units in all, and the microseconds until the counter is as if unused.
     Units { remaining: u64, of: u64, reset: u64 },
+    /// The key is blocked, for this many microseconds more.
+    Blocked { left: u64 },
     /// The gateway runs with a file that does not have this limit.
     Unknown,
     /// The gateway could not read the counter.

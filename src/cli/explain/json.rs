@@ -110,6 +110,7 @@ fn state(state: &CounterState) -> Value {
             of,
             reset,
         } => json!({ "remaining": remaining, "of": of, "reset_us": reset }),
+        CounterState::Blocked { left } => json!({ "blocked_us": left }),
         CounterState::Unknown => json!({ "known": false }),
         CounterState::Failed(why) => json!({ "error": why }),
     }

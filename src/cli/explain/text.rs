@@ -8,6 +8,7 @@ use super::explanation::{
 use super::handshake::HandshakeOutlook;
 use super::request::ASSUMED_HOST;
 use crate::client;
+use crate::clock;
 use crate::config::describe;
 use crate::key::TokenDoubt;
 use crate::key::client_ip::{AddressReason, Field, Walk};
@@ -327,6 +328,11 @@ fn state(state: &CounterState) -> String {
         } => format!(
             "now: {remaining} of {of} left, all of it in {}",
             describe::rounded_up(*reset)
+        ),
+        CounterState::Blocked { left } => format!(
+            "now: the key is blocked for another {}, until {}",
+            describe::rounded_up(*left),
+            describe::show_instant(clock::wall().plus(*left + 999_999).seconds())
         ),
         CounterState::Unknown => "now: the running gateway has no such limit".to_owned(),
         CounterState::Failed(why) => format!("now: the counter could not be read: {why}"),

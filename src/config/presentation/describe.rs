@@ -12,7 +12,9 @@ use crate::key::{
     KeyCase, KeyPart, KeyTemplate, MeterPlace, MissingKey, OnLeave, OnSilent, Sameness, UnknownKey,
 };
 use crate::limit::dedupe::Dedupe;
-use crate::limit::{Limit, Mode, OnDown, RefundCondition, ResponsePolicy, Scope, Unit};
+use crate::limit::{
+    BlockRule, Limit, Mode, OnDown, Policy, RefundCondition, ResponsePolicy, Scope, Unit,
+};
 use jiff::Timestamp;
 use std::sync::Arc;
 
@@ -33,6 +35,7 @@ pub fn limit(limit: &Limit, asks_redis: bool) -> String {
         (costs_more(limit) || limit.meter.is_some()).then(|| a_request(limit)),
         limit.partial.then(|| "grants what is left".into()),
         limit.dedupe.as_ref().map(repeats),
+        limit.blocking.map(blocks),
         limit
             .exempt
             .as_ref()
@@ -182,6 +185,32 @@ pub fn dedupe(limit: &Limit) -> String {
     })
 }
 
+/// `a refusal blocks its key for 15min`, `a refusal blocks its key for 1min, soon after another block for twice as long,
+/// up to 1d`.
+fn blocks(rule: BlockRule) -> String {
+    let first = show_span(rule.shortest());
+    let text = format!("a refusal blocks its key for {first}");
+    if rule.grows() {
+        let most = show_span(rule.longest());
+        return format!("{text}, soon after another block for twice as long, up to {most}");
+    }
+    text
+}
+
+/// `15min`, `1min up to 1d`, `nothing`. A limit that does not decide keeps the times for when it does.
+#[must_use]
+pub fn block(limit: &Limit) -> String {
+    let policy: &Policy = limit;
+    match policy.blocking {
+        None => "nothing".into(),
+        Some(rule) if rule.grows() => {
+            let (first, most) = (show_span(rule.shortest()), show_span(rule.longest()));
+            format!("{first} up to {most}")
+        }
+        Some(rule) => show_span(rule.shortest()),
+    }
+}
+
 /// `on_down` in the words of the file.
 #[must_use]
 pub fn on_down(limit: &Limit) -> &'static str {
@@ -318,6 +347,18 @@ mod tests {
             (
                 "by = \"ip\"\nrate = \"7/3s\"\ndedupe = { header = \"X-Id\", of = \"path\", repeats = 1 }",
                 "at most 7 at once, 14 in the first 3s, 7 in each later 3s, per client address; the same x-id and path within 10min counts once, and 1 repeat goes free",
+            ),
+            (
+                "by = \"ip\"\nrate = \"7/3s\"\nblock = \"15min\"",
+                "at most 7 at once, 14 in the first 3s, 7 in each later 3s, per client address; a refusal blocks its key for 15min",
+            ),
+            (
+                "by = \"ip\"\nrate = \"7/3s\"\nblock = { for = \"1min\", up_to = \"1d\" }",
+                "at most 7 at once, 14 in the first 3s, 7 in each later 3s, per client address; a refusal blocks its key for 1min, soon after another block for twice as long, up to 1d",
+            ),
+            (
+                "by = \"ip\"\nrate = \"7/3s\"\nblock = \"15min\"\nmode = \"shadow\"",
+                "at most 7 at once, 14 in the first 3s, 7 in each later 3s, per client address; shadow: counts and reports, never refuses",
             ),
             (
                 "by = \"everyone\"\nrate = \"50/s\"\nalgorithm = \"leaky-bucket\"\nmax_wait = \"2s\"",

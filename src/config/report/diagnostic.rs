@@ -74,6 +74,7 @@ codes! {
     BadStore "bad-store" "The address of the store has no form that Tollgate can connect to.";
     BadUrl "bad-url" "The URL of an authority's directory, or the address that it may write to, cannot be used.";
     BadVariable "bad-variable" "A variable in a text is not written as `${NAME}`.";
+    BlocksSlots "blocks-slots" "A limit on requests in flight blocks its keys.";
     CertificateEndsSoon "certificate-ends-soon" "A certificate has less than a third of its life left, or none.";
     CertificateKeyMismatch "certificate-key-mismatch" "A key belongs to another certificate than the one beside it.";
     CertificateLacksHost "certificate-lacks-host" "No certificate has the name of a host that clients ask for by TLS.";

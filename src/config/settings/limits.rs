@@ -120,6 +120,7 @@ fn policy(written: &Limit, name: &Arc<str>, by: &KeyTemplate, rate: Rate) -> Pol
         price: price(written),
         partial: written.partial(),
         dedupe: dedupe(written),
+        blocking: written.block.get().copied(),
         refund_on: refund_on(written),
         on_down: written.on_down.get().copied(),
         leasing: written.lease(),

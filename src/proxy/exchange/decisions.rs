@@ -1,6 +1,7 @@
 //! The decisions of a request's limits: counted separately for each limit, and listed in the log.
 
 use crate::admission::Admission;
+use crate::limit::BlockPhase;
 use crate::limit::verdict::VerdictOutcome;
 use crate::proxy::exchange::Exchange;
 use crate::snapshot::Service;
@@ -52,14 +53,19 @@ impl Exchange {
                          position,
                          outcome,
                          repeat,
+                         block,
                      }| {
             let Some(outcome) = outcome else { return };
             let decision = match outcome {
                 _ if repeat => DecisionLabel::Repeat,
                 VerdictOutcome::Admit { delay: 0 } => DecisionLabel::Allow,
                 VerdictOutcome::Admit { .. } => DecisionLabel::Delay,
+                VerdictOutcome::Refuse(_) if block != BlockPhase::No => DecisionLabel::Block,
                 VerdictOutcome::Refuse(_) => DecisionLabel::Refuse,
             };
+            if block == BlockPhase::Begins {
+                handles[position].blocked();
+            }
             handles[position].decided(decision, admission.decider_of(&limits[position]));
         };
         let mut last: Option<LimitOutcome> = None;
@@ -70,17 +76,23 @@ impl Exchange {
             let limit = self.decided.plan.limit(index, service);
             let outcome = limit.and_then(|limit| admission.outcome(index, limit));
             let repeat = admission.is_repeat(index);
+            let block = match (limit, outcome) {
+                (Some(limit), Some(VerdictOutcome::Refuse(_))) => admission.block_of(limit),
+                _ => BlockPhase::No,
+            };
             match &mut last {
                 // The rates of one limit count as one decision.
                 Some(last) if limits[last.position].is_sibling_of(&limits[position]) => {
                     last.outcome = last.outcome.max(outcome);
                     last.repeat &= repeat;
+                    last.block = last.block.max(block);
                 }
                 last => {
                     let next = LimitOutcome {
                         position,
                         outcome,
                         repeat,
+                        block,
                     };
                     last.replace(next).map(count);
                 }
@@ -172,7 +184,7 @@ impl Exchange {
     /// The rate of its limit that refused or held the request, if the limit has several.
     pub(super) fn window(&self) -> Option<&str> {
         let limit = match self.outcome.reason {
-            Reason::LimitRefused => self.violated().named?,
+            Reason::LimitRefused | Reason::LimitBlocked => self.violated().named?,
             Reason::LimitDelayed => {
                 let index = self.decided.admission.as_ref()?.delayed_by()?;
                 self.decided.plan.limit(index, self.service()?)?
@@ -191,4 +203,6 @@ struct LimitOutcome {
     outcome: Option<VerdictOutcome>,
     /// The request is a free repeat.
     repeat: bool,
+    /// The block by which the limit refuses.
+    block: BlockPhase,
 }

@@ -25,7 +25,7 @@ pub(super) fn outcome(admission: &Admission, plan: &Plan, service: &Service) -> 
 /// The outcome of a request that its limits refuse.
 pub(super) fn refusal(cause: &RefusalCause) -> ReplayOutcome {
     match cause {
-        RefusalCause::Limited { limit, wait } => ReplayOutcome::Refuse {
+        RefusalCause::Limited { limit, wait, .. } => ReplayOutcome::Refuse {
             wait: match wait {
                 Wait::Micros(wait) => Some(*wait),
                 Wait::Never => None,

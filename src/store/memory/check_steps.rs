@@ -4,9 +4,10 @@ use super::capacity::OVERFLOW;
 use super::entry::Entry;
 use super::shard::CounterLocation;
 use super::shard_locks::{Guards, position, table_at};
+use super::side_states::{SideChange, SideStates, SideStep};
 use super::{Measured, MemoryStore};
-use crate::limit::verdict::{INLINE_LIMITS, Measurement, Repeat};
-use crate::limit::{Change, RecordState};
+use crate::limit::Change;
+use crate::limit::verdict::{INLINE_LIMITS, Measurement};
 use crate::store::answers::{Evidence, LimitAnswer, LimitAnswers};
 use crate::store::check::{Check, Intent};
 use crate::store::decider::Decider;
@@ -34,7 +35,7 @@ impl MemoryStore {
     pub(super) fn measure_with(
         &self,
         checks: &[Check<'_>],
-        records: &[Option<CounterLocation<'_>>],
+        side_states: &[SideStates<'_>],
         intent: Intent,
         by: Decider,
         answers: &mut LimitAnswers,
@@ -49,7 +50,7 @@ impl MemoryStore {
             has_room: false,
         }));
         loop {
-            match self.attempt(checks, &mut steps, records, intent, by, answers) {
+            match self.attempt(checks, &mut steps, side_states, intent, by, answers) {
                 Ok(measured) => return measured,
                 Err(index) => {
                     // There is no room for a new key: the key counts on its limit's overflow key, which may be in
@@ -70,19 +71,15 @@ impl MemoryStore {
         &self,
         checks: &[Check<'_>],
         steps: &mut CheckSteps<'_>,
-        records: &[Option<CounterLocation<'_>>],
+        side_states: &[SideStates<'_>],
         intent: Intent,
         by: Decider,
         answers: &mut LimitAnswers,
     ) -> Result<Measured, usize> {
         answers.clear();
         let gateways = by.gateways();
-        let mut guards = self.lock(
-            steps
-                .iter()
-                .map(|step| &step.place)
-                .chain(records.iter().flatten()),
-        );
+        let places = steps.iter().map(|step| &step.place);
+        let mut guards = self.lock(places.chain(side_states.iter().flat_map(SideStates::places)));
         // The clock is read under the locks: a later holder of a shard never sees an earlier instant.
         let now = self.clock.now();
         // All entries are looked up before the first computation, so that the processor waits for their memory once.
@@ -96,7 +93,7 @@ impl MemoryStore {
             at,
             evidence: Evidence::Measured(measured),
         };
-        let mut remembered: Vec<(usize, CounterLocation<'_>, RecordState)> = Vec::new();
+        let mut changes: Vec<SideChange<'_>> = Vec::new();
         for (index, (check, step)) in checks.iter().zip(steps.iter_mut()).enumerate() {
             let place = step.place;
             let at = self.instant_for(check.limit, now);
@@ -113,66 +110,36 @@ impl MemoryStore {
                     return Err(index);
                 }
             }
-            let (mut outcome, change) =
-                match (records.get(index).copied().flatten(), check.repeats()) {
-                    (Some(record_at), Some((dedupe, _))) => {
-                        let record = record_at.find(&guards).and_then(|state| state.record());
-                        let state = place.find(&guards);
-                        let (limit, state) = (check.limit, state.as_deref());
-                        let found =
-                            limit.check_with_id(dedupe, record, state, at, check.cost, gateways);
-                        remembered.extend(found.record.map(|record| (index, record_at, record)));
-                        (found.measured, found.change)
-                    }
-                    _ => {
-                        // The counter has just been evicted for another; its state had no value.
-                        let table = &guards[step.guard].1;
-                        let held = step.found.and_then(|index| table.at(index));
-                        let state = held.map(Entry::state);
-                        let limit = check.limit;
-                        limit.check_as_one_of(state.as_deref(), at, check.cost, gateways)
-                    }
-                };
+            let (mut outcome, change) = match side_states.get(index) {
+                Some(states) => {
+                    let step = SideStep {
+                        index,
+                        check,
+                        place: &place,
+                        at,
+                        gateways,
+                    };
+                    states.check(&step, &guards, &mut changes)
+                }
+                None => {
+                    // The counter has just been evicted for another; its state had no value.
+                    let table = &guards[step.guard].1;
+                    let held = step.found.and_then(|index| table.at(index));
+                    let state = held.map(Entry::state);
+                    let limit = check.limit;
+                    limit.check_as_one_of(state.as_deref(), at, check.cost, gateways)
+                }
+            };
             outcome.overflow = place.key == OVERFLOW;
             answers.push(answer(place.limit, at, outcome));
             step.change = change;
         }
         let charges = Charges::of(checks, answers, intent);
         self.write(steps, answers, &charges, &mut guards);
-        if !remembered.is_empty() {
-            self.remember(&remembered, answers, &charges, &mut guards);
+        if !changes.is_empty() {
+            self.write_side_states(changes, answers, &charges, &mut guards);
         }
         Ok(Measured { at: now, charges })
-    }
-
-    /// Stores the records of ids that have been charged.
-    #[cold]
-    #[inline(never)]
-    fn remember(
-        &self,
-        remembered: &[(usize, CounterLocation<'_>, RecordState)],
-        answers: &mut [LimitAnswer],
-        charges: &Charges,
-        guards: &mut Guards<'_>,
-    ) {
-        for &(index, place, record) in remembered {
-            if !charges.has(index) {
-                continue;
-            }
-            let table = table_at(guards, place.shard);
-            let is_there = table.find(&place).is_some();
-            if !is_there && !table.make_room(&place, &self.clock) {
-                // There is no room for the record: repeats of the request will be charged.
-                self.overflowed.fetch_add(1, Ordering::Relaxed);
-                if let Some(measured) = answers[index].measured_mut() {
-                    measured.repeat = Repeat::No;
-                }
-            } else if is_there {
-                table.put(&place, record.change());
-            } else {
-                table.insert(&place, record.change());
-            }
-        }
     }
 
     /// Stores the changes of a decision.

@@ -1,7 +1,7 @@
 //! A state in its stored form: in sixteen bytes if it is common, else boxed.
 
 use super::known_numbers::{self, NumbersIndex};
-use crate::limit::{BucketState, PartsState, RecordState, State, Update, WindowState};
+use crate::limit::{BlockState, BucketState, PartsState, RecordState, State, Update, WindowState};
 use std::borrow::Cow;
 
 /// The bytes of an instant, without the eighth that is always zero: an instant is in microseconds since the epoch.
@@ -23,6 +23,8 @@ pub(super) enum PackedState {
     /// A sliding window's newest part, and the one before.
     Parts(Instant, [u32; 2]),
     Record(Instant, u32, u32),
+    /// A block's end, and its length.
+    Block(Instant, Instant),
     Other(Box<State>),
 }
 
@@ -63,6 +65,9 @@ impl PackedState {
                 granted,
                 free,
             }) => Self::Record(packed(*ends)?, *granted, *free),
+            State::Block(BlockState { ends, length }) => {
+                Self::Block(packed(*ends)?, packed(*length)?)
+            }
             State::History(_) | State::Log(_) | State::Slots(_) => return None,
         })
     }
@@ -103,6 +108,10 @@ impl PackedState {
                 ends: instant(*ends),
                 granted: *granted,
                 free: *free,
+            }),
+            Self::Block(ends, length) => State::Block(BlockState {
+                ends: instant(*ends),
+                length: instant(*length),
             }),
             Self::Other(state) => return Cow::Borrowed(state),
         })

@@ -1,7 +1,8 @@
 //! Charges that are given back, and repeats that were not free after all.
 
 use super::shard_locks::table_at;
-use super::{MemoryStore, OVERFLOW, record_key};
+use super::side_states::record_key;
+use super::{MemoryStore, OVERFLOW};
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Refund, Ticket};
 use crate::store::check::{Check, Intent};

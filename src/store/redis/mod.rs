@@ -62,7 +62,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use wire::counter_update::{CounterUpdate, UpdateKind};
-use wire::question::{DecisionRequest, forget_block};
+use wire::question::DecisionRequest;
 use wire::slot::CallRoute;
 
 /// Decisions or updates in one call. Redis does nothing else meanwhile: 64 of them take a quarter of a millisecond.
@@ -232,14 +232,14 @@ impl RedisStore {
         }
     }
 
-    /// Deletes one counter. Returns whether it existed. Ids that the counter has charged stay remembered.
+    /// Deletes one counter, and ends the block of its key. Returns whether there was either. Ids that the counter has charged stay remembered.
     ///
     /// # Errors
     /// If Redis did not confirm the deletion.
     pub async fn reset(&self, limit: &Limit, key: &[u8]) -> Result<bool, StoreError> {
         self.known().await?;
         let (answer, receiver) = oneshot::channel();
-        let question = self.context.update(limit, key, &forget_block());
+        let question = self.context.forget(limit, key);
         let update = CounterUpdate {
             clock: self.clock,
             answer: Some(answer),

@@ -4,7 +4,7 @@
 use crate::clock::Timestamp;
 use crate::limit::rate::{Cost, Span};
 use crate::limit::verdict::{Measurement, Repeat, Wait};
-use crate::limit::{Limit, Rule};
+use crate::limit::{BlockPhase, Limit, Rule};
 use crate::store::answers::{Answers, Evidence, LimitAnswer};
 use crate::store::check::Check;
 use std::sync::Arc;
@@ -68,7 +68,8 @@ impl SiblingRate {
     fn of(check: &Check<'_>, answer: &LimitAnswer) -> Option<Self> {
         let measured = answer.measured()?;
         let is_plain = measured.granted.is_none() && measured.repeat == Repeat::No;
-        if measured.spoilt || !is_plain || measured.drains.is_some() {
+        let is_blocked = measured.block != BlockPhase::No;
+        if measured.spoilt || !is_plain || is_blocked || measured.drains.is_some() {
             return None;
         }
         let span = match measured.wait {

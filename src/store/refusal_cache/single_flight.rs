@@ -80,7 +80,8 @@ impl RefusalCache {
 
 impl FlightLeader {
     /// Notes that `check` was admitted and charged. A charge that took the last unit shows, like a refusal, for how
-    /// long no request of that cost will fit. Charges that may be refunded, and limits with leases, are left out.
+    /// long no request of that cost will fit. Charges that may be refunded, limits with leases, and limits whose
+    /// refusals block, are left out.
     pub(in crate::store) fn admitted(
         &self,
         check: &Check<'_>,
@@ -89,7 +90,10 @@ impl FlightLeader {
         may_pass: bool,
     ) {
         let Check { limit, cost, .. } = *check;
-        let is_simple = !limit.may_correct() && !limit.rule.queues() && limit.leases().is_none();
+        let is_simple = !limit.may_correct()
+            && !limit.rule.queues()
+            && limit.leases().is_none()
+            && limit.blocking.is_none();
         let Some(answer) = answers.first().filter(|_| is_simple && !limit.partial) else {
             return;
         };

@@ -155,6 +155,8 @@ reasons! {
     AcmeChallenge = "acme_challenge", "an authority verifies that the host is ours";
     /// A limit refused the request.
     LimitRefused = "limit_refused", "over the limit";
+    /// A limit refused the request, and its key is blocked from now on, or was before.
+    LimitBlocked = "limit_blocked", "blocked";
     /// The store is unavailable, and the limit refuses requests then.
     StoreDown = "store_down", "the store is away";
     /// The gateway, or this client, already has the most held requests.
@@ -246,6 +248,7 @@ impl Reason {
         matches!(
             self,
             Self::LimitRefused
+                | Self::LimitBlocked
                 | Self::StoreDown
                 | Self::TooManyHeld
                 | Self::MissingKey

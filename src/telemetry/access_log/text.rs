@@ -73,8 +73,11 @@ fn why(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
     let limit = record.limit.unwrap_or("?").as_bytes();
     match record.reason {
         Reason::Ok => {}
-        Reason::LimitRefused => {
-            out.extend(b" over limit ");
+        Reason::LimitRefused | Reason::LimitBlocked => {
+            out.extend(match record.reason {
+                Reason::LimitBlocked => b" blocked by limit ".as_slice(),
+                _ => b" over limit ",
+            });
             terminal(out, limit);
             if let Some(window) = record.window {
                 out.extend(b" of ");

@@ -102,6 +102,8 @@ static METRICS: &[FamilyDescriptor] = descriptors! {
         => |all| kept(&all.metrics.customers, |group| Labels::of("group", group));
     Counter NONE "tollgate_limit_decisions" "Verdicts of each limit, by their source."
         => |all| all.sums(|worker| &worker.decisions, decisions);
+    Counter NONE "tollgate_limit_blocks" "Keys that a limit blocked after a refusal, by the refusals of this gateway."
+        => |all| all.sums(|worker| &worker.limits, |limit, cells| [(limit, cells.blocks.get())]);
     Histogram SECONDS "tollgate_limit_delay" "Time for which a limit held requests back."
         => |all| all.sums(|worker| &worker.limits, |limit, cells| observed(limit, cells.delays.read()));
     Gauge NONE "tollgate_limit_held_requests" "Requests waiting for a limit."

@@ -95,6 +95,8 @@ labels! {
         Delay = "delay",
         /// The request was not admitted now.
         Refuse = "refuse",
+        /// The request was not admitted, and its key is blocked.
+        Block = "block",
         /// The request was admitted free of charge: it has been charged before.
         Repeat = "repeat",
         /// The limit does not decide, and would have admitted the request.

@@ -228,6 +228,12 @@ impl LimitMetrics {
         self.0.decisions.0[decision as usize][by as usize].add(1);
     }
 
+    /// Notes that a block of a key has begun.
+    #[cold]
+    pub fn blocked(&self) {
+        self.0.cells.blocks.add(1);
+    }
+
     /// Notes the report of a response about the cost of its request to the limit.
     pub fn cost_reported(&self, cost_reported: CostReport) {
         self.0.cells.costs[cost_reported as usize].add(1);

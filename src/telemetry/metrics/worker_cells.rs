@@ -121,6 +121,7 @@ pub(super) const GRPC_STATUSES: usize = 17;
 #[derive(Debug, Default)]
 pub(super) struct LimitCells {
     pub(super) costs: [WorkerCounter; CostReport::ALL.len()],
+    pub(super) blocks: WorkerCounter,
     pub(super) delays: Histogram<WaitBuckets>,
     pub(super) held: HeldCount,
 }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod basic;
+mod blocks;
 mod by_status;
 mod bypass;
 mod contents;

@@ -1,6 +1,7 @@
 //! Stories: each runs on the memory store and on Redis, and must end in the same way.
 
 mod beside;
+mod blocks;
 mod calendar;
 mod cases;
 mod changed;

@@ -1,5 +1,5 @@
 //! The notes on counting: queues that never fill, weeks that begin on Thursday, counters that a restart loses, failures
-//! that use up a limit of a few requests a day.
+//! that use up a limit of a few requests a day, blocks that strangers can bring about.
 
 use crate::config::{Code, Compiled, describe};
 use crate::limit::clock_window::Anchor;
@@ -19,6 +19,7 @@ pub(super) fn list_notes(compiled: &Compiled) -> Vec<String> {
     notes.extend(weeks(compiled));
     notes.extend(forgotten(compiled));
     notes.extend(few_a_day(compiled));
+    notes.extend(shut_out(compiled));
     notes
 }
 
@@ -134,6 +135,31 @@ fn few_a_day(compiled: &Compiled) -> Vec<String> {
         )
     });
     notes.collect()
+}
+
+/// Limits whose keys anybody can name, so that anybody can have them blocked.
+fn shut_out(compiled: &Compiled) -> Vec<String> {
+    let limits = compiled.outline.limits.iter();
+    let limits = limits.filter(|limit| limit.blocking.is_some() && !is_of_client(limit));
+    let mut names: Vec<&str> = limits.map(|limit| &*limit.name).collect();
+    names.dedup();
+    let notes = names.into_iter().map(|name| {
+        format!(
+            "limit {name} blocks keys that any client can name: a stranger can shut their owners out; with `ip` beside, as `by = [\"ip\", ..]`, the stranger shuts out itself"
+        )
+    });
+    notes.collect()
+}
+
+/// Does a part of the key tell clients apart by something that others cannot claim?
+fn is_of_client(limit: &Limit) -> bool {
+    let mut parts = limit.by.parts.iter();
+    parts.any(|part| {
+        part.is_by_address()
+            || part.is_of_certificate()
+            || part.is_credential()
+            || part.claim().is_some()
+    })
 }
 
 /// Does a request that a server fails cost its client an hour or more?

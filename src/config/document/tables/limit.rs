@@ -1,5 +1,6 @@
 //! `[limits.NAME]`.
 
+mod block;
 mod comparison;
 mod cost;
 mod cost_by_status;
@@ -25,7 +26,8 @@ use crate::config::value::{
 };
 use crate::key::{KeyCase, KeyPart, MissingKey, Sameness, StatusPattern, UnknownKey};
 use crate::limit::sliding_window::MAX_PARTS;
-use crate::limit::{LeaseSetting, Mode, OnDown, Preflights, Scope};
+use crate::limit::{BlockRule, LeaseSetting, Mode, OnDown, Preflights, Scope};
+use block::block_form;
 use comparison::{
     algorithm, anchor, burst, clock, joined, over, queue, shown_candidate, shown_tiers, sliding,
     timezone,
@@ -188,6 +190,16 @@ table! {
     /// not given back once a repeat of it was free.
     dedupe: Dedupe = inner_table(whole), Words("every request is charged"), "{ header = \"idempotency-key\" }",
         Limit(|limit| show(describe::dedupe(limit.first())));
+
+    /// How long a refusal blocks its key, on all gateways. After the limit's own count has refused a request, every
+    /// request of that key is refused for the time, even when the limit would have room again. Refusals of a blocked
+    /// key do not lengthen the block. `Retry-After` and the `RateLimit` fields give the time until a request can pass.
+    /// With `{ for = "1min", up_to = "1d" }` a block that soon follows another lasts twice as long. A cost above the
+    /// whole limit blocks nothing, and neither do a shadow and a candidate. Each limit that would refuse a request
+    /// blocks its key. While Redis is away, a gateway knows only the blocks that it has met itself. A reset of the counter
+    /// ends its block. A limit with `block` has no leases.
+    block: BlockRule = block_form(), Words("a refusal blocks nothing"), "\"15min\"",
+        Limit(|limit| show(describe::block(limit.first())));
 
     /// The requests that the limit does not count. They come from clients in these networks (`ip`), have exactly these
     /// `methods`, ask for these `paths` or a path below them (in normal form), or come from members of these `groups`.

@@ -14,6 +14,7 @@
 //! limit/rate              its `rate`
 //! limit/cost              its `cost`
 //! limit/tier              its `tiers`
+//! limit/block             for how long a refusal shuts its key out
 //! limit/cost_by_status    its cost by the status of the answer
 //! limit/response_json     its cost by members of JSON
 //! limit/comparison        how its keys are compared

@@ -292,6 +292,22 @@ mod tests {
     }
 
     #[test]
+    fn how_long_a_refusal_blocks_is_told() {
+        let limit = |more: &str| format!("missing = \"refuse\"\nrate = \"10/s\"\n{more}");
+        assert_eq!(
+            changes_between(&limit(""), &limit("block = \"15min\"")),
+            "limits.a: block nothing to 15min, counters kept"
+        );
+        assert_eq!(
+            changes_between(
+                &limit("block = \"15min\""),
+                &limit("block = { for = \"1min\", up_to = \"1d\" }")
+            ),
+            "limits.a: block 15min to 1min up to 1d, counters kept"
+        );
+    }
+
+    #[test]
     fn how_long_a_slot_lives_is_told() {
         let limit = |more: &str| {
             format!("missing = \"skip\"\nalgorithm = \"concurrency\"\nmax = 5\n{more}")

@@ -17,6 +17,7 @@ pub(super) fn note_contradictions(limit: &Limit, found: &mut Findings) {
     check.refunds();
     check.partial();
     check.repeats();
+    check.blocks();
     check.needless_status();
     check.of_each_gateway();
     check.delays();
@@ -257,6 +258,19 @@ impl Contradictions<'_> {
             self.conflict("lets repeats go free, but counts what is in flight")
                 .at(dedupe, "a repeat is in flight like any other")
                 .help("leave `dedupe` out");
+        }
+    }
+
+    /// `block` of a limit on requests in flight.
+    fn blocks(&mut self) {
+        let is_slots = self.limit.algorithm() == Algorithm::Concurrency;
+        if let Some(block) = self.limit.block.span().filter(|_| is_slots) {
+            self.error(
+                Code::BlocksSlots,
+                "blocks its keys, but counts what is in flight",
+            )
+            .at(block, "too many at once are no offence in time")
+            .help("leave `block` out, or write it on a limit with a rate");
         }
     }
 

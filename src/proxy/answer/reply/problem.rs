@@ -357,7 +357,11 @@ mod tests {
             all: all.iter().copied().collect(),
         };
         let limit = Arc::clone(limit);
-        let error = ProxyError::Refused(RefusalCause::Limited { limit, wait });
+        let error = ProxyError::Refused(RefusalCause::Limited {
+            limit,
+            wait,
+            is_blocked: false,
+        });
         let details = ProblemDetails {
             wait: error.row().retry_after,
             error: &error,

@@ -2,6 +2,7 @@
 
 use super::rights;
 use crate::clock::Timestamp;
+use crate::limit::BlockPhase;
 use crate::limit::rate::{Cost, Span};
 use crate::limit::verdict::{Measurement, Repeat, Wait};
 use crate::store::answers::{Answers, Measurements};
@@ -20,6 +21,8 @@ const UNREADABLE: u8 = 3;
 const FAILED: u8 = 4;
 /// Neither charged nor mended, of a counter that keeps other numbers: the wait and the time until it is empty follow.
 const OTHERWISE: u8 = 5;
+/// Refused since the key is blocked; the second number is 1 where the block begins.
+const BLOCKED: u8 = 6;
 /// The upper half of the byte: the meaning of an id, and the following fields.
 const FIRST: u8 = 16;
 const FREE: u8 = 32;
@@ -193,6 +196,19 @@ impl ReplyReader<'_> {
                 0 => Err(StoreError::Protocol("a refusal without a wait")),
                 wait => Ok(Measurement::refused(Wait::Micros(wait), span)),
             },
+            (BLOCKED, 0) => {
+                let block = match span.part {
+                    0 => BlockPhase::Runs,
+                    1 => BlockPhase::Begins,
+                    _ => return Err(StoreError::Protocol("unknown phase of a block")),
+                };
+                let (left, wait) = (Span::micros(span.whole), self.whole()?);
+                if wait < left.whole || wait == 0 {
+                    return Err(StoreError::Protocol("a block that is over"));
+                }
+                let refused = Measurement::refused(Wait::Micros(wait), left);
+                Ok(Measurement { block, ..refused })
+            }
             (NEVER, 0) => Ok(Measurement::refused(Wait::Never, span)),
             (OTHERWISE, 0) => {
                 let wait = self.double()?;
@@ -314,6 +330,14 @@ mod tests {
             one(REFUSED, &five),
             Measurement::refused(Wait::Micros(5), span)
         );
+        let blocked = |phase: u32| packed(&[&at, &[BLOCKED], &five, &phase.to_be_bytes(), &five]);
+        for (phase, block) in [(0, BlockPhase::Runs), (1, BlockPhase::Begins)] {
+            let replies = read_replies(&blocked(phase), [1].into_iter()).unwrap();
+            let refused = Measurement::refused(Wait::Micros(5), Span::micros(5));
+            let wanted = Measurement { block, ..refused };
+            assert_eq!(replies[0].as_ref().unwrap().1[0], wanted);
+        }
+        assert!(read_replies(&blocked(2), [1].into_iter()).is_err());
         assert_eq!(one(NEVER, &[]), Measurement::refused(Wait::Never, span));
         assert_eq!(one(UNREADABLE, &[]), Measurement::SPOILT);
         for (first, more) in [

@@ -144,6 +144,13 @@ impl StoreContext {
         question
     }
 
+    /// The update that deletes one counter, and the block of its key.
+    pub(crate) fn forget(&self, limit: &Limit, key: &[u8]) -> Question {
+        let mut question = Question::default();
+        question.forget(&self.prefix_of(limit), key);
+        question
+    }
+
     /// The first part of the names of a limit's counters, up to the key, built at the first use. A part keeps its
     /// memory for ever; there are as many parts as the file has ever had limits.
     fn prefix_of(&self, limit: &Limit) -> Rc<[u8]> {

@@ -6,8 +6,9 @@ use super::support::{
 };
 use crate::key::{IdField, Meter, MeterPlace, OnLeave, OnSilent, Sameness};
 use crate::limit::dedupe::Dedupe;
-use crate::limit::{Limit, Mode, RefundCondition, Rule, Unit};
+use crate::limit::{BlockRule, Limit, Mode, RefundCondition, Rule, Unit};
 use http::HeaderName;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 /// The numbers that a limit gets in turn while its file is edited.
@@ -156,6 +157,22 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         ])
         .collect();
     let candidate = |limits| with_mode(limits, Mode::Candidate);
+    let blocking = |limits: Vec<Arc<Limit>>| {
+        // Some blocks grow, and some editions block no more.
+        let times = [
+            Some((300_000, 300_000)),
+            Some((200_001, 1_500_000)),
+            None,
+            Some((7, 2_000_000)),
+        ];
+        let limits = limits.into_iter().zip(times.into_iter().cycle());
+        let time = |micros| NonZeroU64::new(micros).expect("no time is zero");
+        let one = |(limit, times): (Arc<Limit>, Option<(u64, u64)>)| {
+            let rule = times.map(|(from, to)| BlockRule::new(time(from), time(to)));
+            Arc::new(limit.edited(|policy| policy.blocking = rule))
+        };
+        limits.map(one).collect::<Vec<_>>()
+    };
     vec![
         flips,
         list(&tokens[..3]),
@@ -216,5 +233,16 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         once("once-log", &logs, false),
         once("once-less", &tokens, true),
         once("once-clock", &clocks, true),
+        blocking(all("block-tokens", &tokens)),
+        blocking(all("block-smooth", &leaky)),
+        blocking(all("block-window", &windows)),
+        blocking(all("block-calendar", &calendars)),
+        blocking(all("block-sliding", &sliding)),
+        blocking(all("block-log", &logs)),
+        blocking(less("block-less", &tokens)),
+        blocking(once("block-once", &tokens, true)),
+        blocking(metered(all("block-meter", &tokens), 9)),
+        blocking(refunds(all("block-refund", &windows))),
+        blocking(shadow(all("block-beside", &tokens))),
     ]
 }

@@ -5,7 +5,9 @@ use crate::clock::Timestamp;
 use crate::limit::dedupe::DedupeCheck;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Measurement, Wait};
-use crate::limit::{Change, Limit, Mode, RecordState, Refund, State, Ticket};
+use crate::limit::{
+    BlockCheck, BlockPhase, BlockState, Change, Limit, Mode, RecordState, Refund, State, Ticket,
+};
 use crate::store::answers::Measurements;
 use crate::store::check::Check;
 use std::collections::HashMap;
@@ -55,10 +57,41 @@ fn checked(
     )
 }
 
+/// The name of the block beside this counter.
+fn block_of(counter: &[u8]) -> Vec<u8> {
+    [counter, b":b"].concat()
+}
+
 impl Model {
     fn state(&self, key: &[u8], limit: &Limit) -> Option<State> {
         let (bytes, _) = self.stored.get(key)?;
         State::decode(&limit.rule, bytes)
+    }
+
+    /// The answer of the limit's count, and what becomes of it by the block of its key.
+    fn blocked(
+        &self,
+        key: &[u8],
+        limit: &Limit,
+        now: Timestamp,
+        by_count: DedupeCheck,
+    ) -> (DedupeCheck, Option<BlockState>) {
+        let Some(rule) = limit.blocking else {
+            return (by_count, None);
+        };
+        let held = self.stored.get(&block_of(key));
+        let held = held.and_then(|(bytes, _)| stored_state::block(bytes));
+        let BlockCheck { measured, block } = rule.check(held, now, by_count.measured);
+        // Only a charge is dropped, and not the repair of an impossible state.
+        let is_charged = by_count.measured.wait == Wait::Micros(0);
+        let by_count = DedupeCheck {
+            measured,
+            change: by_count
+                .change
+                .filter(|_| !is_charged || measured.block == BlockPhase::No),
+            ..by_count
+        };
+        (by_count, block)
     }
 
     fn record(&self, name: &[u8]) -> Option<RecordState> {
@@ -86,14 +119,14 @@ impl Model {
         checks: &[Asked<'_>],
         chosen: Option<u64>,
     ) -> Measurements {
-        let checked: Vec<DedupeCheck> = checks
+        let checked: Vec<(DedupeCheck, Option<BlockState>)> = checks
             .iter()
             .map(|(key, record, check)| {
                 let Check { limit, cost, .. } = *check;
                 let state = self.state(key, limit);
                 if let (Some(record), Some((dedupe, _))) = (record, check.repeats()) {
                     let record = self.record(record);
-                    return limit.check_with_id(
+                    let by_count = limit.check_with_id(
                         dedupe,
                         record,
                         state.as_ref(),
@@ -101,19 +134,21 @@ impl Model {
                         cost,
                         std::num::NonZeroU32::MIN,
                     );
+                    return self.blocked(key, limit, now, by_count);
                 }
                 let (measured, change) = checked(limit, state.as_ref(), (now, cost), chosen);
-                DedupeCheck {
+                let by_count = DedupeCheck {
                     measured,
                     change,
                     record: None,
-                }
+                };
+                self.blocked(key, limit, now, by_count)
             })
             .collect();
         let admitted = |measured: &Measurement| measured.wait == Wait::Micros(0);
         let all_admit = |of: &dyn Fn(&Limit) -> bool| {
             let mut all = checks.iter().zip(&checked);
-            all.all(|((.., check), one)| !of(check.limit) || admitted(&one.measured))
+            all.all(|((.., check), (one, _))| !of(check.limit) || admitted(&one.measured))
         };
         let request = all_admit(&|limit| limit.mode == Mode::Enforce);
         let is_charged = |limit: &Limit| {
@@ -125,13 +160,21 @@ impl Model {
             .map(|(.., check)| is_charged(check.limit))
             .collect();
         let mut all = Measurements::new();
-        for (((key, record, check), one), charged) in checks.iter().zip(checked).zip(charges) {
+        for (((key, record, check), (one, block)), charged) in
+            checks.iter().zip(checked).zip(charges)
+        {
             let stored = charged || !admitted(&one.measured);
             if let Some(change) = one.change.filter(|_| stored) {
                 self.keep(key, check.limit, now, change);
             }
             if let (Some(name), Some(record)) = (record, one.record.filter(|_| charged)) {
                 self.remember(name, now, record);
+            }
+            if let (Some(block), Some(rule)) = (block, check.limit.blocking) {
+                let Change { ends, .. } = rule.change(block);
+                let life = ends.since(now).div_ceil(1000);
+                let bytes = State::Block(block).encode().to_vec();
+                self.stored.insert(block_of(key), (bytes, life));
             }
             all.push(one.measured);
         }

@@ -12,7 +12,7 @@ use crate::store::redis::queue::context::StoreContext;
 use crate::store::redis::queue::lanes::Lanes;
 use crate::store::redis::queue::pending_refunds::{CallResult, PendingRefunds};
 use crate::store::redis::wire::counter_update::{CounterUpdate, UpdateKind};
-use crate::store::redis::wire::question::{self, Question};
+use crate::store::redis::wire::question::Question;
 use crate::store::reservation::{Amendment, Reservation};
 use crate::store::settings::StoreSettings;
 use crate::store::{RedisEndpoint, RedisTarget};
@@ -136,7 +136,7 @@ fn a_release_that_a_former_master_has_applied_is_made_again() {
         let recheck = Some(Duration::from_secs(1));
         let kind = UpdateKind::Release { recheck };
         let mut question = Question::default();
-        question.push(b"tollgate:1:inflight:cc:{", KEY, &question::forget_block());
+        question.forget(b"tollgate:1:inflight:cc:{", KEY);
         let lasts = Some(Duration::from_secs(600));
         let release = CounterUpdate::new(kind, question, lasts);
         let result = CallResult {

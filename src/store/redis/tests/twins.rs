@@ -151,6 +151,7 @@ impl History {
                         .repeats()
                         .map(|(_, id)| layout::record(prefix, who, id));
                     touched.extend(record.clone());
+                    touched.extend(limit.blocking.map(|_| layout::block(prefix, who)));
                     (key.clone(), record, check)
                 })
                 .collect();
@@ -296,10 +297,11 @@ impl History {
         for key in touched {
             let stored = self.model.stored.get(&key).cloned();
             let life = stored.as_ref().map(|(_, life)| *life);
-            let is_record = key.windows(4).any(|four| four == b"}:d:");
+            let is_record = key.windows(4).any(|four| four == b"}:d:") || key.ends_with(b"}:b");
             let of = |names: &[&[u8]]| !is_record && names.iter().any(|name| key.starts_with(name));
             let is_log = of(&[
                 b"t:1:log:",
+                b"t:1:block-log:",
                 b"t:1:less-log:",
                 b"t:1:once-log:",
                 b"t:1:beside-log:",

@@ -3,7 +3,7 @@
 //!
 //! The name is the identity, so that changed numbers keep the counters. Because of the braces, the key alone determines
 //! the cluster slot: the counters of one client are together. The record of an id has its name after the braces:
-//! `PREFIX:VERSION:limit:KIND:{key}:d:DIGEST`. The kind is `candidate-KIND` for a limit's candidate, and `GROUP.KIND`
+//! `PREFIX:VERSION:limit:KIND:{key}:d:DIGEST`, and the block of a key `PREFIX:VERSION:limit:KIND:{key}:b`. The kind is `candidate-KIND` for a limit's candidate, and `GROUP.KIND`
 //! for the tier of a group.
 
 use crate::key::RepeatId;
@@ -43,6 +43,14 @@ pub(crate) fn record(prefix: &[u8], key: &[u8], id: RepeatId) -> Vec<u8> {
     counter(&mut name, prefix, key);
     name.extend_from_slice(b":d:");
     name.extend_from_slice(&id.digits());
+    name.into_vec()
+}
+
+/// The name of the block of `key`, in the slot of the counter.
+pub(crate) fn block(prefix: &[u8], key: &[u8]) -> Vec<u8> {
+    let mut name = CounterNames::new();
+    counter(&mut name, prefix, key);
+    name.extend_from_slice(b":b");
     name.into_vec()
 }
 

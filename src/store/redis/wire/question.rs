@@ -9,7 +9,7 @@ use super::layout;
 use super::script::{DECIDE, DECIDE_ANY, DECIDE_ONCE, DECIDE_SHADOW, Script};
 use crate::clock::{self, Timestamp};
 use crate::limit::rate::Cost;
-use crate::limit::{Limit, Mark, Ticket, wire};
+use crate::limit::{BlockRule, Limit, Mark, Ticket, wire};
 use crate::store::check::{Check, Intent};
 use smallvec::SmallVec;
 use std::hash::BuildHasher as _;
@@ -17,7 +17,8 @@ use std::time::Duration;
 use update_block::{FREE, WITH_RECORD};
 
 pub(crate) use call::{MarkerKey, decide, refund};
-pub(crate) use update_block::{forget_block, refund_block, renew_block};
+use update_block::forget_block;
+pub(crate) use update_block::{refund_block, renew_block};
 
 /// The limits of one request, or the charge that one refund gives back.
 #[derive(Debug, Default)]
@@ -25,7 +26,7 @@ pub(crate) struct Question {
     keys: layout::CounterNames,
     counters: SmallVec<[KeyPlace; 4]>,
     blocks: SmallVec<[u8; 80]>,
-    /// The keys of records, in the order of the limits that use them.
+    /// The keys of records and blocks, in the order of the limits that use them.
     records: Vec<Vec<u8>>,
     /// Slots with numbers that this gateway has chosen.
     slots: Vec<ChosenSlots>,
@@ -80,7 +81,7 @@ enum ScriptLevel {
     Plain,
     /// All algorithms.
     Any,
-    /// Also ids that are charged once.
+    /// Also ids that are charged once, and keys that are blocked after a refusal.
     Once,
     /// Also limits that do not decide.
     Shadow,
@@ -135,6 +136,9 @@ impl Question {
         clock: Option<Timestamp>,
         chosen: Option<u64>,
     ) {
+        if let Some(rule) = check.limit.blocking {
+            return self.blocking(prefix, check, rule, clock);
+        }
         let Check {
             limit, key, cost, ..
         } = check;
@@ -156,6 +160,33 @@ impl Question {
             return self.push(prefix, key, &limit.block);
         }
         self.push(prefix, key, &block(limit, *cost, clock));
+    }
+
+    /// Adds one limit of a request whose refusals block the key, by `rule`. It takes no slots.
+    #[cold]
+    fn blocking(
+        &mut self,
+        prefix: &[u8],
+        check: &Check<'_>,
+        rule: BlockRule,
+        clock: Option<Timestamp>,
+    ) {
+        let Check { limit, key, .. } = check;
+        self.level = self.level.max(ScriptLevel::Once);
+        self.records.push(layout::block(prefix, key));
+        let mut inner = block(limit, check.cost, clock);
+        if let Some((dedupe, id)) = check.repeats() {
+            self.records.push(layout::record(prefix, key, id));
+            let none = block(limit, Cost::ZERO, clock);
+            inner = wire::deduped(dedupe, check.cost, &inner, &none);
+        }
+        self.push(prefix, key, &wire::blocking(rule, &inner));
+    }
+
+    /// Adds the deletion of one counter, and of the block of its key.
+    pub(crate) fn forget(&mut self, prefix: &[u8], key: &[u8]) {
+        self.records.push(layout::block(prefix, key));
+        self.push(prefix, key, &forget_block());
     }
 
     /// Numbers the slots that `own`, the block of `check`, requests, so that they can be given back even without an

@@ -27,6 +27,18 @@ const REFUNDS: &str = "\n-- == refund ==\n";
 /// call that needs it.
 const CHANGED: &str = "-- == changed ==\n";
 
+/// The line in place of which a limit is decided whose refusals block the key.
+const BLOCKING: &str = "-- == blocking ==\n";
+
+/// The code that knows blocked keys, once in a call.
+fn with_blocking(script: &str) -> String {
+    let [blocking] = files!("blocking");
+    script.replace(
+        BLOCKING,
+        &format!("if not blocking then\n{blocking}\nend\n"),
+    )
+}
+
 /// The code that decides a bucket under other numbers, once in a call.
 fn with_changed(script: &str) -> String {
     let [changed] = files!("changed");
@@ -61,18 +73,18 @@ pub(super) static DECIDE_ANY: LazyLock<Script> = LazyLock::new(|| {
     ))
 });
 
-/// Decides a batch in which some requests have ids that are charged once.
+/// Decides a batch in which some requests have ids that are charged once, or keys that may be blocked.
 pub(super) static DECIDE_ONCE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(&decisions(
+    Script::new(&with_blocking(&decisions(
         &every_algorithm!("partial" "history" "settlement" "dedupe" "check" "single" "batch" "all" "equal" "decide"),
-    ))
+    )))
 });
 
 /// Decides a batch in which some limits do not decide, and are only counted in addition to the deciding limits.
 pub(super) static DECIDE_SHADOW: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(&decisions(
+    Script::new(&with_blocking(&decisions(
         &every_algorithm!("partial" "history" "settlement" "dedupe" "check" "batch" "shadow"),
-    ))
+    )))
 });
 
 /// Every script that a connection loads.

@@ -1,6 +1,7 @@
 //! Random histories go to two stores: one is always called, the other only if no refusal is cached.
 
 use super::*;
+use crate::limit::BlockRule;
 
 /// Two gateways with one store, and requests that state their cost. A cached refusal equals the refusal that a call
 /// would have given.
@@ -159,6 +160,43 @@ fn histories_with_memory_admit_what_always_asking_admits() {
     }
     assert!(spared > asked / 20, "{spared} of {asked}");
     assert!(last > 20, "{last} of {asked}");
+}
+
+/// Limits that block: a remembered refusal is the one that a call would have given, and after the block a call decides.
+#[test]
+fn blocked_keys_are_refused_as_by_calls() {
+    let time = |micros| NonZeroU64::new(micros).unwrap();
+    let (mut asked, mut spared, mut blocks) = (0, 0, 0);
+    for seed in 0..60 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let always = MemoryStore::new(Clock::manual(Timestamp::from_micros(NOON)), usize::MAX);
+        let mut world = World::new();
+        let limits = limits();
+        let limit = &limits[random.usize(..limits.len() - 2)];
+        let first = random.u64(50_000..SECOND);
+        let rule = BlockRule::new(time(first), time(first * random.u64(1..5)));
+        let limit = Arc::new(limit.edited(|policy| policy.blocking = Some(rule)));
+        let ask = [check_of(&limit, b"one", random.u32(1..3))];
+        for _ in 0..300 {
+            world.passed += match random.u8(..10) {
+                0 => random.u64(..2 * SECOND),
+                1..6 => random.u64(..100_000),
+                _ => 0,
+            };
+            let truth = *always.at(world.at()).decide(&ask);
+            let (decided, was_asked) = world.decide(&ask);
+            assert_eq!(decided.decision, truth.decision, "{}", limit.name);
+            let begins = truth.measured(0).unwrap().block == BlockPhase::Begins;
+            // Only a call can note that a block begins.
+            assert!(was_asked || !begins);
+            (asked, spared) = (asked + u32::from(was_asked), spared + u32::from(!was_asked));
+            blocks += u32::from(begins);
+        }
+    }
+    assert!(
+        spared > asked && blocks > 300,
+        "{spared}, {asked}, {blocks}"
+    );
 }
 
 /// Compares a cached refusal with the true one.

@@ -18,6 +18,13 @@ impl History {
             let id = RepeatId::of("POST", "/pay", 1, &[self.random.u8(..4)]);
             (key, listed) = (layout::record(&prefix, &who, id), false);
         }
+        if limit.blocking.is_some() && self.random.bool() {
+            (key, listed) = (layout::block(&prefix, &who), false);
+            if self.random.bool() {
+                let bytes = self.nearly_block();
+                return self.put(key, bytes);
+            }
+        }
         if listed || self.random.u8(..4) == 0 {
             let mut command = cmd("DEL");
             command.arg(&key);
@@ -62,6 +69,20 @@ impl History {
             self.follow(&mut bytes);
         }
         bytes
+    }
+
+    /// A block, or nearly.
+    fn nearly_block(&mut self) -> Vec<u8> {
+        let now = self.now as f64;
+        let by = [0.0, 1.0, 100_000.0, 150_000.5, 2_000_000.0][self.random.usize(..5)];
+        let ends = if self.random.bool() {
+            now + by
+        } else {
+            now - by
+        };
+        let lengths = [0.0, 0.5, 1.0, 100_000.0, 900_000.0, -5.0, f64::NAN];
+        let length = lengths[self.random.usize(..lengths.len())];
+        [ends.to_be_bytes(), length.to_be_bytes()].concat()
     }
 
     /// A fraction that is close to a possible one: of the stored state, or of the limit's capacity.

@@ -78,8 +78,8 @@ pub(crate) fn renew_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block> 
     Some(block)
 }
 
-/// The block that deletes a counter of any kind.
-pub(crate) fn forget_block() -> wire::Block {
+/// The block that deletes a counter of any kind, with the block of its key.
+pub(super) fn forget_block() -> wire::Block {
     let mut block = wire::Block::new();
     block.push(FORGET);
     block
