@@ -1,5 +1,5 @@
 -- blocking.lua: after a refusal the key is blocked for a time, whatever its counter says. It stands where check.lua marks
--- it, since only a call about such a limit pays for it. Twin: src/limit/blocking.rs.
+-- it, since only a call about such a limit pays for it. Twin: src/limit/check/blocking.rs.
 --
 -- The state of a block: the instant at which it ends, and its length, as doubles. Its key stands among the records of
 -- ids (dedupe.lua), in front of the record of its own limit.

@@ -158,7 +158,14 @@ impl<C: ConnectionFacts> HeadFacts<'_, C> {
         let (host, table) = (self.matched_host(snapshot), &snapshot.table);
         let (last, possible) = request.routes_before_token(members, table, &host, path.to_match());
         if possible.is_empty() {
-            return EarlyLimits::Decided(last);
+            // A token may also take a customer away: it may be another one's, or not be trusted.
+            let customers = snapshot.customers.as_ref();
+            let contradicts = customers.is_some_and(|customers| customers.ask_token());
+            return if contradicts {
+                EarlyLimits::Unneeded
+            } else {
+                EarlyLimits::Decided(last)
+            };
         }
         let Some(position) = last.or(snapshot.unrouted) else {
             return EarlyLimits::Unneeded;

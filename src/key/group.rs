@@ -174,29 +174,35 @@ impl Group {
         };
         let more = now.names().filter(|name| !then.has_name(name)).count();
         let fewer = then.names().filter(|name| !now.has_name(name)).count();
-        let has_moved = |here: &NamedMembers,
-                         there: &NamedMembers,
-                         index: CustomerIndex,
-                         holder: Option<CustomerIndex>| {
+        let changed = self.credentials_without(now, then) + self.credentials_without(then, now);
+        (more, fewer, changed)
+    }
+
+    /// Has a customer of `before`, or a credential of one, gone?
+    #[must_use]
+    pub fn has_lost_customers(&self, before: &Self) -> bool {
+        let (Some(now), Some(then)) = (&self.named, &before.named) else {
+            return false;
+        };
+        then.names().any(|name| !now.has_name(name)) || self.credentials_without(then, now) > 0
+    }
+
+    /// The number of credentials in `here` that are not in `there`, of customers that are in both.
+    fn credentials_without(&self, here: &NamedMembers, there: &NamedMembers) -> usize {
+        let has_moved = |index: CustomerIndex, holder: Option<CustomerIndex>| {
             let name = here.all().name(index);
             let stays = here.has(index) && there.has_name(name);
             stays && holder.is_none_or(|holder| there.all().name(holder) != name)
         };
-        let is_by_address = self.by.is_by_address();
-        let missing = |here: &NamedMembers, there: &NamedMembers| {
-            let values = here.all().known(&self.by);
-            let values = values.filter(|(digest, index)| {
-                let holder = there.all().holder(&self.by, digest);
-                has_moved(here, there, *index, holder)
-            });
-            let networks = here.all().networks().all.iter();
-            let networks = networks.filter(|(network, index)| {
-                let holder = there.all().networks().all.get(*network).copied();
-                is_by_address && has_moved(here, there, **index, holder)
-            });
-            values.count() + networks.count()
-        };
-        (more, fewer, missing(now, then) + missing(then, now))
+        let values = here.all().known(&self.by);
+        let values = values
+            .filter(|(digest, index)| has_moved(*index, there.all().holder(&self.by, digest)));
+        let networks = here.all().networks().all.iter();
+        let networks = networks.filter(|(network, index)| {
+            let holder = there.all().networks().all.get(*network).copied();
+            self.by.is_by_address() && has_moved(**index, holder)
+        });
+        values.count() + networks.count()
     }
 
     /// The numbers of members that `self` has gained and lost since `before`.

@@ -1,6 +1,6 @@
 //! Other numbers of a limit for the members of a group. A tier is the limit itself, under its name, on separate
-//! counters. One key may belong to members and others in turn (an address, for instance), and a state that is possible
-//! under one set of numbers would be impossible under the other.
+//! counters: one key may belong to members and others in turn (an address, for instance). Only where a limit counts
+//! customers do its tiers share a counter, since a plan is the customer's.
 
 pub mod customer_numbers;
 
@@ -38,7 +38,7 @@ impl Limit {
     /// The limit with the chosen numbers.
     #[inline]
     #[must_use]
-    pub fn with_choice<'a>(self: &'a Arc<Self>, choice: NumbersChoice) -> &'a Arc<Self> {
+    pub fn with_choice(self: &Arc<Self>, choice: NumbersChoice) -> &Arc<Self> {
         match choice {
             NumbersChoice::Limit => self,
             NumbersChoice::Tier(tier) => &self.tiers[tier].limit,

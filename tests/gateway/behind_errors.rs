@@ -18,12 +18,13 @@ type Way = (
     &'static [(&'static str, &'static str)],
 );
 
-const WAYS: [Way; 15] = [
+const WAYS: [Way; 16] = [
     ("ok", "/respond", &[]),
     ("ok", "/redirect", &[]),
     ("bad_request", "/a\\b", &[]),
     ("no_route", "/nowhere", &[]),
     ("limit_refused", "/limited", &[]),
+    ("limit_blocked", "/blocked", &[]),
     ("missing_key", "/keyed", &[]),
     ("unknown_key", "/keyed", &[("X-Api-Key", "strange")]),
     ("too_many_held", "/held", &[]),
@@ -113,11 +114,16 @@ impl Place {
             .server("max_held = 1")
             .with("[groups.gold]\nby = \"header:x-api-key\"\nmembers = [\"known\"]")
             .limit("once", "by = \"everyone\"\nrate = \"1/h\"")
+            .limit(
+                "blocks",
+                "by = \"everyone\"\nrate = \"1/h\"\nblock = \"2h\"",
+            )
             .limit("keyed", keyed)
             .limit("smooth", smooth)
             .upstream("echo", &[&echo])
             .route("here", "/here", "echo", &[])
             .route("limited", "/limited", "echo", &["once"])
+            .route("blocked", "/blocked", "echo", &["blocks"])
             .route("keyed", "/keyed", "echo", &["keyed"])
             .route("held", "/held", "echo", &["smooth"])
             .route("slow", "/slow", "echo", &[])
@@ -137,6 +143,7 @@ impl Place {
             .with(&upstream("garbage", &quoted(&garbage), ""));
         let gateway = Gateway::start(&file).await;
         gateway.get("/limited").await.expect(200);
+        gateway.get("/blocked").await.expect(200);
         gateway.get("/held").await.expect(200);
         let mut waiting = Vec::new();
         for path in ["/held", "/busy"] {

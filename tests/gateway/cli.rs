@@ -17,6 +17,10 @@ pub(super) async fn check(text: &str) -> crate::support::Finished {
     for (name, from) in [
         ("gold-keys.txt", "deploy/gold-keys.txt"),
         ("issuer.pem", "tests/config/jwt/rsa.pem"),
+        ("keys.txt", "tests/config/valid/keys.txt"),
+        ("gold.txt", "tests/config/valid/gold.txt"),
+        ("own-day.txt", "tests/config/valid/own-day.txt"),
+        ("staff.txt", "tests/config/valid/staff.txt"),
     ] {
         std::fs::copy(repository().join(from), folder.path().join(name)).unwrap();
     }

@@ -86,7 +86,11 @@ const RESPONSE: &str = "learnt behind the answer";
 const SOCKETS: &str = "times and bounds of connections";
 
 /// More of them: what stands in front of requests and behind the decision.
-const WITHOUT_INFLUENCE_TOO: [(&str, &str); 20] = [
+const WITHOUT_INFLUENCE_TOO: [(&str, &str); 21] = [
+    (
+        "limits.*.block",
+        "a block is of an earlier request, and each case has one",
+    ),
     ("limits.*.candidate.rate.burst", NUMBERS),
     ("limits.*.candidate.rate.rate", NUMBERS),
     ("limits.*.shown", "where answers state the limit"),

@@ -10,7 +10,7 @@ mod written_values;
 use super::orders;
 use crate::config::Compiled;
 use crate::config::outline::time_text;
-use crate::key::{FinalStatus, KeyPart, MemberForm, MeterPlace, MissingKey, UnknownKey};
+use crate::key::{FinalStatus, KeyCase, KeyPart, MemberForm, MeterPlace, MissingKey, UnknownKey};
 use crate::limit::{Limit, Mode, Scope};
 use crate::snapshot::Service;
 use crate::store::{Backend, OnDown};
@@ -57,6 +57,7 @@ pub(super) fn of_limits(compiled: &Compiled) -> Vec<String> {
 fn bytes(compiled: &Compiled) -> Option<String> {
     let limits = compiled.outline.limits.iter();
     let mut names: Vec<&str> = limits
+        .filter(|limit| limit.by.case == KeyCase::Sensitive)
         .flat_map(|limit| &limit.by.parts)
         .filter(|part| !part.is_credential())
         .filter_map(|part| Some(part.field()?.as_str()))

@@ -147,7 +147,7 @@ fn customers(text: &str) -> Vec<Range<usize>> {
         if depth == 0 && trimmed.starts_with('[') {
             let title = trimmed.trim_start_matches('[').split(']').next();
             let last = title.and_then(|title| title.rsplit('.').next());
-            inside = last.is_some_and(|last| is_customers(last));
+            inside = last.is_some_and(is_customers);
         } else {
             // A text may be a name with `=` in it, so that a line of a table is read from its beginning.
             let is_inside = depth > 0 || inside;

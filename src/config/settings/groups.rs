@@ -531,7 +531,11 @@ fn warn_of_empty_group(written: &GroupTable, found: &mut Findings) {
     found
         .warning(Code::EmptyGroup, format!("{written} has no members"))
         .at(place, "no members here")
-        .help("write one member on a line; lines that begin with `#` are comments");
+        .help(if written.customers.is_absent() {
+            "write one member on a line; lines that begin with `#` are comments"
+        } else {
+            "write `NAME CREDENTIAL` on a line; lines that begin with `#` are comments"
+        });
 }
 
 /// Warns of a group by a field that any client can write, unless the file names a proxy in `trust`, which may set the

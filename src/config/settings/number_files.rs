@@ -259,11 +259,14 @@ fn read_numbers(text: &str, line: u32) -> Result<WrittenNumbers, LineFault> {
         match piece.split_once('=') {
             Some((word, value)) => numbers.put(word, value)?,
             None if position == 0 => {
+                if !is_number(piece) {
+                    return Err(LineFault::new("its rates are missing").help(FORM));
+                }
                 let rates = piece.split(',').map(|text| with_valid_offers(text, rate));
                 numbers.rates = rates.collect::<Result<_, _>>()?;
             }
             None => {
-                let why = format!("{} stands behind other numbers", quoted(piece));
+                let why = format!("{} stands behind other numbers", shown(piece));
                 let help = "write the rates first, with commas and without blanks between them";
                 return Err(LineFault::new(why).help(help));
             }
@@ -279,12 +282,21 @@ impl WrittenNumbers {
             "burst" => once(&mut self.burst, word, count(word, value)?),
             "max" => once(&mut self.max, word, count(word, value)?),
             "queue" => once(&mut self.queue, word, count(word, value)?),
+            "max_wait" if !is_number(value) => {
+                Err(LineFault::new("`max_wait` is a time such as `2s`").help(FORM))
+            }
             "max_wait" => {
                 let time = with_valid_offers(value, duration)?;
                 once(&mut self.max_wait, word, time)
             }
             _ => {
-                let why = format!("{} is no number that a line can have", quoted(word));
+                let has_offer = nearest(word, WORDS).is_some();
+                let word_shown = if has_offer {
+                    quoted(word)
+                } else {
+                    HIDDEN.to_owned()
+                };
+                let why = format!("{word_shown} is no number that a line can have");
                 let help = match nearest(word, WORDS) {
                     Some(meant) => format!("did you mean `{meant}`?"),
                     None => FORM.to_owned(),
@@ -292,6 +304,32 @@ impl WrittenNumbers {
                 Err(LineFault::new(why).help(help))
             }
         }
+    }
+}
+
+/// The name of a text that is not shown: in a file of credentials, which was named by mistake, it may be one.
+const HIDDEN: &str = "a text";
+
+/// The longest text that may be a number or a time, in bytes.
+const LONGEST_NUMBER: usize = 12;
+/// The longest text that may be several rates, in bytes.
+const LONGEST_RATES: usize = 40;
+
+/// Does the text look like a number, rather than a credential?
+fn is_number(text: &str) -> bool {
+    let most = if text.contains('/') {
+        LONGEST_RATES
+    } else {
+        LONGEST_NUMBER
+    };
+    text.len() <= most && text.starts_with(|first: char| first.is_ascii_digit())
+}
+
+fn shown(text: &str) -> String {
+    if is_number(text) {
+        quoted(text)
+    } else {
+        HIDDEN.to_owned()
     }
 }
 
@@ -305,7 +343,7 @@ fn once<T>(number: &mut Option<T>, word: &str, value: T) -> Result<(), LineFault
 fn count(word: &str, value: &str) -> Result<u32, LineFault> {
     let count = value.parse::<u32>().ok().filter(|count| *count > 0);
     count.filter(|_| !value.starts_with('+')).ok_or_else(|| {
-        let why = format!("`{word}` is a whole number from 1, not {}", quoted(value));
+        let why = format!("`{word}` is a whole number from 1, not {}", shown(value));
         LineFault::new(why)
     })
 }
@@ -360,13 +398,21 @@ mod tests {
     #[test]
     fn other_texts_are_refused_with_the_reason() {
         for (text, reason) in [
-            ("many", "`many` is not a rate"),
+            ("many", "its rates are missing"),
             ("5/min,", "`\"\"` is not a rate"),
             ("5/min, 6/h", "`\"\"` is not a rate"),
             ("5/min 6/h", "`6/h` stands behind other numbers"),
             ("burst=2 6/h", "`6/h` stands behind other numbers"),
             ("5/min brust=2", "did you mean `burst`?"),
-            ("5/min cost=2", "`cost` is no number that a line can have"),
+            ("5/min cost=2", "a text is no number that a line can have"),
+            ("5/min brust=2", "`brust` is no number that a line can have"),
+            (
+                "9key-of-acme/9key-of-acme/9key-of-acme/9key",
+                "its rates are missing",
+            ),
+            ("key-of-acme", "its rates are missing"),
+            ("5/min key-of-acme", "a text stands behind other numbers"),
+            ("5/min max_wait=key-of-acme", "`max_wait` is a time"),
             ("5/min burst=0", "a whole number from 1"),
             ("5/min burst=+3", "a whole number from 1"),
             ("5/min max=4294967296", "a whole number from 1"),

@@ -172,9 +172,13 @@ impl MemoryStore {
         let place = self.place(limit, &key);
         let mut guards = self.lock([&place]);
         let held = place.find(&guards).and_then(|state| state.block());
-        let block = BlockState::from(self.instant(limit), left);
-        if held.is_some_and(|held| held.ends >= block.ends) {
-            return;
+        let mut block = BlockState::from(self.instant(limit), left);
+        if let Some(held) = held {
+            if held.ends >= block.ends {
+                return;
+            }
+            // What is left is shorter than the block was: its length decides how long the next one lasts.
+            block.length = block.length.max(held.length);
         }
         let table = table_at(&mut guards, place.shard);
         if held.is_some() {

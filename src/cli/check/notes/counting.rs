@@ -158,6 +158,7 @@ fn is_of_client(limit: &Limit) -> bool {
         part.is_by_address()
             || part.is_of_certificate()
             || part.is_credential()
+            || part.is_proof()
             || part.claim().is_some()
     })
 }

@@ -62,8 +62,9 @@ fn many_more(noun: &str, joined: usize, left: usize) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::parse;
-    use crate::config::presentation::diff::diff;
+    use crate::config::presentation::diff::{diff, taken_away};
+    use crate::config::{load, parse};
+    use std::fs;
 
     fn changes_between(old: &str, new: &str) -> Vec<String> {
         let outline = |groups: &str| {
@@ -110,5 +111,31 @@ mod tests {
                 "groups: order one, two to two, one; a client in several groups has the tier of the first"
             ]
         );
+    }
+
+    #[test]
+    fn a_customer_or_a_credential_that_is_gone_is_taken_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let outline = |keys: &str| {
+            let path = folder.path().join("gateway.toml");
+            fs::write(folder.path().join("keys.txt"), keys).unwrap();
+            let text = "[groups.keys]\nby = \"header:x-api-key\"\ncustomers = \"keys.txt\"\n\
+                        [limits.a]\nby = \"customer\"\nmissing = \"refuse\"\nrate = \"10/s\"\n\
+                        [upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = \"a\"\n";
+            fs::write(&path, text).unwrap();
+            load(&path).unwrap().outline
+        };
+        let old = outline("acme key-1\nacme key-2\nbeta key-3\n");
+        for (keys, is_less) in [
+            ("acme key-1\nacme key-2\nbeta key-3\nbeta key-4\n", false),
+            ("acme key-1\nbeta key-3\n", true),
+            ("acme key-1\nacme key-2\n", true),
+            ("acme key-1\nacme key-2\nbeta key-4\n", true),
+            ("acme key-1\nacme key-2\nacme key-3\nbeta key-4\n", true),
+        ] {
+            let lost = taken_away(&old, &outline(keys));
+            let said = is_less.then(|| "a customer of group `keys`".to_owned());
+            assert_eq!(lost, said, "{keys}");
+        }
     }
 }

@@ -62,6 +62,9 @@ fn limit(old: &LimitOutline<'_>, new: &LimitOutline<'_>) -> Option<String> {
     }
     let mut kept = counters(old.rates, new.rates).to_owned();
     let elsewhere = elsewhere(old.first(), new.first());
+    if kept == KEPT && numbers != NumberChanges::default() {
+        kept.push_str(" for numbers over the same time");
+    }
     if (kept == KEPT || kept == UNITS) && !elsewhere.is_empty() {
         kept.push_str(&format!(" but for {}", elsewhere.join(" and ")));
     }

@@ -18,9 +18,9 @@ thread_local! {
     pub(crate) static COMPARED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The first setting of `old` that `new` lacks, in words: a key, a value, or an entry of a list, of a group's file of
-/// members, of a file of customers' numbers, of a file of trusted networks, or of a revocation list. Changed numbers remove nothing. Fewer authorities
-/// and fewer keys of tokens are not considered: their removal only means less trust.
+/// The first setting of `old` that `new` lacks, in words: a key, a value, or an entry of a list, of a group's files, of a
+/// file of customers' numbers, of a file of trusted networks, or of a revocation list. Changed numbers remove nothing.
+/// Fewer authorities and fewer keys of tokens are not considered: their removal only means less trust.
 #[must_use]
 pub fn taken_away(old: &Outline, new: &Outline) -> Option<String> {
     #[cfg(test)]
@@ -40,12 +40,15 @@ fn of_trust(old: &[IpNet], new: &[IpNet]) -> Option<String> {
     Some(format!("{lost} of `server.trust`"))
 }
 
-/// A member may have a stricter tier than other clients.
+/// A member may have a stricter tier than other clients, and a customer that is gone is refused.
 fn of_groups(old: &[Arc<Group>], new: &[Arc<Group>]) -> Option<String> {
     let after: HashMap<&str, &Arc<Group>> = new.iter().map(|one| (&*one.name, one)).collect();
     old.iter().find_map(|before| {
         let after = after.get(&*before.name)?;
         let (_, left) = after.joined_and_left(before);
+        if left == 0 && after.has_lost_customers(before) {
+            return Some(format!("a customer of group `{}`", before.name));
+        }
         (left > 0).then(|| format!("a member of group `{}`", before.name))
     })
 }

@@ -28,7 +28,8 @@ pub(super) fn add(
         .collect();
     of_groups.sort_by_key(|((position, _), _)| *position);
     if limits[0].by.counts_customers() {
-        note_others(written, &of_groups, found);
+        let tiers = of_groups.iter().map(|((_, group), tier)| (*group, *tier));
+        note_others(written, tiers, found);
     }
     let mut tiers: Vec<Vec<Tier>> = limits.iter().map(|_| Vec::new()).collect();
     // A tier is compiled from the limit without tiers.
@@ -124,15 +125,12 @@ pub(super) fn known_customers(template: &KeyTemplate, groups: &Groups) -> KnownV
 
 /// Notes tiers of a limit by customer for groups that do not consist of customers. A plan is the customer's, whichever
 /// credential a request shows.
-fn note_others(
+fn note_others<'a>(
     written: &Limit,
-    tiers: &[((usize, &Arc<Group>), &At<Written>)],
+    tiers: impl Iterator<Item = (&'a Arc<Group>, &'a At<Written>)>,
     found: &mut Findings,
 ) {
-    for ((_, group), tier) in tiers
-        .iter()
-        .filter(|((_, group), _)| group.named().is_none())
-    {
+    for (group, tier) in tiers.filter(|(group, _)| group.named().is_none()) {
         let name = &group.name;
         found
             .error(

@@ -39,8 +39,10 @@ fn is_of_name(byte: u8) -> bool {
 /// The name that a verified value is: other bytes are escaped, and a long value is replaced by its digest.
 pub(super) fn claimed_name(value: &[u8]) -> String {
     let mut name = String::with_capacity(value.len());
+    // A value that looks like the digest of another one is not that one's name.
+    let like_digest = value.starts_with(b"sha256:");
     for byte in value {
-        if is_of_name(*byte) {
+        if is_of_name(*byte) && !(like_digest && *byte == b':') {
             name.push(char::from(*byte));
         } else {
             name.extend(percent::escape(*byte).map(char::from));
@@ -146,6 +148,7 @@ mod tests {
             ("a%20b", "a%2520b"),
             ("\u{e9}", "%C3%A9"),
             ("CN=anna,O=Acme", "CN%3Danna%2CO%3DAcme"),
+            ("sha256:00", "sha256%3A00"),
         ] {
             assert_eq!(claimed_name(value.as_bytes()), name);
         }
