@@ -198,3 +198,46 @@ async fn a_key_in_a_file_is_taken_by_its_name() {
         "{five:?}"
     );
 }
+
+/// A key names a member of the route's group, and a token beside it takes the membership away: the token is another
+/// customer's, or is not trusted. No route is chosen before the token is read.
+#[tokio::test]
+async fn a_route_for_a_plan_takes_no_request_whose_token_contradicts() {
+    let upstream = Upstream::echo().await;
+    let tables = format!(
+        "[jwt]\nkeys = {:?}\nalgorithms = \"HS256\"\n\
+         [groups.keys]\nby = \"header:x-api-key\"\ncustomers = {{ acme = \"key-of-acme\", beta = \"key-of-beta\" }}\n\
+         [groups.tokens]\nby = \"jwt:sub\"\ncustomers = true\n\
+         [groups.gold]\nby = \"customer\"\nmembers = [\"acme\"]",
+        keys("hs.secret")
+    );
+    let file = File::default()
+        .with(&tables)
+        .limit(
+            "day",
+            "by = \"customer\"\nmissing = \"refuse\"\nrate = \"100/d\"",
+        )
+        .upstream("main", &[&upstream])
+        .route("gold", "/{*rest}", "main", &[])
+        .with("groups = \"gold\"")
+        .route("rest", "/{*rest}", "main", &["day"]);
+    let gateway = Gateway::start(&file).await;
+    let token = |sub: &str, secret: &[u8]| shared(secret, &json!({ "sub": sub }));
+    for (token, status, route) in [
+        (None, 200, "gold"),
+        (Some(token("acme", SECRET)), 200, "gold"),
+        (Some(token("beta", SECRET)), 400, "rest"),
+        (Some(token("acme", b"guessed")), 401, "rest"),
+        (Some("Bearer opaque".to_owned()), 401, "rest"),
+    ] {
+        let mut fields = vec![("X-Api-Key", "key-of-acme")];
+        fields.extend(token.iter().map(|token| ("Authorization", token.as_str())));
+        let answer = gateway.get_with("/", &fields).await;
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(
+            (answer.status, &line["route"]),
+            (status, &json!(route)),
+            "{token:?}"
+        );
+    }
+}
