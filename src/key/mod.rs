@@ -67,7 +67,7 @@ pub use digest::{Digest, DigestText};
 pub use exemption::Exemption;
 pub use group::{
     CustomerIndex, CustomerName, CustomerReading, CustomerSearch, Customers, CustomersBuilder,
-    Group, LONGEST_NAME, Memberships, NamedMembers, TwoNames, is_name,
+    Group, Memberships, NAME_FORM, NamedMembers, is_name,
 };
 pub use identity_field::{
     FieldWriters, FieldsOfOthers, IdentityField, IdentityFields, IdentityPiece, same_field,

@@ -3,6 +3,7 @@
 
 mod customers;
 mod passwords;
+mod warnings;
 
 use super::file_lines::lines;
 use super::number_files::NumberFiles;
@@ -13,8 +14,8 @@ use crate::config::presentation::NamedLines;
 use crate::config::report::{Code, Details as _, Findings};
 use crate::config::value::{network, quoted};
 use crate::key::{
-    CustomerIndex, Customers, Digest, Group, KeyPart, MemberForm, NamedMembers, cookie, credential,
-    is_name,
+    CustomerIndex, Customers, Digest, Group, KeyPart, MemberForm, NAME_FORM, NamedMembers, cookie,
+    credential, is_name,
 };
 use crate::tls::canonical_subject;
 use customers::CustomerReader;
@@ -24,6 +25,7 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
+use warnings::{warn_of_bits, warn_of_empty_group, warn_of_repeat, warn_of_say_so};
 
 /// The largest file of members.
 const MOST_BYTES: u64 = 128 * 1024 * 1024;
@@ -385,7 +387,7 @@ fn one_name(text: &[u8]) -> Result<&[u8], String> {
     if is_name(text) {
         Ok(text)
     } else {
-        Err("a name is 1 to 128 letters, digits and `.`, `_`, `-`, `@`, `+`, `:`, `/`".into())
+        Err(NAME_FORM.to_owned())
     }
 }
 
@@ -394,29 +396,6 @@ fn one_network(text: &[u8]) -> Result<IpNet, String> {
     // The text is not shown, since it may be a secret in the wrong file.
     network(&text)
         .map_err(|_| "it is not a network; write `10.0.0.0/8`, or an address alone".into())
-}
-
-/// Notes networks with bits outside their prefix, as in `trust`.
-fn warn_of_bits(members: &HashMap<IpNet, MemberPlace<'_>>, found: &mut Findings) {
-    let mut odd: Vec<_> = members
-        .iter()
-        .filter(|(network, _)| network.addr() != network.network())
-        .collect();
-    odd.sort_by_key(|(network, _)| **network);
-    for (network, place) in odd.into_iter().take(SHOWN) {
-        let (whole, one) = (network.trunc(), network.addr());
-        let place_of = match place {
-            MemberPlace::Listed(_) => String::new(),
-            MemberPlace::Line(..) => format!("{place}: "),
-        };
-        let message = format!("{place_of}{network} is more than one address");
-        found
-            .warning(Code::HostBits, message)
-            .at(place.span(), format!("all of {whole}"))
-            .help(format!(
-                "write `{whole}` for the network, or `{one}` for the address alone"
-            ));
-    }
 }
 
 fn one_value(text: &[u8], by: &KeyPart) -> Result<Digest, String> {
@@ -500,63 +479,6 @@ fn bad_member(written: &GroupTable, place: MemberPlace<'_>, why: &str, found: &m
     found
         .error(Code::BadMember, message)
         .at(place.span(), label);
-}
-
-fn warn_of_repeat(written: &GroupTable, repeat: &RepeatedMember<'_>, found: &mut Findings) {
-    let RepeatedMember { first, second, .. } = repeat;
-    let more = match repeat.many - 1 {
-        0 => String::new(),
-        more => format!(", and {more} more that are there already"),
-    };
-    if let (MemberPlace::Listed(one), MemberPlace::Listed(other)) = (first, second) {
-        let message = format!("{written} lists a member twice{more}");
-        found
-            .warning(Code::Duplicate, message)
-            .at(other, "the second time")
-            .and(one, "the first time");
-    } else {
-        let message = format!("{written} has a member twice: {first} and {second}{more}");
-        found
-            .warning(Code::Duplicate, message)
-            .at(second.span(), "it counts once");
-    }
-}
-
-fn warn_of_empty_group(written: &GroupTable, found: &mut Findings) {
-    let place = match (written.file.entries(), written.members.at()) {
-        ([file, ..], _) => &file.span,
-        (_, Some(members)) => &members.span,
-        _ => &written.place,
-    };
-    found
-        .warning(Code::EmptyGroup, format!("{written} has no members"))
-        .at(place, "no members here")
-        .help(if written.customers.is_absent() {
-            "write one member on a line; lines that begin with `#` are comments"
-        } else {
-            "write `NAME CREDENTIAL` on a line; lines that begin with `#` are comments"
-        });
-}
-
-/// Warns of a group by a field that any client can write, unless the file names a proxy in `trust`, which may set the
-/// field.
-fn warn_of_say_so(text: &GroupText<'_>, document: &Document, found: &mut Findings) {
-    let written = text.written;
-    let Some(at) = written.by.at() else { return };
-    let mut listed = written.members.entries().iter();
-    let mut lines = text.files.iter().flat_map(|(_, content)| lines(content));
-    let all_hashed = listed.all(|at| is_digest(at.value.trim_ascii().as_bytes()))
-        && lines.all(|(_, text)| is_digest(text))
-        && text.has_only_digests();
-    if !text.by.is_open() || all_hashed || !document.server.trust.is_absent() {
-        return;
-    }
-    let message = format!("any client that knows the name of a member is in {written}");
-    let help = "use something that only a member knows or has: an API key in `header:x-api-key`, or `ip`; where a proxy in front writes this field, name the proxy in `[server] trust`";
-    found
-        .warning(Code::SaySo, message)
-        .at(&at.span, "any client may write this")
-        .help(help);
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! groups                       groups with their members, read and digested
 //! groups/customers             names behind credentials, and credentials with two names
 //! groups/passwords             digests of users with their passwords, and lines of password files
+//! groups/warnings              what is odd about the members of a group
 //! jwt                          the rules that verify tokens
 //! jwt/claims                   claims that limits need, in a file without `[jwt]`
 //! jwt/published                URLs at which issuers publish keys

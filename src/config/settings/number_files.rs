@@ -6,7 +6,7 @@ use crate::config::document::{Document, Limit};
 use crate::config::input::{At, Reference, SideFiles, Span};
 use crate::config::report::{Code, Details as _, Findings, counted, nearest};
 use crate::config::value::{Quota, ValueError, duration, quoted, rate, with_valid_offers};
-use crate::key::{KeyPart, LONGEST_NAME, is_name};
+use crate::key::{KeyPart, NAME_FORM, is_name};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -203,10 +203,7 @@ impl<'a, 'c> Reader<'a, 'c> {
             .split_once([' ', '\t'])
             .ok_or_else(|| LineFault::new("it has no numbers").help(FORM))?;
         if !is_name(name.as_bytes()) {
-            let why = format!(
-                "a name is 1 to {LONGEST_NAME} letters, digits and `.`, `_`, `-`, `@`, `+`, `:`, `/`"
-            );
-            return Err(LineFault::new(why));
+            return Err(LineFault::new(NAME_FORM));
         }
         if let Some(first) = self.names.get(name) {
             let why = format!("{} has numbers in line {first} already", quoted(name));

@@ -15,8 +15,8 @@ mod names;
 mod reading;
 mod search;
 
-pub use builder::{CustomersBuilder, TwoNames};
-pub use names::{CustomerIndex, LONGEST_NAME, is_name};
+pub use builder::CustomersBuilder;
+pub use names::{CustomerIndex, NAME_FORM, is_name};
 pub use reading::{CustomerName, CustomerReading};
 pub use search::CustomerSearch;
 
@@ -301,4 +301,4 @@ fn verified_value<'c>(by: &KeyPart, caller: &Caller<'c>) -> Option<Cow<'c, str>>
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

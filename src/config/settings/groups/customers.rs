@@ -3,7 +3,7 @@
 use super::passwords::{is_hash, note_hash};
 use super::{
     GroupText, LONGEST, MOST_MEMBERS, MemberPlace, RepeatedMember, SHOWN, as_listed, one_network,
-    one_value, plain, warn_of_repeat,
+    one_value, plain, warn_of_bits, warn_of_repeat,
 };
 use crate::client::Nat64;
 use crate::config::document::CustomerList;
@@ -12,7 +12,7 @@ use crate::config::report::{Code, Details as _, Findings, counted};
 use crate::config::settings::file_lines::lines;
 use crate::config::settings::number_files::{NumberFile, warn_of_strange_names};
 use crate::config::value::quoted;
-use crate::key::{CustomerIndex, CustomersBuilder, Digest, KeyPart, LONGEST_NAME, is_name};
+use crate::key::{CustomerIndex, CustomersBuilder, Digest, KeyPart, NAME_FORM, is_name};
 use ipnet::IpNet;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -55,6 +55,8 @@ struct Progress<'a> {
     wrong: usize,
     credentials: usize,
     repeat: Option<RepeatedMember<'a>>,
+    /// Networks with bits outside their prefix.
+    odd: HashMap<IpNet, MemberPlace<'a>>,
 }
 
 impl<'a> CustomerReader<'a> {
@@ -105,6 +107,7 @@ impl<'a> CustomerReader<'a> {
         if let Some(repeat) = progress.repeat {
             warn_of_repeat(group.written, &repeat, found);
         }
+        warn_of_bits(&progress.odd, found);
         progress.names
     }
 
@@ -134,19 +137,10 @@ impl<'a> CustomerReader<'a> {
         };
         let first = match credential {
             Credential::Value(digest) => {
-                // A credential of two customers is an error, which is noted here.
-                let _ = self.builder.value(group.by, digest, customer);
+                self.builder.value(group.by, digest, customer);
                 earlier(&mut self.values, (group.by, digest), this)
             }
-            Credential::Networks(networks) => {
-                let mut first = None;
-                for network in networks {
-                    let _ = self.builder.network(network, customer);
-                    let before = earlier(&mut self.networks, network.trunc(), this);
-                    first = first.or(before);
-                }
-                first
-            }
+            Credential::Networks(networks) => self.add_networks(networks, this, progress),
         };
         let Some(first) = first else { return };
         if first.customer != customer {
@@ -166,6 +160,25 @@ impl<'a> CustomerReader<'a> {
                 }
             }
         }
+    }
+
+    /// Adds the networks of one credential; returns the earlier holder of one of them.
+    fn add_networks(
+        &mut self,
+        networks: Vec<IpNet>,
+        this: Holder<'a>,
+        progress: &mut Progress<'a>,
+    ) -> Option<Holder<'a>> {
+        let mut first = None;
+        for network in networks {
+            if network.addr() != network.network() {
+                progress.odd.insert(network, this.place);
+            }
+            self.builder.network(network, this.customer);
+            let before = earlier(&mut self.networks, network.trunc(), this);
+            first = first.or(before);
+        }
+        first
     }
 
     /// Reads the names that are the members of a group by `customer`.
@@ -311,9 +324,7 @@ fn split<'a>(place: MemberPlace<'a>, line: WrittenLine<'a>) -> Result<Credential
         }
     };
     if !is_name(name) {
-        return Err(format!(
-            "a name is 1 to {LONGEST_NAME} letters, digits and `.`, `_`, `-`, `@`, `+`, `:`, `/`"
-        ));
+        return Err(NAME_FORM.to_owned());
     }
     Ok(CredentialLine {
         place,

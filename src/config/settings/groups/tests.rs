@@ -112,3 +112,18 @@ fn a_member_and_its_digest_are_the_same() {
         Group::digest(b"a.b")
     );
 }
+
+#[test]
+fn a_customers_network_with_bits_behind_its_prefix_is_a_warning() {
+    let text = "[groups.office]\nby = \"ip\"\ncustomers = { acme = \"10.0.0.1/8\", beta = \"192.0.2.0/24\" }\n\
+                [limits.a]\nby = \"customer\"\nmissing = \"ip\"\nrate = \"1/s\"\n\
+                [upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = \"a\"\n";
+    let report = crate::config::parse("gateway.toml", text).unwrap().report();
+    let warnings: Vec<&str> = report
+        .diagnostics
+        .iter()
+        .filter(|one| one.code == Code::HostBits)
+        .map(|one| one.message.as_str())
+        .collect();
+    assert_eq!(warnings, ["10.0.0.1/8 is more than one address"]);
+}

@@ -5,13 +5,6 @@ use super::{CredentialSource, CredentialTable, CustomerIndex, Customers};
 use crate::key::{Digest, KeyPart};
 use ipnet::IpNet;
 
-/// A credential that two customers have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TwoNames {
-    /// The customer that had the credential first.
-    pub first: CustomerIndex,
-}
-
 /// Customers that are being read.
 #[derive(Debug, Default)]
 pub struct CustomersBuilder(Customers);
@@ -34,26 +27,16 @@ impl CustomersBuilder {
         self.0.names.text(index)
     }
 
-    /// Adds a credential in the part `by`.
-    ///
-    /// # Errors
-    /// If another customer has the credential.
-    pub fn value(
-        &mut self,
-        by: &KeyPart,
-        digest: Digest,
-        customer: CustomerIndex,
-    ) -> Result<(), TwoNames> {
-        let source = source(&mut self.0, by);
-        one_name(*source.known.entry(digest).or_insert(customer), customer)
+    /// Adds a credential in the part `by`. A credential that another customer has stays that one's.
+    pub fn value(&mut self, by: &KeyPart, digest: Digest, customer: CustomerIndex) {
+        let known = &mut source(&mut self.0, by).known;
+        known.entry(digest).or_insert(customer);
     }
 
-    /// Adds a network, whose clients are a customer where no credential names another.
-    ///
-    /// # Errors
-    /// If another customer has the same network.
-    pub fn network(&mut self, network: IpNet, customer: CustomerIndex) -> Result<(), TwoNames> {
-        one_name(self.0.networks.insert(network, customer), customer)
+    /// Adds a network, whose clients are a customer where no credential names another. A network that another customer
+    /// has stays that one's.
+    pub fn network(&mut self, network: IpNet, customer: CustomerIndex) {
+        self.0.networks.insert(network, customer);
     }
 
     /// From now on the verified value of `by` is a name.
@@ -75,14 +58,6 @@ impl CustomersBuilder {
         }
         CustomerNames::shrink(&mut self.0.names);
         self.0
-    }
-}
-
-fn one_name(first: CustomerIndex, customer: CustomerIndex) -> Result<(), TwoNames> {
-    if first == customer {
-        Ok(())
-    } else {
-        Err(TwoNames { first })
     }
 }
 

@@ -8,7 +8,11 @@ use std::fmt::Write as _;
 use std::hash::BuildHasher as _;
 
 /// The longest name, in bytes.
-pub const LONGEST_NAME: usize = 128;
+const LONGEST_NAME: usize = 128;
+
+/// What a text that is no name is told.
+pub const NAME_FORM: &str =
+    "a name is 1 to 128 letters, digits and `.`, `_`, `-`, `@`, `+`, `:`, `/`";
 
 /// The number of a name among the names of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
