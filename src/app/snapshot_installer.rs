@@ -4,7 +4,7 @@ use super::GatewayState;
 use super::certificates::CertificateOrders;
 use super::key_sets::KeyFollower;
 use super::tls_listeners::TlsListeners;
-use crate::config::diff::{Outline, diff};
+use crate::config::diff::{FileChange, Outline, diff};
 use crate::config::{Boot, Compiled, Files, Identities};
 use crate::reload::{self, Watcher};
 use crate::snapshot::Snapshot;
@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use tokio::task::spawn_blocking;
 
 /// Watches the file and the files that it names, if there is one, until the gateway leaves.
 pub(super) fn start_reload(
@@ -73,7 +74,7 @@ impl reload::ReloadTarget for SnapshotInstaller {
         }
         self.servers.prepare(&mut snapshot, &boot).await;
         self.keys.prepare(key_sets).await;
-        let changes = diff(&self.outline, &outline, &self.boot);
+        let changes = self.changes(&outline).await;
         self.boot.listen.keep_alive.set(outline.keep_alive);
         self.outline = outline;
         self.boot.store.rotate(&boot.store);
@@ -107,6 +108,15 @@ impl reload::ReloadTarget for SnapshotInstaller {
 }
 
 impl SnapshotInstaller {
+    /// The differences from the installed file. Lists of millions of members would hold up this thread, which accepts
+    /// connections and serves the admin port.
+    async fn changes(&self, outline: &Arc<Outline>) -> Vec<FileChange> {
+        let (before, after) = (Arc::clone(&self.outline), Arc::clone(outline));
+        let boot = self.boot.clone();
+        let compared = spawn_blocking(move || diff(&before, &after, &boot)).await;
+        compared.unwrap_or_default()
+    }
+
     /// States in the metrics how many customers each group has.
     fn count_customers(&self) {
         let groups = self.outline.groups.iter();

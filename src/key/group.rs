@@ -189,10 +189,13 @@ impl Group {
 
     /// The number of credentials in `here` that are not in `there`, of customers that are in both.
     fn credentials_without(&self, here: &NamedMembers, there: &NamedMembers) -> usize {
+        // Each name is looked up once, not once for each credential.
+        let places = here.all().names().map(|name| there.all().find(name));
+        let places: Vec<Option<CustomerIndex>> = places.collect();
         let has_moved = |index: CustomerIndex, holder: Option<CustomerIndex>| {
-            let name = here.all().name(index);
-            let stays = here.has(index) && there.has_name(name);
-            stays && holder.is_none_or(|holder| there.all().name(holder) != name)
+            let there_too = places.get(index.position()).copied().flatten();
+            let stays = here.has(index) && there_too.is_some_and(|place| there.has(place));
+            stays && holder != there_too
         };
         let values = here.all().known(&self.by);
         let values = values

@@ -243,6 +243,11 @@ impl CredentialSource {
             let name = CustomerName::Listed(*index);
             return CustomerReading::Named { name, is_proven };
         }
+        // A claim may be one text of several words, as `scope` is.
+        match self.look_in_list(caller, position) {
+            found @ (CustomerReading::Named { .. } | CustomerReading::Different) => return found,
+            _ => {}
+        }
         let claimed = self.is_name.then(|| verified_value(&self.by, caller));
         match claimed.flatten() {
             Some(value) => {

@@ -13,6 +13,7 @@ use crate::config::settings::file_lines::lines;
 use crate::config::settings::number_files::{NumberFile, warn_of_strange_names};
 use crate::config::value::quoted;
 use crate::key::{CustomerIndex, CustomersBuilder, Digest, KeyPart, NAME_FORM, is_name};
+use foldhash::fast::RandomState;
 use ipnet::IpNet;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -22,8 +23,8 @@ use std::hash::Hash;
 #[derive(Default)]
 pub(super) struct CustomerReader<'a> {
     pub(super) builder: CustomersBuilder,
-    values: HashMap<(&'a KeyPart, Digest), Holder<'a>>,
-    networks: HashMap<IpNet, Holder<'a>>,
+    values: HashMap<(&'a KeyPart, Digest), Holder<'a>, RandomState>,
+    networks: HashMap<IpNet, Holder<'a>, RandomState>,
     /// Can customers have names that no line has?
     is_open: bool,
 }
@@ -251,7 +252,7 @@ fn warn_of_strange_name(
 
 /// The earlier holder of the same credential; the first one stays.
 fn earlier<'a, K: Hash + Eq>(
-    holders: &mut HashMap<K, Holder<'a>>,
+    holders: &mut HashMap<K, Holder<'a>, RandomState>,
     key: K,
     this: Holder<'a>,
 ) -> Option<Holder<'a>> {

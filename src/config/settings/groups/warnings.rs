@@ -74,12 +74,15 @@ pub(super) fn warn_of_empty_group(written: &GroupTable, found: &mut Findings) {
 pub(super) fn warn_of_say_so(text: &GroupText<'_>, document: &Document, found: &mut Findings) {
     let written = text.written;
     let Some(at) = written.by.at() else { return };
+    if !text.by.is_open() || !document.server.trust.is_absent() {
+        return;
+    }
     let mut listed = written.members.entries().iter();
     let mut lines = text.files.iter().flat_map(|(_, content)| lines(content));
     let all_hashed = listed.all(|at| is_digest(at.value.trim_ascii().as_bytes()))
         && lines.all(|(_, text)| is_digest(text))
         && text.has_only_digests();
-    if !text.by.is_open() || all_hashed || !document.server.trust.is_absent() {
+    if all_hashed {
         return;
     }
     let message = format!("any client that knows the name of a member is in {written}");

@@ -248,6 +248,12 @@ fn one_name_is_one_customer_whichever_credential_is_shown() {
             &Claims("", &["x", "c-gamma"]),
             ("gamma", "gamma"),
         ),
+        (
+            (none, ""),
+            elsewhere,
+            &Claims("x c-gamma", &["x", "c-gamma"]),
+            ("gamma", "gamma"),
+        ),
     ] {
         let (reading, key) = read_customer(&all, (fields, target), address, identity, &template);
         assert_eq!(
