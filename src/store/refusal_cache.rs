@@ -263,7 +263,10 @@ impl Refusal {
     /// while no request can have been admitted since the answer.
     fn measured_at(&self, at: Timestamp, cost: Cost) -> Option<Measurement> {
         if self.measured.block != BlockPhase::No {
-            return self.nearer(at).filter(|_| cost == self.cost);
+            // The wait is the count's where that is longer, so it is known for this cost only. A partial limit waits for
+            // one unit, whatever the cost.
+            let is_known = cost == self.cost || self.limit.partial;
+            return self.nearer(at).filter(|_| is_known);
         }
         let least = least(&self.limit).min(cost);
         let none_passes = least == cost || self.refused_at(at, least).is_some();

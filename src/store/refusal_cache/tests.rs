@@ -15,7 +15,7 @@ use crate::limit::sliding_log::SlidingLog;
 use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::token_bucket::TokenBucket;
 use crate::limit::verdict::{Ruling, VerdictOutcome};
-use crate::limit::{Mode, Policy, Rule};
+use crate::limit::{BlockRule, Mode, Policy, Rule};
 use crate::store::{Decider, Intent, MemoryStore, StoreDecision};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
@@ -144,6 +144,22 @@ fn a_cost_that_is_always_the_same_asks_once() {
     for _ in 0..100 {
         let (decided, was_asked) = world.decide(&ask);
         assert!(!was_asked && decided.decision.verdicts[0].remaining == 1);
+    }
+}
+
+#[test]
+fn a_block_of_a_limit_that_grants_parts_asks_once_for_any_cost() {
+    let minute = NonZeroU64::new(60 * SECOND).unwrap();
+    let limit = limit("less", bucket).edited(|policy| {
+        policy.partial = true;
+        policy.blocking = Some(BlockRule::new(minute, minute));
+    });
+    let limit = Arc::new(limit);
+    let mut world = World::new();
+    while admitted(&world.decide(&[check_of(&limit, b"one", 3)]).0) {}
+    for cost in [3, 1, 5, 3] {
+        let (decided, was_asked) = world.decide(&[check_of(&limit, b"one", cost)]);
+        assert!(!was_asked && !admitted(&decided), "{cost}");
     }
 }
 
