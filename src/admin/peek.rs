@@ -42,6 +42,8 @@ struct PeekedCounter {
     /// The customer whose numbers are read, if they are others.
     customer: Option<String>,
     key: Vec<u8>,
+    /// The cost of a request, if its wait is asked.
+    cost: Option<u32>,
 }
 
 /// The channel that carries peeks to the worker that answers them from its store.
@@ -92,6 +94,12 @@ async fn look(store: &Store, snapshot: &Snapshot, counter: &PeekedCounter) -> Va
             seen["of"] = limit.quota.into();
             seen["reset_us"] = verdict.map(|verdict| verdict.reset).into();
             seen["blocked_us"] = decided.left_of_block(0).into();
+            let remaining = verdict.map_or(0, |verdict| verdict.remaining);
+            if let Some(cost) = counter.cost.filter(|cost| u64::from(*cost) > remaining)
+                && let Ok(Some(wait)) = store.wait_for(cost, limit, &counter.key).await
+            {
+                seen["wait_us"] = wait.into();
+            }
         }
         Err(error) => seen["error"] = error.to_string().into(),
     }
@@ -162,6 +170,9 @@ fn read_counters(body: &[u8]) -> Result<Vec<PeekedCounter>, &'static str> {
             group: one["group"].as_str().map(str::to_owned),
             customer: one["customer"].as_str().map(str::to_owned),
             key: HEXLOWER_PERMISSIVE.decode(key.as_bytes()).ok()?,
+            cost: one["cost"]
+                .as_u64()
+                .and_then(|cost| u32::try_from(cost).ok()),
         })
     };
     counters

@@ -69,7 +69,7 @@ pub use trials::{CounterUses, Trials};
 pub use worker_cache::WorkerCache;
 
 use crate::limit::rate::Cost;
-use crate::limit::verdict::Ruling;
+use crate::limit::verdict::{Ruling, Wait};
 use crate::limit::{Limit, Scope};
 use std::sync::Arc;
 use tokio::time::{Instant, timeout_at};
@@ -150,6 +150,42 @@ impl Store {
             });
         }
         Ok(decided)
+    }
+
+    /// The microseconds until one counter, of a limit that decides, has room for `units`; `None` if it has room now, or
+    /// never. No unit is taken. A limit with `block` is not asked, since its answer would begin a block.
+    ///
+    /// # Errors
+    /// If the store is unavailable.
+    pub async fn wait_for(
+        &self,
+        units: u32,
+        limit: &Arc<Limit>,
+        key: &[u8],
+    ) -> Result<Option<u64>, StoreError> {
+        if limit.blocking.is_some() || !limit.mode.decides() {
+            return Ok(None);
+        }
+        let checks = [Check {
+            cost: Cost::new(units),
+            ..Check::new(limit, key)
+        }];
+        let answers = match self {
+            Self::Memory(memory) => memory.measure(&checks, Intent::Peek, Decider::Memory),
+            Self::Shared(shared) if limit.scope == Scope::Gateway => {
+                let local = &shared.local;
+                local.measure(&checks, Intent::Peek, Decider::Memory)
+            }
+            Self::Shared(shared) => *shared.redis.measure(&checks, Intent::Peek).await?,
+        };
+        let decided = StoreDecision::of(&checks, answers);
+        Ok(match decided.decision.ruling {
+            Ruling::Refuse {
+                wait: Wait::Micros(wait),
+                ..
+            } if decided.is_whole() => Some(wait),
+            _ => None,
+        })
     }
 
     /// Deletes one counter, in every store. Returns whether it existed. Ids that the counter has charged stay

@@ -55,6 +55,7 @@ fn counter(applied: &AppliedLimit) -> Option<Value> {
             "group": limit.group.as_deref(),
             "customer": applied.numbers.as_ref().map(|numbers| &*numbers.customer),
             "key": HEXLOWER.encode(&counted.raw),
+            "cost": counted.cost,
         })),
         _ => None,
     }
@@ -64,12 +65,13 @@ fn counter(applied: &AppliedLimit) -> Option<Value> {
 ///
 /// The time until a counter equals an unused one shows how full a bucket is, and when a window ends.
 fn verdict(limit: &Limit, cost: u32, state: &CounterState) -> Option<LiveVerdict> {
-    let (remaining, of, reset) = match *state {
+    let (remaining, of, reset, wait) = match *state {
         CounterState::Units {
             remaining,
             of,
             reset,
-        } => (remaining, of, reset),
+            wait,
+        } => (remaining, of, reset, wait),
         // After the block the counter may let the request wait for longer.
         CounterState::Blocked { left } => {
             return Some(LiveVerdict {
@@ -105,9 +107,11 @@ fn verdict(limit: &Limit, cost: u32, state: &CounterState) -> Option<LiveVerdict
         Rule::FixedWindow(_) | Rule::ClockWindow(_) => {
             (VerdictOutcome::Refuse(Wait::Micros(reset)), true)
         }
-        Rule::SlidingWindow(_) | Rule::SlidingLog(_) => {
-            (VerdictOutcome::Refuse(Wait::Micros(reset)), false)
-        }
+        // Only the gateway knows which units leave next.
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) => (
+            VerdictOutcome::Refuse(Wait::Micros(wait.unwrap_or(reset))),
+            wait.is_some(),
+        ),
         Rule::Concurrency(_) => (VerdictOutcome::Refuse(Wait::Micros(HINT)), false),
     };
     let takes = match outcome {
@@ -139,6 +143,7 @@ fn state_of(answer: &Value) -> CounterState {
             remaining,
             of,
             reset,
+            wait: number("wait_us"),
         },
         _ if answer["known"] == false => CounterState::Unknown,
         _ => CounterState::Failed(answer["error"].as_str().unwrap_or("no reason").to_owned()),

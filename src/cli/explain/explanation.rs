@@ -292,8 +292,14 @@ pub(super) enum LimitOutlook {
 /// The state of a counter in the running gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CounterState {
-    /// The units left, the units in all, and the microseconds until the counter is as if unused.
-    Units { remaining: u64, of: u64, reset: u64 },
+    /// The units left, the units in all, the microseconds until the counter is as if unused, and those until it has
+    /// room for the request, if it has none and the gateway states them.
+    Units {
+        remaining: u64,
+        of: u64,
+        reset: u64,
+        wait: Option<u64>,
+    },
     /// The key is blocked, for this many microseconds more.
     Blocked { left: u64 },
     /// The gateway runs with a file that does not have this limit.

@@ -109,6 +109,7 @@ fn state(state: &CounterState) -> Value {
             remaining,
             of,
             reset,
+            ..
         } => json!({ "remaining": remaining, "of": of, "reset_us": reset }),
         CounterState::Blocked { left } => json!({ "blocked_us": left }),
         CounterState::Unknown => json!({ "known": false }),

@@ -320,11 +320,13 @@ fn state(state: &CounterState) -> String {
             remaining,
             of,
             reset: 0,
+            ..
         } => format!("now: {remaining} of {of} left"),
         CounterState::Units {
             remaining,
             of,
             reset,
+            ..
         } => format!(
             "now: {remaining} of {of} left, all of it in {}",
             describe::rounded_up(*reset)

@@ -1,8 +1,10 @@
 //! The answer that `tollgate explain` expects for a request: its source, its upstream, and the units that are left now.
 
 use super::said;
-use crate::support::{File, Gateway, Upstream, tollgate};
+use crate::support::{File, Gateway, Redis, Upstream, tollgate};
 use serde_json::Value;
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// The next request gets the answer that `explain --live` expects.
 #[tokio::test]
@@ -75,6 +77,74 @@ async fn live_answers_as_the_gateway_then_does() {
             }
         }
     }
+}
+
+/// Of two limits that refuse, the answer names the one with the longer wait. Units leave a log one by one, so that its
+/// wait is shorter than the time until it is empty.
+async fn live_names_the_limit_with_the_longer_wait(redis: Option<Redis>) {
+    let upstream = Upstream::echo().await;
+    let mut file = File::to(&upstream, &["log", "even", "bucket"])
+        .limit(
+            "log",
+            "by = \"ip\"\nalgorithm = \"sliding-log\"\nrate = \"4/h\"\nstatus = 503",
+        )
+        .limit(
+            "even",
+            "by = \"everyone\"\nalgorithm = \"sliding-window\"\nrate = \"9/min\"\nbuckets = 6",
+        )
+        .limit(
+            "bucket",
+            "by = \"header:x-api-key\"\nmissing = \"skip\"\nrate = \"1/h\"",
+        );
+    if let Some(redis) = &redis {
+        file = file.redis(redis, "timeout = \"2s\"\non_down = \"closed\"");
+    }
+    let gateway = Gateway::start(&file).await;
+    for key in ["a", "b", "c", "d"] {
+        gateway
+            .get_with("/", &[("x-api-key", key)])
+            .await
+            .expect(200);
+        // The counters are read one after the other, so that the waits must differ by more than the time between.
+        sleep(Duration::from_secs(1)).await;
+    }
+    let live = format!("--live={}", gateway.admin().await);
+    let file = gateway.file().display().to_string();
+    let words = [
+        "explain",
+        "GET",
+        "/",
+        "-H",
+        "x-api-key: b",
+        "--config",
+        &file,
+        &live,
+        "--json",
+    ];
+    let said = tollgate(gateway.folder(), &words).await;
+    let said: Value = serde_json::from_str(&said.stdout).unwrap();
+    let answer = gateway.get_with("/", &[("x-api-key", "b")]).await;
+    assert_eq!(answer.status, 429);
+    assert_eq!(said["answer"]["status"], 429, "{said}");
+    assert_eq!(said["answer"]["reason"], "the limit \"bucket\" refuses");
+    let now = |limit: usize| &said["limits"][limit]["now"];
+    let wait = |limit: usize| now(limit)["wait_us"].as_u64().unwrap();
+    assert_eq!(now(0)["outcome"], "refuse", "{said}");
+    assert_eq!(now(1)["outcome"], "admit", "{said}");
+    assert!(wait(0) < wait(2) && wait(0) > 3_500_000_000, "{said}");
+    // Nothing was charged by the question.
+    assert_eq!(now(0)["remaining"], 0, "{said}");
+    assert_eq!(now(1)["remaining"], 5, "{said}");
+}
+
+#[tokio::test]
+async fn live_names_the_limit_with_the_longer_wait_in_memory() {
+    live_names_the_limit_with_the_longer_wait(None).await;
+}
+
+#[tokio::test]
+async fn live_names_the_limit_with_the_longer_wait_in_redis() {
+    live_names_the_limit_with_the_longer_wait(Some(Redis::start().await)).await;
 }
 
 /// The host of the URI counts as the field `Host`, as HTTP/1.1 clients send it.
