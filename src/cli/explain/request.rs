@@ -69,10 +69,10 @@ pub(super) fn explain(compiled: &Compiled, mut request: ExplainedRequest) -> Exp
     if refused.is_none() && arrival::comes_by_tls(compiled, &request.parts) {
         request.handshake.get_or_insert_default();
     }
+    // The handshake comes before the target, also before one that is refused.
     let handshake = request.handshake.as_ref();
-    let handshake = handshake
-        .filter(|_| refused.is_none())
-        .and_then(|client| handshake::outlook(compiled, client, &request.parts));
+    let handshake =
+        handshake.and_then(|client| handshake::outlook(compiled, client, &request.parts));
     let trust = &compiled.snapshot.trust;
     let client = trust.explain(request.peer, &request.parts.headers);
     let method = request.parts.method.clone();

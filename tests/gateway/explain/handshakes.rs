@@ -85,3 +85,46 @@ async fn the_port_of_a_request_says_which_listener_it_goes_to() {
         assert!(explained.stdout.contains(said), "{asked:?}: {explained:?}");
     }
 }
+
+/// A client without the demanded certificate gets no answer at all, and no 400 for its target.
+#[tokio::test]
+async fn a_handshake_is_refused_before_any_target() {
+    let (ca, folder) = (Authority::new(), tempfile::tempdir().unwrap());
+    let text = format!(
+        "[server]\nlisten = {{ address = \"127.0.0.1:0\", tls = true }}\n{}client = {:?}\n\
+         [upstreams.u]\nservers = \"127.0.0.1:1\"\n[routes.r]\nupstream = \"u\"\n",
+        ca.identity("inner", &["inner.test"]),
+        ca.path("ca.pem"),
+    );
+    std::fs::write(folder.path().join("gateway.toml"), text).unwrap();
+    ca.write("anna", &ca.client("anna"));
+    let shown = ca.path("anna.pem");
+    let shows = ["--client-cert", shown.to_str().unwrap()];
+    for (target, answer) in [
+        (
+            "one/two",
+            "400 by the gateway: the target is neither a path nor a URI",
+        ),
+        ("/", "the upstream's"),
+    ] {
+        let asked = [
+            "explain",
+            "GET",
+            target,
+            "--host",
+            "inner.test",
+            "--sni",
+            "inner.test",
+        ];
+        let refused = tollgate(folder.path(), &asked).await.stdout;
+        let end = "answer  none, since the handshake is refused\n";
+        assert!(refused.ends_with(end), "{target}: {refused}");
+        let taken = tollgate(folder.path(), &[&asked[..], &shows].concat())
+            .await
+            .stdout;
+        assert!(
+            taken.contains(&format!("answer  {answer}")),
+            "{target}: {taken}"
+        );
+    }
+}
