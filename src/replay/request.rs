@@ -69,6 +69,8 @@ pub(super) struct LoggedRequest<'a> {
     pub(super) reached: bool,
     /// Was the request held, by the log?
     pub(super) was_held: bool,
+    /// Did the request come over TLS, by the access log?
+    pub(super) is_encrypted: bool,
     /// Does the line have a path?
     pub(super) names_path: bool,
     /// The form of the line.
@@ -123,6 +125,7 @@ impl<'a> LoggedRequest<'a> {
             limit: "",
             reached: false,
             was_held: false,
+            is_encrypted: false,
             names_path: false,
             format: LogFormat::Own,
             proxy_fields: None,

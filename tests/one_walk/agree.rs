@@ -366,6 +366,14 @@ fn unsaid(file: &DrawnFile, request: &DrawnRequest, line: &Value) -> bool {
     lacks || is_part || is_doubtful || request.is_doubtful()
 }
 
+/// May the request have another scheme than its line says? A line has the connection's TLS, and not the scheme that a
+/// trusted peer reports. Where no route took the request, a route for that scheme may then take the line.
+fn scheme_is_unsaid(file: &DrawnFile, request: &DrawnRequest, line: &Value) -> bool {
+    let asks_scheme = file.text.contains("\nscheme = ");
+    let reports = request.has("x-forwarded-proto") || request.has("forwarded");
+    line["route"].is_null() && asks_scheme && reports && file.trusts(request.from)
+}
+
 /// Compares a log line with the decision of `simulate` about it. `is_astray` is true if `simulate` has counted more
 /// than the gateway for an earlier line, and so may refuse a request that the gateway admitted.
 pub(super) fn line_and_simulate(
@@ -395,12 +403,18 @@ pub(super) fn line_and_simulate(
         }
         return found;
     }
-    if decision["route"] != line["route"] {
-        found.push(format!(
+    let is_elsewhere = decision["route"] != line["route"];
+    if is_elsewhere && scheme_is_unsaid(file, request, line) {
+        *is_astray |= file.is_tight;
+        return found;
+    }
+    let routes = || {
+        format!(
             "route: line {}, simulate {}",
             line["route"], decision["route"]
-        ));
-    }
+        )
+    };
+    found.extend(is_elsewhere.then(routes));
     let own = logged_keys(line);
     let may_be_more = unsaid(file, request, line);
     let has_own = own.iter().all(|(limit, key)| keys.get(limit) == Some(key));

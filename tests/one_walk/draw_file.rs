@@ -5,6 +5,7 @@ use super::draw_limits::{self, DrawnLimit};
 use super::draw_routes::{self, DrawnRoute};
 use super::world::World;
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 
 /// A file, and the properties by which its requests are drawn.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +38,9 @@ pub(super) struct DrawnGroup {
     /// Are its members credentials of the customer `acme`?
     pub(super) is_named: bool,
 }
+
+/// The peer that most files trust.
+const TRUSTED: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// The groups that a file may have, each with its members.
 const GROUPS: [(&str, &str, &str); 11] = [
@@ -127,7 +131,7 @@ impl DrawnFile {
         }
         let mut text = format!("[server]\nworkers = 1\nlisten = [{listen}]\n");
         if dice.percent(60) {
-            text += "trust = [\"127.0.0.2/32\", \"10.0.0.0/8\"]\n";
+            let _ = writeln!(text, "trust = [\"{TRUSTED}/32\", \"10.0.0.0/8\"]");
             match dice.below(4) {
                 0 => text += "trust_field = \"forwarded\"\n",
                 1 => text += "trust_field = \"x-forwarded-for\"\n",
@@ -202,6 +206,11 @@ impl DrawnFile {
                 is_named: false,
             });
         }
+    }
+
+    /// Is this peer trusted to report the scheme of a request?
+    pub(super) fn trusts(&self, peer: Ipv4Addr) -> bool {
+        peer == TRUSTED && self.text.contains("\ntrust = ")
     }
 
     /// The names of the groups that are not found by a part of the path.

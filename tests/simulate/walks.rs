@@ -319,6 +319,8 @@ async fn conditions_of_routes_are_looked_at_in_the_line() {
         r#"{"ts":1,"path":"https://h/a?v","headers":{"x-version":"3"}}"#,
         // No peer is trusted here, so these fields are not read.
         r#"{"ts":1,"path":"/a?v","headers":{"x-version":"3","x-forwarded-proto":"https"}}"#,
+        r#"{"ts":1,"path":"/a?v","headers":{"x-version":"3"},"tls":{"version":"1.3","identity":"a"}}"#,
+        r#"{"ts":1,"path":"/a?v","headers":{"x-version":"3"},"tls":null}"#,
     ];
     let decisions = Bench::of(&text)
         .trace(trace.join("\n"))
@@ -330,8 +332,29 @@ async fn conditions_of_routes_are_looked_at_in_the_line() {
         .collect();
     assert_eq!(
         routes,
-        ["plain", "two", "plain", "query", "secure", "plain"]
+        [
+            "plain", "two", "plain", "query", "secure", "plain", "secure", "plain"
+        ]
     );
+}
+
+/// No route took a request over TLS, and a route for `http` alone does not take its line either.
+#[tokio::test]
+async fn a_route_for_http_takes_no_line_of_a_request_over_tls() {
+    let text = "[upstreams.u]\nservers = \"127.0.0.1:1\"\n\
+        [limits.a]\nby = \"ip\"\nrate = \"10/h\"\n\
+        [routes.r]\nupstream = \"u\"\nscheme = \"http\"\nlimits = \"a\"\n";
+    let line = |more: &str| {
+        let line = r#"{"ts":1,"client":"127.0.0.1","path":"/two","status":404,"reason":"no_route","route":null"#;
+        format!("{line}{more}}}\n")
+    };
+    let trace = line(r#","tls":{"version":"1.3","identity":"a","resumed":false,"sni":"c.test"}"#);
+    let decisions = Bench::of(text)
+        .trace(trace + &line(""))
+        .decisions(&[])
+        .await;
+    assert_eq!(words(&decisions), ["no_route", "admit"]);
+    assert_eq!(decisions[0]["verdicts"], json!([]));
 }
 
 /// A line may state any cost. The gateway charges no more than `max`, and a replay does not either.

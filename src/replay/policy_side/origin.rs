@@ -20,7 +20,9 @@ impl RequestView for LoggedRequest<'_> {
 
     fn is_https(&self) -> bool {
         let proxy_fields = self.proxy_fields.as_ref();
-        proxy_fields.is_some_and(|fields| fields.is_https) || self.target.starts_with("https://")
+        self.is_encrypted
+            || proxy_fields.is_some_and(|fields| fields.is_https)
+            || self.target.starts_with("https://")
     }
 
     fn is_member(&self, groups: &[Arc<str>]) -> bool {
