@@ -69,6 +69,8 @@ pub(super) struct LoggedRequest<'a> {
     pub(super) reached: bool,
     /// Was the request held, by the log?
     pub(super) was_held: bool,
+    /// A list of the limits that only count and would have refused the request, as the access log writes it.
+    pub(super) would_refuse: &'a str,
     /// Did the request come over TLS, by the access log?
     pub(super) is_encrypted: bool,
     /// Does the line have a path?
@@ -125,6 +127,7 @@ impl<'a> LoggedRequest<'a> {
             limit: "",
             reached: false,
             was_held: false,
+            would_refuse: "[]",
             is_encrypted: false,
             names_path: false,
             format: LogFormat::Own,

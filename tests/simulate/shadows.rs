@@ -1,7 +1,8 @@
 //! Shadow limits: the report says what they would have done, and they change nothing.
 
 use super::{Bench, at, words};
-use serde_json::json;
+use crate::support::{File, Gateway, Upstream};
+use serde_json::{Value, json};
 
 const LIMITS: &str = "\
     [limits.calls]\nby = \"ip\"\nrate = \"3/s\"\ncandidate = { rate = \"2/s\" }\n\
@@ -122,4 +123,34 @@ async fn no_line_says_more_than_a_response_may() {
     let most = told(30).await;
     assert_eq!(words(&most), ["admit", "refuse", "refuse", "admit"]);
     assert_eq!(told(1_000_000).await, most);
+}
+
+/// The log does not contain a key that no group knows. A line says of a shadow limit only that it would have refused,
+/// and has no key of it: the shared counter of requests without a key does not count such a request.
+#[tokio::test]
+async fn a_key_that_no_group_knows_counts_nowhere() {
+    let upstream = Upstream::echo().await;
+    let by = "by = \"header:x-api-key\"\nmissing = \"shared\"\nunknown = \"refuse\"";
+    let file = File::to(&upstream, &["keyed"])
+        .with("[groups.gold]\nby = \"header:x-api-key\"\nmembers = \"k-gold\"")
+        .limit("keyed", &format!("{by}\nrate = \"1/h\"\nmode = \"shadow\""));
+    let mut gateway = Gateway::start(&file).await;
+    for key in ["k-other", "", "", "k-gold", "k-other"] {
+        let answer = gateway.get_with("/", &[("X-Api-Key", key)]).await;
+        answer.expect(200);
+    }
+    gateway.stop().await;
+    let log = gateway.access.text() + "\n";
+    let decisions = Bench::of(&file.text()).trace(&log).decisions(&[]).await;
+    let mut said = Vec::new();
+    for (line, decision) in log.lines().zip(&decisions) {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let shadow = &decision["shadow"][0];
+        let logged = line["keys"]["keyed"].as_str();
+        assert_eq!(shadow["key"].as_str(), logged, "{line}\n{decision}");
+        let would_refuse = line["shadow"] == json!(["keyed"]);
+        assert_eq!(shadow["admitted"], !would_refuse, "{line}\n{decision}");
+        said.push(shadow["admitted"].as_bool().unwrap());
+    }
+    assert_eq!(said, [false, true, false, true, false]);
 }

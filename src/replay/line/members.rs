@@ -62,6 +62,9 @@ static MEMBERS: &[MemberReader] = readers! { request, value:
     "limit" => request.limit = word(value);
     "upstream" => request.reached = value != Value::Null;
     "delay_ms" => request.was_held = number::<u64>(value, 3, "delay_ms").is_ok_and(|delay| delay > 0);
+    "shadow" => if let Value::List(names) = value {
+        request.would_refuse = names;
+    };
     "tls" => request.is_encrypted = matches!(value, Value::Object(_));
     "cost" => request.cost = Some(number(value, 0, "cost")?);
     "duration_ms" => request.duration = number(value, 3, "duration_ms")?;

@@ -25,8 +25,9 @@ fn write_said(request: &LoggedRequest<'_>, limit: &Limit, out: &mut Vec<u8>) -> 
     let Some(known) = &limit.by.unknown else {
         return false;
     };
-    // No log has a key that was refused as unknown. Of a key of several parts, the log has neither the unknown part nor
-    // the others, so that a limit that counts such keys has no key for the request.
+    // No log has a key that was refused as unknown, or that a limit that only counts would have refused. Of a key of
+    // several parts, the log has neither the unknown part nor the others, so that a limit that counts such keys has no
+    // key for the request.
     let parts = limit.by.parts.len();
     let is_enough = parts == 1 || known.otherwise == UnknownKey::Refuse;
     if !is_enough || !request.was_unknown_to(&limit.name) {

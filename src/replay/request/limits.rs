@@ -16,9 +16,17 @@ impl<'a> LoggedRequest<'a> {
         }
     }
 
-    /// Did `limit` refuse the request, by the access log, since no group knew its key?
+    /// Did `limit`, which has no key in the access log, refuse the request since no group knew the key? A limit that
+    /// only counts would have refused, and no line states the cause.
     pub(in crate::replay) fn was_unknown_to(&self, limit: &str) -> bool {
-        self.reason == Some(Reason::UnknownKey) && self.limit == limit
+        let has_refused = self.reason == Some(Reason::UnknownKey) && self.limit == limit;
+        has_refused || self.would_be_refused_by(limit)
+    }
+
+    /// Would `limit` have refused the request if it did not only count, by the access log?
+    fn would_be_refused_by(&self, limit: &str) -> bool {
+        let mut names = json::entries(self.would_refuse).flatten();
+        names.any(|name| matches!(name, Value::Text(name) if name.is(limit)))
     }
 
     /// Was the request's token untrusted, by the access log?
