@@ -104,7 +104,7 @@ impl Clients {
         // The factor is odd, so that every number has another address.
         let key = Ipv4Addr::from(number.wrapping_mul(2_654_435_761)).to_string();
         let check = Check {
-            cost: Cost::new(u32::try_from(life.as_millis()).unwrap()),
+            cost: Cost::new(u64::try_from(life.as_millis()).unwrap()),
             ..Check::new(&self.limit, key.as_bytes())
         };
         let decided = self.store.decide(&[check]).await.unwrap();
@@ -147,10 +147,10 @@ fn milliseconds() -> Arc<Limit> {
         case: KeyCase::Sensitive,
     };
     let rate = Rate {
-        count: NonZeroU32::new(1000).unwrap(),
+        count: NonZeroU32::new(1000).unwrap().into(),
         period: NonZeroU64::new(1_000_000).unwrap(),
     };
-    let rule = Rule::TokenBucket(TokenBucket::new(rate, NonZeroU32::new(1 << 30).unwrap()));
+    let rule = Rule::TokenBucket(TokenBucket::new(rate, NonZeroU64::new(1 << 30).unwrap()));
     Arc::new(Limit::new(Policy::new("per-ip".into(), by, rate), rule))
 }
 

@@ -180,7 +180,7 @@ async fn ask(store: &RedisStore, limit: &Arc<Limit>, key: &str) -> (Duration, bo
 /// A limit that never refuses.
 fn plenty() -> Arc<Limit> {
     let rate = Rate {
-        count: NonZeroU32::new(4_000_000_000).unwrap(),
+        count: NonZeroU32::new(4_000_000_000).unwrap().into(),
         period: NonZeroU64::new(3_600_000_000).unwrap(),
     };
     let by = KeyTemplate {

@@ -123,7 +123,7 @@ fn kinds(gateways: u32) -> Vec<Traffic> {
 
 fn bucket(name: &str, a_second: u32, burst: u32) -> Limit {
     let rate = rate(a_second, 1);
-    let burst = NonZeroU32::new(burst).unwrap();
+    let burst = NonZeroU32::new(burst).unwrap().into();
     limit(name, rate, Rule::TokenBucket(TokenBucket::new(rate, burst)))
 }
 
@@ -134,7 +134,7 @@ fn window(name: &str, quota: u32, seconds: u64) -> Limit {
 
 fn rate(count: u32, seconds: u64) -> Rate {
     Rate {
-        count: NonZeroU32::new(count).unwrap(),
+        count: NonZeroU32::new(count).unwrap().into(),
         period: NonZeroU64::new(seconds * 1_000_000).unwrap(),
     }
 }

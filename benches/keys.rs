@@ -104,11 +104,11 @@ fn written(form: &str, key: usize) -> Vec<u8> {
 /// Rules that never refuse here, with states that outlive the measurement.
 fn rules() -> [(&'static str, Rule); 5] {
     let rate = Rate {
-        count: NonZeroU32::new(100_000).unwrap(),
+        count: NonZeroU32::new(100_000).unwrap().into(),
         period: NonZeroU64::new(HOUR).unwrap(),
     };
     let max = rate.count;
-    let leaky = LeakyBucket::new(rate, NonZeroU32::MIN, 100_000, HOUR);
+    let leaky = LeakyBucket::new(rate, NonZeroU64::MIN, 100_000, HOUR);
     let window = SlidingWindow::new(rate, NonZeroU32::MIN, false);
     [
         (
@@ -124,7 +124,7 @@ fn rules() -> [(&'static str, Rule); 5] {
 
 fn limit(rule: Rule) -> Arc<Limit> {
     let rate = Rate {
-        count: NonZeroU32::new(100_000).unwrap(),
+        count: NonZeroU32::new(100_000).unwrap().into(),
         period: NonZeroU64::new(HOUR).unwrap(),
     };
     let by = KeyTemplate {

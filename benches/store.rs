@@ -81,7 +81,7 @@ fn moderate() -> [(&'static str, Arc<Limit>); 9] {
         let parts = NonZeroU32::new(parts).unwrap();
         Rule::SlidingWindow(SlidingWindow::new(rate, parts, strict))
     };
-    let leaky = LeakyBucket::new(rate, NonZeroU32::MIN, 600, 60 * SECOND);
+    let leaky = LeakyBucket::new(rate, NonZeroU64::MIN, 600, 60 * SECOND);
     let ttl = 30 * SECOND;
     let rules = [
         (
@@ -275,7 +275,7 @@ async fn tasks_decide(server: &Server, many: usize, limits: &[Arc<Limit>]) {
 
 fn rate(count: u32, period: u64) -> Rate {
     Rate {
-        count: NonZeroU32::new(count).unwrap(),
+        count: NonZeroU32::new(count).unwrap().into(),
         period: NonZeroU64::new(period).unwrap(),
     }
 }
@@ -292,14 +292,14 @@ fn limit(name: &str, rate: Rate, rule: Rule) -> Arc<Limit> {
 
 fn token_bucket(name: &str, count: u32, period: u64, burst: u32) -> Arc<Limit> {
     let rate = rate(count, period);
-    let burst = NonZeroU32::new(burst).unwrap();
+    let burst = NonZeroU32::new(burst).unwrap().into();
     limit(name, rate, Rule::TokenBucket(TokenBucket::new(rate, burst)))
 }
 
 /// Limits of three algorithms; none refuses here.
 fn limits() -> [Arc<Limit>; 3] {
     let fast = rate(1_000_000, SECOND);
-    let smooth = LeakyBucket::new(fast, NonZeroU32::MIN, 1_000_000, 9 * SECOND);
+    let smooth = LeakyBucket::new(fast, NonZeroU64::MIN, 1_000_000, 9 * SECOND);
     let wide = rate(4_000_000_000, 60 * SECOND);
     [
         token_bucket("tokens", 1_000_000, SECOND, 1_000_000),

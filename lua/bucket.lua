@@ -4,7 +4,8 @@
 -- The state is the double `at`, or `at`, `part` and `den`: empty at `at + part/den` microseconds. A level is the time
 -- it takes to drain: whole microseconds, and a part of one over the limit's own denominator. Where charges are settled
 -- two doubles stand behind it (settlement.lua). The last 16 bytes are the numbers that the state was written with
--- (changed.lua); a bucket in which requests wait has none, and neither has a state of an older version.
+-- (changed.lua), 20 for a bucket that holds more than 2^32 - 1 units; a bucket in which requests wait has none, and
+-- neither has a state of an older version.
 --
 -- take      raises the level by the charge unless that exceeds the capacity, or the level exceeds the latest at which
 --           anything may still be admitted
@@ -17,9 +18,9 @@ local function take(state, charge, charge_part, capacity, capacity_part, den, nu
   if numbers:byte() == 0 then numbers = "" end
   if state then
     local stored, fraction, under, size = -1, 0, 1, #state
-    if size == 8 or size == 24 or size == 40 then
+    if size == 8 or size == 24 or size == 40 or size == 28 or size == 44 then
       stored = unpack(">d", state)
-    elseif size == 16 or size == 32 or size == 48 then
+    elseif size == 16 or size == 32 or size == 48 or size == 36 or size == 52 then
       stored, fraction, under = unpack(">dI4I4", state)
       if fraction == 0 or fraction >= under then stored = -1 end
     end
@@ -27,7 +28,7 @@ local function take(state, charge, charge_part, capacity, capacity_part, den, nu
     -- is no state.
     if stored >= now and stored < 9007199254740992 and stored % 1 == 0 then
       whole, part = stored - now, fraction
-      if size > 16 and numbers ~= "" and state:sub(-16) ~= numbers then
+      if size > 16 and numbers ~= "" and (state:sub(-#numbers) ~= numbers or (size - #numbers) % 8 > 0) then
         -- == changed ==
         local wait, level, level_part, kept = changed(state, whole, part, charge, charge_part, capacity, capacity_part,
           den, numbers, latest, latest_part)
@@ -71,17 +72,21 @@ end
 -- the numbers behind it, "" if there are none.
 local function instant(state, den)
   local held, part, under, size, numbers = -1, 0, den, state and #state or 0, ""
-  if size == 8 or size == 24 or size == 40 then
+  if size == 8 or size == 24 or size == 40 or size == 28 or size == 44 then
     held = unpack(">d", state)
-  elseif size == 16 or size == 32 or size == 48 then
+  elseif size == 16 or size == 32 or size == 48 or size == 36 or size == 52 then
     held, part, under = unpack(">dI4I4", state)
     if part == 0 or part >= under then return nil end
   end
   if under ~= den or not (held >= 0 and held < 9007199254740992 and held % 1 == 0) then return nil end
   if size > 16 then
-    local p, n, most = unpack(">dI4I4", state, size - 15)
+    local large = size % 8 == 4
+    local p, n, most = unpack(large and ">dI4d" or ">dI4I4", state, size - (large and 19 or 15))
     local good = p <= -1 and p > -9007199254740992 and p % 1 == 0 and n > 0 and most > 0
-    if good and (part == 0 or n == den) then numbers = state:sub(-16) end
+    if large then
+      good = good and most > 4294967295 and most < 9007199254740992 and most % 1 == 0 and p > -4398046511104
+    end
+    if good and (part == 0 or n == den) then numbers = state:sub(large and -20 or -16) end
   end
   return held, part, numbers
 end

@@ -3,17 +3,24 @@
 -- src/limit/bucket.rs.
 --
 -- whole, part   the level by the state's own rate
--- numbers       of the limit: -P as a double, N and the most units as four bytes each
+-- numbers       of the limit: -P as a double, N and the most units as four bytes each; the units as a double above
+--               2^32 - 1, where P is below 2^42
 -- answers       nothing for a state without numbers; else wait, level by the limit's rate after the charge or before a
 --               refusal, its part, and true for an ordinary charge; otherwise what is stored (`state` and `life`, if
 --               anything), and `drains`, the time until the bucket is empty, where its state keeps other numbers
 changed = function(state, whole, part, charge, charge_part, capacity, capacity_part, den, numbers, latest, latest_part)
   local floor = math.floor
-  local p, n, most = unpack(">dI4I4", state, #state - 15)
+  local size = #state
+  local large = size % 8 == 4
+  local p, n, most = unpack(large and ">dI4d" or ">dI4I4", state, size - (large and 19 or 15))
   p = -p
   if not (p >= 1 and p < 9007199254740992 and p % 1 == 0 and n > 0 and most > 0) then return nil end
-  if #state % 16 == 0 and unpack(">I4", state, 13) ~= n then return nil end
-  local to_p, to_n, to_most = unpack(">dI4I4", numbers)
+  if large then
+    if not (most > 4294967295 and most < 9007199254740992 and most % 1 == 0 and p < 4398046511104) then return nil end
+    size = size - 4
+  end
+  if size % 16 == 0 and unpack(">I4", state, 13) ~= n then return nil end
+  local to_p, to_n, to_most = unpack(#numbers == 20 and ">dI4d" or ">dI4I4", numbers)
   to_p = -to_p
 
   -- a * b / c as a whole number and a rest, for numbers below 2^53. The product is larger than a double counts exactly,
@@ -73,7 +80,9 @@ changed = function(state, whole, part, charge, charge_part, capacity, capacity_p
 
   if product(to_p, n, to_n) < p then
     -- The limit's rate is higher: from now on the bucket drains at it.
-    local under = pack(">dI4I4", -to_p, to_n, math.max(most, to_most))
+    local holds = math.max(most, to_most)
+    if to_p >= 4398046511104 then holds = math.min(holds, 4294967295) end
+    local under = pack(holds > 4294967295 and ">dI4d" or ">dI4I4", -to_p, to_n, holds)
     local life = level + (level_part > 0 and 1 or 0)
     local bytes = level_part == 0 and pack(">d", now + level) or pack(">dI4I4", now + level, level_part, den)
     return wait, shown, shown_part, { state = bytes .. under, life = life, drains = under ~= numbers and life or nil }
@@ -91,7 +100,7 @@ changed = function(state, whole, part, charge, charge_part, capacity, capacity_p
   if part > free_part then wait = wait + 1 end
   local kept = { drains = drains }
   if mended then
-    kept.state = (part == 0 and pack(">d", now + whole) or pack(">dI4I4", now + whole, part, n)) .. state:sub(-16)
+    kept.state = (part == 0 and pack(">d", now + whole) or pack(">dI4I4", now + whole, part, n)) .. state:sub(large and -20 or -16)
     kept.life = drains
   end
   return wait, shown, shown_part, kept

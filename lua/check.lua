@@ -9,7 +9,7 @@ local function check(key)
   -- The answer of another check may not have been read.
   drains = nil
   local algorithm = blocks:byte(at)
-  if algorithm > 6 then
+  if algorithm > 6 and algorithm < 15 then
     if algorithm == 7 then return sliding_log(key) end
     if algorithm == 8 then return concurrency(key) end
     if algorithm == 9 then return partial(key, check) end
@@ -35,6 +35,8 @@ local function check(key)
     wait, whole, part, new, life = fixed_window(state)
   elseif algorithm == 6 then
     wait, whole, part, new, life = sliding_window(state)
+  elseif algorithm == 15 then
+    wait, whole, part, new, life = leaky_bucket(state)
   else
     local late
     wait, whole, part, new, life, late = clock_window(state)
@@ -56,7 +58,20 @@ end
 --             for the limit's position, and the reason behind a byte for its length
 --   16, 32    beside 0: the first charge of an id, a repeat that goes free
 --   64, 128   beside 0: the granted units follow as four bytes, then the amount given back so far as a double
+--   8         beside 0, 1 and 2: what has four bytes is a double, since some of it is above 2^32 - 1
 local function answer(wait, whole, part, granted, back, id)
+  if part > 4294967295 or (granted and granted > 4294967295) then
+    local outcome, more = 8, ""
+    if wait == math.huge then
+      outcome = 10
+    elseif wait > 0 then
+      outcome, more = 9, pack(">d", wait)
+    else
+      if granted then outcome, more = 72 + (id or 0), pack(">d", granted) end
+      if back then outcome, more = outcome + 128, more .. pack(">d", back) end
+    end
+    return pack(">Bdd", outcome, whole, part) .. more
+  end
   -- A repeat that goes free is not charged either, and says what it was granted.
   if drains and not granted then return pack(">BdI4dd", 5, whole, part, wait, drains) end
   if wait == math.huge then return pack(">BdI4", 2, whole, part) end

@@ -33,8 +33,13 @@ local function clock_window(state)
   end
 
   local count, mended = 0, false
-  if state and #state == 12 then
-    local stored, held = unpack(">dI4", state)
+  local size = state and #state
+  if size == 12 or size == 16 then
+    local stored, held = unpack(size == 12 and ">dI4" or ">dd", state)
+    if size == 16 then
+      if not (held >= 0 and held < 9007199254740992 and held % 1 == 0) then stored = -1 end
+      if limit <= 4294967295 then held = math.min(held, 4294967295) end
+    end
     -- A window that began before the epoch is stored with the epoch as its start.
     local counts = stored == start or stored > math.max(before, 0)
     if counts and stored < 9007199254740992 and stored % 1 == 0 then
@@ -53,5 +58,5 @@ local function clock_window(state)
   else
     return left, left, count
   end
-  return wait, left, count, pack(">dI4", start, count), left
+  return wait, left, count, pack(count > 4294967295 and ">dd" or ">dI4", start, count), left
 end

@@ -2,7 +2,7 @@
 -- Twin: src/limit/dedupe.rs.
 --
 -- The record of an id: the instant at which it ends as a double, the granted units and the number of repeats that went
--- free as four bytes each. The records' keys stand behind those of all counters, the last one first.
+-- free as four bytes each; the units as a double above 2^32 - 1. The records' keys stand behind those of all counters, the last one first.
 --
 -- block     10, ttl, repeats, cost, the lengths of the limit's own block and of its block at no cost, then both blocks
 -- answers   as the limit's own block does, with the granted units and the meaning of the id (check.lua). Where the
@@ -16,8 +16,10 @@ local function deduped(key, check)
   local held, wrong = ask("GET", record), nil
   if held and held.err then held, wrong = false, held.err end
   local ends, granted, free = 0, 0, 0
-  if held and #held == 16 then
-    ends, granted, free = unpack(">dI4I4", held)
+  local size = held and #held
+  if size == 16 or size == 20 then
+    ends, granted, free = unpack(size == 16 and ">dI4I4" or ">ddI4", held)
+    if not (granted < 9007199254740992 and granted % 1 == 0) then granted = 0 end
     -- A past end, a number that a double does not count exactly, or a value that is no number (no comparison holds) is
     -- no record.
     if not (ends > now and ends < 9007199254740992 and ends % 1 == 0 and granted > 0) then ends = 0 end
@@ -31,10 +33,10 @@ local function deduped(key, check)
   local id
   if going_free then
     less, id = granted, 32
-    new = { record = record, bytes = pack(">dI4I4", ends, granted, free + 1), lasts = ends - now }
+    new = { record = record, bytes = pack(granted > 4294967295 and ">ddI4" or ">dI4I4", ends, granted, free + 1), lasts = ends - now }
   elseif ends == 0 and wait == 0 then
     less, id = less or cost, 16
-    new = { record = record, bytes = pack(">dI4I4", now + ttl, less, 0), lasts = ttl, own = new }
+    new = { record = record, bytes = pack(less > 4294967295 and ">ddI4" or ">dI4I4", now + ttl, less, 0), lasts = ttl, own = new }
   end
   return wait, whole, part, new, life, wrong or late, less, back, id
 end
@@ -61,7 +63,8 @@ local function refund_with_record(key, record, refund)
     at = first + length
     return "\3"
   end
-  if not held or #held ~= 16 or unpack(">d", held) ~= ends or held:sub(13) ~= "\0\0\0\0" then
+  local size = held and #held
+  if (size ~= 16 and size ~= 20) or unpack(">d", held) ~= ends or held:sub(-4) ~= "\0\0\0\0" then
     at = first + length
     return "\0"
   end
@@ -81,8 +84,10 @@ local function take_back_repeat(record)
   at = past
   local held = call("GET", record)
   if held and held.err then return "\3" end
-  if not held or #held ~= 16 then return "\0" end
-  local ends, granted, free = unpack(">dI4I4", held)
+  local size = held and #held
+  if size ~= 16 and size ~= 20 then return "\0" end
+  local ends, granted, free = unpack(size == 16 and ">dI4I4" or ">ddI4", held)
+  if not (granted >= 0 and granted < 9007199254740992 and granted % 1 == 0) then return "\0" end
   if not (ends > now and ends <= latest and ends % 1 == 0 and free > 0) then return "\0" end
-  return put(record, pack(">dI4I4", ends, granted, free - 1), ends - now)
+  return put(record, pack(granted > 4294967295 and ">ddI4" or ">dI4I4", ends, granted, free - 1), ends - now)
 end

@@ -3,10 +3,11 @@
 --
 -- block     2, charge, its part, capacity, its part, den, numbers, latest, its part; zeros in place of the numbers
 --           where requests wait, whose states keep their instants under any numbers
+--           15, the same with 20 bytes of numbers: either bucket, where it holds more than 2^32 - 1 units
 -- answers   as bucket.lua; the delay of an admitted request follows from its level
 local function leaky_bucket(state)
   local _, charge, charge_part, capacity, capacity_part, den, numbers, latest, latest_part, past =
-    unpack(">Bdddddc16dd", blocks, at)
+    unpack(blocks:byte(at) == 15 and ">Bdddddc20dd" or ">Bdddddc16dd", blocks, at)
   at = past
   return take(state, charge, charge_part, capacity, capacity_part, den, numbers, latest, latest_part)
 end

@@ -11,9 +11,9 @@ local function with_history(key, check)
   if not new or wrong then return wait, whole, part, new, life, wrong, granted end
   -- A bucket that was brought to the debt ceiling begins another history. Under another rate, too: how it drained until
   -- now says nothing of charges to come.
-  local numbers = new:sub(-16)
+  local numbers = new:sub(#new % 8 == 4 and -20 or -16)
   if not held or held <= now or unpack(">d", new) < held or rate ~= numbers:sub(1, 12) then found, back = now, 0 end
-  new = new:sub(1, -17) .. pack(">dd", found, back) .. numbers
+  new = new:sub(1, -1 - #numbers) .. pack(">dd", found, back) .. numbers
   if wait > 0 or granted then back = nil end
   return wait, whole, part, new, life, nil, granted, back
 end

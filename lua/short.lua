@@ -157,8 +157,16 @@ for request = begun + 1, #counts do
       if row[5] == 3 then
         -- fixed_window.lua
         local window, limit, cost, start, mended = row[6], row[7], row[8], now, false
-        if state and #state == 12 then
-          local stored, held = unpack(">dI4", state)
+        if state and (#state == 12 or #state == 16) then
+          local stored, held
+          if #state == 12 then
+            stored, held = unpack(">dI4", state)
+          else
+            -- Of a greater limit: more than this one ever holds.
+            stored, held = unpack(">dd", state)
+            if not (held >= 0 and held < 9007199254740992 and held % 1 == 0) then stored = -1 end
+            held = math.min(held, 4294967295)
+          end
           if stored >= 0 and stored < 9007199254740992 and stored % 1 == 0 then
             if stored > now then
               part, mended = held, true
@@ -188,8 +196,13 @@ for request = begun + 1, #counts do
           elseif long == 16 or long == 32 or long == 48 then
             stored, fraction, under = unpack(">dI4I4", state)
             if fraction == 0 or fraction >= under then stored = -1 end
+          elseif long == 28 or long == 44 then
+            stored = unpack(">d", state)
+          elseif long == 36 or long == 52 then
+            stored, fraction, under = unpack(">dI4I4", state)
+            if fraction == 0 or fraction >= under then stored = -1 end
           end
-          if long > 24 then own = string.sub(state, -16) end
+          if long > 24 then own = string.sub(state, long % 8 == 4 and -20 or -16) end
           if stored >= now and stored < 9007199254740992 and stored % 1 == 0 then
             whole, part = stored - now, fraction
             local present = row[11]

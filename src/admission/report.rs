@@ -2,7 +2,7 @@
 
 use super::{Admission, Plan};
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Repeat, Ruling};
+use crate::limit::verdict::{Grant, Repeat, Ruling};
 use crate::snapshot::Service;
 use crate::store::StoreDecision;
 
@@ -53,6 +53,7 @@ impl Admission {
     /// The units that limit `index` of the plan has granted, if the store has returned the number.
     #[must_use]
     pub fn granted_by(&self, index: usize) -> Option<Cost> {
-        self.decided.as_ref()?.measured(index)?.granted
+        let granted = self.decided.as_ref()?.measured(index)?.granted;
+        granted.map(Grant::cost)
     }
 }

@@ -64,7 +64,7 @@ use foreign_words::ForeignName;
 use form::{
     Form, any, as_written, bytes_in_a_second, count, custom, empty_list, entry_table, filled_texts,
     filled_word_list, flag, inner_table, number, text_as, text_form, texts, texts_as, time,
-    time_or_off, time_within, whole, word, word_list,
+    time_or_off, time_within, units, whole, word, word_list,
 };
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};

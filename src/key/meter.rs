@@ -20,7 +20,7 @@ pub struct Meter {
     /// The place of the cost.
     pub place: MeterPlace,
     /// The highest cost that counts.
-    pub max: u32,
+    pub max: u64,
     /// The charge if the client leaves before the cost is known.
     pub on_leave: OnLeave,
     /// The charge if a successful answer has ended and has not stated the cost.
@@ -66,7 +66,7 @@ impl Meter {
     ///
     /// # Errors
     /// The fault of the field.
-    pub fn of(&self, fields: &HeaderMap) -> Result<Option<u32>, PriceError> {
+    pub fn of(&self, fields: &HeaderMap) -> Result<Option<u64>, PriceError> {
         let MeterPlace::Header(header) = &self.place else {
             return Ok(None);
         };

@@ -79,7 +79,7 @@ pub use meter::{
 };
 pub use part::KeyCase;
 pub use preflight::OTHER_METHODS;
-pub use price::{Price, PriceError};
+pub use price::{MOST_COST, Price, PriceError};
 pub use repeat::{Content, ContentDigest, IdError, IdField, LONGEST_ID, RepeatId, Sameness};
 pub use source::{InLog, KeyPart, MemberForm, SOURCES, SourceRow, field_name};
 

@@ -2,15 +2,18 @@
 
 use http::{HeaderMap, HeaderName};
 
+/// The greatest cost: 2^53 - 1, since the scripts of Redis compute in doubles.
+pub const MOST_COST: u64 = (1 << 53) - 1;
+
 /// A cost in a field of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Price {
     /// The field.
     pub header: HeaderName,
     /// The cost without the field.
-    pub default: u32,
+    pub default: u64,
     /// The highest cost that counts, and the cost of an unreadable field.
-    pub max: u32,
+    pub max: u64,
     /// May the cost be 0, which checks without charging?
     pub may_peek: bool,
 }
@@ -41,7 +44,7 @@ impl PriceError {
 impl Price {
     /// The cost of a request with `fields`, and the fault of its field, if any. An unreadable field costs the most.
     #[must_use]
-    pub fn of(&self, fields: &HeaderMap) -> (u32, Option<PriceError>) {
+    pub fn of(&self, fields: &HeaderMap) -> (u64, Option<PriceError>) {
         match stated(fields, &self.header) {
             Ok(None) => (self.default, None),
             Ok(Some(0)) if !self.may_peek => (self.max, Some(PriceError::Zero)),
@@ -52,7 +55,7 @@ impl Price {
 }
 
 /// The number in the field of this name, if the field is there.
-pub(super) fn stated(fields: &HeaderMap, name: &HeaderName) -> Result<Option<u32>, PriceError> {
+pub(super) fn stated(fields: &HeaderMap, name: &HeaderName) -> Result<Option<u64>, PriceError> {
     let mut values = fields.get_all(name).iter();
     let Some(value) = values.next() else {
         return Ok(None);
@@ -65,12 +68,12 @@ pub(super) fn stated(fields: &HeaderMap, name: &HeaderName) -> Result<Option<u32
 }
 
 /// A number of digits only. A number above the bound of the type counts as the greatest.
-fn digits(text: &[u8]) -> Option<u32> {
+fn digits(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
     }
-    text.iter().try_fold(0_u32, |number, byte| {
-        let digit = byte.is_ascii_digit().then(|| u32::from(byte - b'0'))?;
+    text.iter().try_fold(0_u64, |number, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
         Some(number.saturating_mul(10).saturating_add(digit))
     })
 }
@@ -80,7 +83,7 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    fn cost(may_peek: bool, values: &[&'static str]) -> (u32, Option<PriceError>) {
+    fn cost(may_peek: bool, values: &[&'static str]) -> (u64, Option<PriceError>) {
         let header = HeaderName::from_static("x-cost");
         let mut fields = HeaderMap::new();
         for value in values {

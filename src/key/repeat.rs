@@ -124,14 +124,22 @@ impl RepeatId {
     /// The identity of a request with that `id`, with any query and body. The cost is part of it, so that a cheap
     /// request never pays for an expensive one.
     #[must_use]
-    pub fn of(method: &str, path: &str, cost: u32, id: &[u8]) -> Self {
-        // The input is unambiguous: no method and no path has a zero byte, and the cost has a fixed length.
+    pub fn of(method: &str, path: &str, cost: u64, id: &[u8]) -> Self {
+        // The input is unambiguous: no method and no path has a zero byte, and the cost has a fixed length. A cost of
+        // more than four bytes is marked by a byte that no method begins with.
         let mut digest = Sha256::new();
+        let small = u32::try_from(cost);
+        if small.is_err() {
+            digest.update([1]);
+        }
         digest.update(method.as_bytes());
         digest.update([0]);
         digest.update(path.as_bytes());
         digest.update([0]);
-        digest.update(cost.to_be_bytes());
+        match small {
+            Ok(small) => digest.update(small.to_be_bytes()),
+            Err(_) => digest.update(cost.to_be_bytes()),
+        }
         digest.update(id);
         Self::kept(digest)
     }

@@ -6,7 +6,7 @@
 
 mod numbers;
 
-pub use numbers::Numbers;
+pub use numbers::{LONGEST_OF_LARGE, Numbers};
 
 use super::rate::{Cost, Interval, Rate, Span};
 use super::verdict::{Measurement, Verdict, Wait};
@@ -46,7 +46,7 @@ impl Bucket {
     /// Makes room for a debt, up to `units`.
     pub(super) fn hold_up_to(&mut self, units: u64) {
         self.debt_ceiling = self.interval.times(units);
-        self.numbers = self.numbers.map(|_| Numbers::new(self.interval, units));
+        self.numbers = self.numbers.map(|numbers| numbers.with_room_for(units));
     }
 
     /// The bucket that admits every charge that fits below the debt ceiling.
@@ -70,7 +70,7 @@ impl Bucket {
         if let Some((state, numbers)) = self.written_otherwise(state, now) {
             return self.check_changed(state, numbers, now, cost);
         }
-        let charge = self.interval.times(u64::from(cost.units()));
+        let charge = self.interval.times(cost.units());
         // A charge that is never admitted needs no memory of a debt.
         let ceiling = if charge > self.capacity {
             self.capacity
@@ -129,7 +129,7 @@ impl Bucket {
             (used, held, mended) = (under.most(), under.full(), true);
         }
         let level = Numbers::level_of(used, under, self.interval);
-        let charge = self.interval.times(u64::from(cost.units()));
+        let charge = self.interval.times(cost.units());
         let never = charge > self.capacity;
         let ceiling = if never {
             self.capacity
@@ -190,7 +190,7 @@ impl Bucket {
     ) -> Verdict {
         let before = || match measured.wait {
             Wait::Micros(0) => {
-                let charge = self.interval.times(u64::from(cost.units()));
+                let charge = self.interval.times(cost.units());
                 self.interval.sub(measured.span, charge).unwrap_or_default()
             }
             _ => measured.span,
@@ -263,7 +263,7 @@ pub fn level(
     };
     let mut span = Span {
         whole: state.at - now.micros(),
-        part: state.part,
+        part: u64::from(state.part),
     };
     if span.part > 0 && state.den != interval.den.get() {
         span = Span::micros(span.whole + 1);

@@ -6,7 +6,7 @@ pub(super) mod blocking;
 use super::leaky_bucket::LeakyBucket;
 use super::rate::{Cost, Span};
 use super::token_bucket::TokenBucket;
-use super::verdict::{Measurement, Wait};
+use super::verdict::{Grant, Measurement, Wait};
 use super::{Change, Limit, Rule, State, WindowState, wire};
 use crate::clock::Timestamp;
 use std::borrow::Cow;
@@ -78,7 +78,7 @@ impl Limit {
         }
         // The whole cost is checked first. A cost beyond the content of the limit is granted in part.
         let rule = self.rule_of_share(Cost::ONE, gateways);
-        let all = cost.units().saturating_mul(gateways.get());
+        let all = cost.units().saturating_mul(u64::from(gateways.get()));
         let (measured, change) = rule.check(state, now, Cost::new(all));
         if measured.wait == Wait::Micros(0) {
             return (measured, change);
@@ -90,11 +90,12 @@ impl Limit {
         };
         // Every granted unit is charged once for each gateway. A remainder smaller than that is not granted.
         let unit = self.share(Cost::ONE, gateways).units().max(1);
-        let left = left / u64::from(unit);
+        let left = left / unit;
         // If nothing is left, the wait is the one for a single unit.
-        let less = u32::try_from(left).map_or(cost, |left| Cost::new(left.max(1)).min(cost));
+        let less = Cost::new(left.max(1)).min(cost);
         let (mut measured, change) = rule.check(state, now, self.share(less, gateways));
-        measured.granted = (measured.wait == Wait::Micros(0)).then_some(less);
+        let is_admitted = measured.wait == Wait::Micros(0);
+        measured.granted = Grant::of(less).filter(|_| is_admitted);
         (measured, change)
     }
 

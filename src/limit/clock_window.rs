@@ -4,7 +4,7 @@
 use super::WindowState;
 use super::calendar::Calendar;
 use super::fixed_window::CountedWindow;
-use super::rate::Rate;
+use super::rate::{Rate, most_counted};
 use crate::clock::Timestamp;
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClockWindow {
     /// N: the quota of one window.
-    pub limit: u32,
+    pub limit: u64,
     /// The starts of windows.
     pub anchor: Anchor,
 }
@@ -61,7 +61,7 @@ impl ClockWindow {
 
     /// Windows of `limit` in each window of `calendar`.
     #[must_use]
-    pub fn by_calendar(limit: u32, calendar: Arc<Calendar>) -> Self {
+    pub fn by_calendar(limit: u64, calendar: Arc<Calendar>) -> Self {
         Self {
             limit,
             anchor: Anchor::Calendar(calendar),
@@ -117,7 +117,7 @@ impl ClockWindow {
         CountedWindow {
             start,
             end,
-            count: held.map_or(0, |state| state.count),
+            count: held.map_or(0, |state| state.count.min(most_counted(self.limit))),
             mended: held.is_some_and(|state| state.start != start),
         }
     }

@@ -1,7 +1,7 @@
 //! Concurrency: at most `max` requests at once. A slot is a lease that is renewed while its request lives, ends with
 //! the request, and lapses without a renewal. Twin: `lua/concurrency.lua`.
 
-use super::rate::{Cost, Span};
+use super::rate::{Cost, Span, narrow};
 use super::state::Update;
 use super::verdict::{Measurement, Verdict, Wait};
 use super::{Change, FOREVER, Refund, SlotUpdate, SlotsState, State};
@@ -22,6 +22,10 @@ pub struct Concurrency {
 }
 
 impl Concurrency {
+    fn most(&self) -> u64 {
+        u64::from(self.max.get())
+    }
+
     /// Would `cost` slots be taken at `now`, and which state would then be stored?
     #[must_use]
     pub fn check(
@@ -48,9 +52,9 @@ impl Concurrency {
         let held = leases.values().filter(|until| **until > present).count();
         let standing = |whole: u64, held: usize| Span {
             whole,
-            part: u32::try_from(held).unwrap_or(u32::MAX),
+            part: held as u64,
         };
-        if let Some(measured) = Measurement::uncounted(self.max.get(), cost, standing(0, held)) {
+        if let Some(measured) = Measurement::uncounted(self.most(), cost, standing(0, held)) {
             return (measured, None);
         }
         let change = |first: u64, count: u32| Change {
@@ -62,11 +66,13 @@ impl Concurrency {
             }),
             ends: now.plus(self.ttl),
         };
-        let taken = held + cost.units() as usize;
+        // No more than the limit, which is small.
+        let count = narrow(cost.units());
+        let taken = held + count as usize;
         if taken <= self.max.get() as usize {
             let first = free(leases, number, cost);
             let measured = Measurement::admitted(standing(first, taken));
-            return (measured, Some(change(first, cost.units())));
+            return (measured, Some(change(first, count)));
         }
         let ahead = |lease: &u64| *lease > until && *lease != FOREVER;
         let mended = leases.values().any(ahead).then(|| change(0, 0));
@@ -79,7 +85,7 @@ impl Concurrency {
     pub fn verdict(&self, measured: Measurement, cost: Cost, charged: bool) -> Verdict {
         Verdict {
             reset: 0,
-            ..measured.verdict(self.max.get(), cost, charged, 0)
+            ..measured.verdict(self.most(), cost, charged, 0)
         }
     }
 
@@ -87,7 +93,7 @@ impl Concurrency {
     #[must_use]
     pub fn release(&self, state: &SlotsState, first: u64, cost: Cost, now: Timestamp) -> Refund {
         let mut left = state.clone();
-        let slots = first..first.saturating_add(u64::from(cost.units()));
+        let slots = first..first.saturating_add(cost.units());
         left.0.retain(|slot, _| !slots.contains(slot));
         if left.0.len() == state.0.len() {
             return Refund::Nothing;
@@ -108,7 +114,7 @@ impl Concurrency {
         let mut left = state.cloned().unwrap_or_default();
         let until = now.plus(self.ttl).micros();
         let mut renewed = false;
-        for slot in first..first.saturating_add(u64::from(cost.units())) {
+        for slot in first..first.saturating_add(cost.units()) {
             let lease = left.0.entry(slot).or_insert(until);
             if *lease != FOREVER {
                 *lease = until;
@@ -125,7 +131,7 @@ impl Concurrency {
 /// The first of `cost` consecutive numbers that no slot has, from `number` on, so that no number is used twice.
 fn free(leases: &BTreeMap<u64, u64>, number: u64, cost: Cost) -> u64 {
     let (mut first, mut found) = (number, 0);
-    while found < u64::from(cost.units()) {
+    while found < cost.units() {
         if leases.contains_key(&(first + found)) {
             (first, found) = (first + found + 1, 0);
         } else {

@@ -1,7 +1,7 @@
 //! Fixed window: at most N in each window of P; the window starts with its first admitted request.
 //! Twin: `lua/fixed_window.lua`.
 
-use super::rate::{Cost, Rate, Span};
+use super::rate::{Cost, Rate, Span, most_counted};
 use super::verdict::{Measurement, Verdict, Wait};
 use super::{Change, Refund, State, WindowState};
 use crate::clock::Timestamp;
@@ -10,7 +10,7 @@ use crate::clock::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FixedWindow {
     /// N: the quota of one window.
-    pub limit: u32,
+    pub limit: u64,
     /// P: its length in microseconds.
     pub window: u64,
 }
@@ -37,7 +37,7 @@ impl FixedWindow {
         CountedWindow {
             start,
             end: Timestamp::from_micros(start).plus(self.window).micros(),
-            count: held.map_or(0, |state| state.count),
+            count: held.map_or(0, |state| state.count.min(most_counted(self.limit))),
             mended: held.is_some_and(|state| state.start > present),
         }
     }
@@ -51,7 +51,7 @@ pub struct CountedWindow {
     /// Its end.
     pub end: u64,
     /// The units taken in it.
-    pub count: u32,
+    pub count: u64,
     /// Was the stored state impossible under the present numbers or clock? If so, it was set to the nearest possible
     /// one.
     pub mended: bool,
@@ -61,16 +61,16 @@ impl CountedWindow {
     /// Would `cost` be admitted at `now` in addition to the counted units, and which state would then be stored?
     #[inline]
     #[must_use]
-    pub fn check(self, limit: u32, now: Timestamp, cost: Cost) -> (Measurement, Option<Change>) {
+    pub fn check(self, limit: u64, now: Timestamp, cost: Cost) -> (Measurement, Option<Change>) {
         let left = Timestamp::from_micros(self.end).since(now);
-        let standing = |count: u32| Span {
+        let standing = |count: u64| Span {
             whole: left,
             part: count,
         };
         if let Some(measured) = Measurement::uncounted(limit, cost, standing(self.count)) {
             return (measured, None);
         }
-        let change = |count: u32| {
+        let change = |count: u64| {
             let start = self.start;
             let state = State::Window(WindowState { start, count });
             Change::put(state, Timestamp::from_micros(self.end))
@@ -88,9 +88,9 @@ impl CountedWindow {
 }
 
 /// Interprets a reply about a window of `limit`, with any anchor.
-pub(super) fn verdict(limit: u32, measured: Measurement, cost: Cost, charged: bool) -> Verdict {
+pub(super) fn verdict(limit: u64, measured: Measurement, cost: Cost, charged: bool) -> Verdict {
     let verdict = measured.verdict(limit, cost, charged, measured.span.whole);
-    let is_empty = verdict.remaining == u64::from(limit);
+    let is_empty = verdict.remaining == limit;
     Verdict {
         reset: if is_empty { 0 } else { verdict.reset },
         ..verdict

@@ -61,7 +61,7 @@ impl HistoryMark {
         }
         let unbounded = Span::micros(u64::MAX);
         let level = bucket::level(Some(bucket), now, interval, unbounded).span;
-        let less = interval.times(u64::from(cost.units()));
+        let less = interval.times(cost.units());
         let back = self.back(less, state.history(), now, interval);
         if level == Span::default() || back == Span::default() {
             return Refund::Nothing;
@@ -82,7 +82,7 @@ impl HistoryMark {
     ) -> Span {
         let present = Span::micros(now.micros());
         let of_instant = |instant| interval.sub(instant, present).unwrap_or_default();
-        let full = interval.times(u64::from(self.cost.units()));
+        let full = interval.times(self.cost.units());
         let alone = of_instant(interval.add(Span::micros(self.at.micros()), full));
         // At the instant of the charge the bucket cannot have been found empty after it, since it holds the charge.
         let since =

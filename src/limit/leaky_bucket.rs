@@ -4,13 +4,13 @@
 use super::Rule;
 use super::bucket::Bucket;
 use super::rate::{Rate, Span};
-use std::num::NonZeroU32;
+use std::num::NonZeroU64;
 
 /// A leaky bucket's numbers, ready to compute with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeakyBucket {
     /// B: the number of requests that may pass at once.
-    pub burst: NonZeroU32,
+    pub burst: NonZeroU64,
     /// The number of requests that may wait after them.
     pub queue: u32,
     /// Longest wait, in microseconds.
@@ -24,13 +24,13 @@ pub struct LeakyBucket {
 impl LeakyBucket {
     /// A bucket with a queue. The caller has checked `queue + burst` against [`Rate::most_units`].
     #[must_use]
-    pub fn new(rate: Rate, burst: NonZeroU32, queue: u32, max_wait: u64) -> Self {
-        let mut bucket = Bucket::new(rate, u64::from(queue) + u64::from(burst.get()));
+    pub fn new(rate: Rate, burst: NonZeroU64, queue: u32, max_wait: u64) -> Self {
+        let mut bucket = Bucket::new(rate, u64::from(queue) + burst.get());
         if queue > 0 {
             // Requests that are held have their turns, whatever becomes of the numbers.
             bucket.numbers = None;
         }
-        let free = bucket.interval.times(u64::from(burst.get()) - 1);
+        let free = bucket.interval.times(burst.get() - 1);
         bucket.latest = Some(Span {
             whole: free.whole.saturating_add(max_wait),
             part: free.part,
@@ -46,7 +46,7 @@ impl LeakyBucket {
 
     /// A meter: a request beyond its size is refused at once, and none waits.
     #[must_use]
-    pub fn meter(rate: Rate, burst: NonZeroU32) -> Self {
+    pub fn meter(rate: Rate, burst: NonZeroU64) -> Self {
         Self::new(rate, burst, 0, 0)
     }
 

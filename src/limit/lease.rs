@@ -24,7 +24,7 @@
 use super::bucket::Bucket;
 use super::clock_window::Anchor;
 use super::leaky_bucket::LeakyBucket;
-use super::rate::{Cost, Interval, Span};
+use super::rate::{Cost, Interval, MOST_OF_FOUR_BYTES, Span};
 use super::token_bucket::TokenBucket;
 use super::verdict::Measurement;
 use super::{ChargeKind, Limit, Rule, Scope};
@@ -113,7 +113,7 @@ impl Limit {
 
     /// The units that the limit has at once, or in its period if that is less.
     fn quota(&self) -> u64 {
-        self.rule.most().min(u64::from(self.rate.count.get()))
+        self.rule.most().min(self.rate.count.get())
     }
 
     /// The cause for which the limit allows no leases even if the file requests them; `None` if it can.
@@ -229,7 +229,11 @@ impl Rule {
             }
             Self::LeakyBucket(_) | Self::SlidingLog(_) | Self::Concurrency(_) => return None,
         };
-        (life >= SHORTEST).then_some((life.min(LONGEST), pause))
+        // The units of one call are counted in four bytes.
+        let units = |interval: Interval| interval.units_in(Span::micros(life));
+        let units = self.interval().map_or(0, units);
+        let is_possible = life >= SHORTEST && units <= MOST_OF_FOUR_BYTES / 2;
+        is_possible.then_some((life.min(LONGEST), pause))
     }
 
     /// One unit's time, if the rule is a bucket.

@@ -68,7 +68,7 @@ pub mod token_bucket;
 pub mod verdict;
 pub mod wire;
 
-pub use bucket::Numbers;
+pub use bucket::{LONGEST_OF_LARGE, Numbers};
 pub use check::blocking::{BlockCheck, BlockRule};
 pub use kind::{LimitId, RuleKind, Scope, Unit};
 pub use lease::{LeaseSetting, LeaseTerms};
@@ -357,12 +357,12 @@ impl Rule {
     #[must_use]
     pub fn most(&self) -> u64 {
         match self {
-            Self::TokenBucket(rule) => u64::from(rule.burst.get()),
-            Self::LeakyBucket(rule) => u64::from(rule.burst.get()) + u64::from(rule.queue),
+            Self::TokenBucket(rule) => rule.burst.get(),
+            Self::LeakyBucket(rule) => rule.burst.get() + u64::from(rule.queue),
             Self::FixedWindow(FixedWindow { limit, .. })
             | Self::ClockWindow(ClockWindow { limit, .. })
             | Self::SlidingWindow(SlidingWindow { limit, .. })
-            | Self::SlidingLog(SlidingLog { limit, .. }) => u64::from(*limit),
+            | Self::SlidingLog(SlidingLog { limit, .. }) => *limit,
             Self::Concurrency(rule) => u64::from(rule.max.get()),
         }
     }

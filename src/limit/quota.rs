@@ -20,7 +20,7 @@ impl Rule {
         };
         let within = super::rate::Span::micros(rule.max_wait);
         let places = rule.bucket.interval.units_in(within);
-        u64::from(rule.burst.get()) + places.min(u64::from(rule.queue))
+        rule.burst.get() + places.min(u64::from(rule.queue))
     }
 
     /// The time in which the whole quota returns, in microseconds, rounded up. So the quota in this time is `rate`, or
@@ -85,17 +85,17 @@ fn is_nested(one: &ClockWindow, other: &ClockWindow) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::num::{NonZeroU32, NonZeroU64};
+    use std::num::NonZeroU64;
 
-    fn rate(count: u32, period: u64) -> Rate {
+    fn rate(count: u64, period: u64) -> Rate {
         Rate {
-            count: NonZeroU32::new(count).unwrap(),
+            count: NonZeroU64::new(count).unwrap(),
             period: NonZeroU64::new(period).unwrap(),
         }
     }
 
-    fn some(count: u32) -> NonZeroU32 {
-        NonZeroU32::new(count).unwrap()
+    fn some(count: u64) -> NonZeroU64 {
+        NonZeroU64::new(count).unwrap()
     }
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
             let rate = rate(count, period);
             let rule = Rule::TokenBucket(TokenBucket::new(rate, some(burst)));
             let (quota, refill) = (rule.quota(), rule.refill(rate));
-            assert_eq!(quota, u64::from(burst));
+            assert_eq!(quota, burst);
             let (quota, refill) = (u128::from(quota), u128::from(refill));
             let (count, period) = (u128::from(count), u128::from(period));
             assert!(quota * period <= count * refill, "more than the rate");

@@ -2,15 +2,32 @@
 
 use std::num::{NonZeroU32, NonZeroU64};
 
+/// The greatest number of a limit: of a rate, a burst, a cost.
+pub const MOST_UNITS: u64 = crate::key::MOST_COST;
+
+/// The greatest number of the states' usual forms: 2^32 - 1. It is also the greatest N, in lowest terms, of a bucket's
+/// rate.
+pub const MOST_OF_FOUR_BYTES: u64 = u32::MAX as u64;
+
 /// The longest span of any limit, in microseconds: 2^52 (142 years).
 ///
 /// The scripts compute in doubles, where integers are exact below 2^53; an instant of this century plus this span
 /// stays below that.
 pub const MAX_SPAN: u64 = 1 << 52;
 
+/// The most units that a counter of a limit of so many can hold. Most limits count in four bytes, also in older versions.
+#[must_use]
+pub const fn most_counted(limit: u64) -> u64 {
+    if limit > MOST_OF_FOUR_BYTES {
+        MOST_UNITS
+    } else {
+        MOST_OF_FOUR_BYTES
+    }
+}
+
 /// The units that a request takes from a limit. 0 checks without charging.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cost(u32);
+pub struct Cost(u64);
 
 impl Cost {
     /// One unit: the cost of a request unless the file sets another.
@@ -18,15 +35,15 @@ impl Cost {
     /// No unit: a peek.
     pub const ZERO: Self = Self(0);
 
-    /// `units` units.
+    /// `units` units, [`MOST_UNITS`] at most.
     #[must_use]
-    pub const fn new(units: u32) -> Self {
+    pub const fn new(units: u64) -> Self {
         Self(units)
     }
 
     /// The number of units.
     #[must_use]
-    pub const fn units(self) -> u32 {
+    pub const fn units(self) -> u64 {
         self.0
     }
 }
@@ -34,8 +51,8 @@ impl Cost {
 /// N per P: a count, and the period in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rate {
-    /// N, the quota.
-    pub count: NonZeroU32,
+    /// N, the quota: [`MOST_UNITS`] at most.
+    pub count: NonZeroU64,
     /// P, the window, in microseconds.
     pub period: NonZeroU64,
 }
@@ -44,16 +61,44 @@ impl Rate {
     /// The time one unit takes, exactly.
     #[must_use]
     pub fn interval(self) -> Interval {
-        let (count, period) = (u64::from(self.count.get()), self.period.get());
+        let (count, period) = (self.count.get(), self.period.get());
         let common = gcd(count, period).max(1);
         let den = NonZeroU32::new(narrow(count / common)).unwrap_or(NonZeroU32::MIN);
-        Interval::of(period / common, count / common, den)
+        Interval::of(period / common, den)
     }
 
     /// Is P in lowest terms below 2^53, so that the scripts count it exactly? The states of buckets name it.
     #[must_use]
     pub fn is_exact(self) -> bool {
-        self.interval().period() < 1 << 53
+        self.lowest_terms().1 < 1 << 53
+    }
+
+    /// Is N in lowest terms below 2^32? It is the denominator of a bucket's level.
+    #[must_use]
+    pub fn has_small_count(self) -> bool {
+        self.lowest_terms().0 <= MOST_OF_FOUR_BYTES
+    }
+
+    /// N and P in lowest terms.
+    #[must_use]
+    pub fn lowest_terms(self) -> (u64, u64) {
+        let (count, period) = (self.count.get(), self.period.get());
+        let common = gcd(count, period).max(1);
+        (count / common, period / common)
+    }
+
+    /// The closest N below this one that is small in lowest terms: a multiple of a divisor of P that is great enough.
+    /// Very great divisors are not tried.
+    #[must_use]
+    pub fn closest_small_count(self) -> u64 {
+        const TRIED: u64 = 1 << 20;
+        let period = self.period.get();
+        let count = (self.count.get()).min(period.saturating_mul(MOST_OF_FOUR_BYTES));
+        let least = count.div_ceil(MOST_OF_FOUR_BYTES);
+        let divisors =
+            (least..=period.min(least + TRIED)).filter(|one| period.is_multiple_of(*one));
+        let below = divisors.map(|divisor| count - count % divisor);
+        below.max().unwrap_or(0).max(MOST_OF_FOUR_BYTES)
     }
 
     /// The largest number of units whose time together stays within [`MAX_SPAN`].
@@ -61,7 +106,7 @@ impl Rate {
     pub fn most_units(self) -> u64 {
         let most =
             u128::from(MAX_SPAN) * u128::from(self.count.get()) / u128::from(self.period.get());
-        u64::try_from(most).unwrap_or(u64::MAX)
+        u64::try_from(most).unwrap_or(u64::MAX).min(MOST_UNITS)
     }
 }
 
@@ -73,7 +118,7 @@ pub struct Span {
     /// Whole microseconds.
     pub whole: u64,
     /// The rest, in parts of one microsecond; less than the denominator.
-    pub part: u32,
+    pub part: u64,
 }
 
 impl Span {
@@ -100,11 +145,12 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// One of `count` units in `period` microseconds; `den` is `count`.
-    pub(super) fn of(period: u64, count: u64, den: NonZeroU32) -> Self {
+    /// One of `den` units in `period` microseconds.
+    pub(super) fn of(period: u64, den: NonZeroU32) -> Self {
+        let count = NonZeroU64::from(den);
         let span = Span {
             whole: period / count,
-            part: narrow(period % count),
+            part: period % count,
         };
         Self { span, den }
     }
@@ -113,7 +159,7 @@ impl Interval {
     pub(super) fn period(self) -> u64 {
         let den = u64::from(self.den.get());
         let whole = self.span.whole.saturating_mul(den);
-        whole.saturating_add(u64::from(self.span.part))
+        whole.saturating_add(self.span.part)
     }
 
     /// This number of parts of a microsecond, as a span.
@@ -122,7 +168,7 @@ impl Interval {
         match u64::try_from(parts / den) {
             Ok(whole) => Span {
                 whole,
-                part: narrow128(parts % den),
+                part: u64::try_from(parts % den).unwrap_or(u64::MAX),
             },
             Err(_) => Span {
                 whole: u64::MAX,
@@ -156,10 +202,10 @@ impl Interval {
     #[must_use]
     pub fn add(self, a: Span, b: Span) -> Span {
         let den = u64::from(self.den.get());
-        let part = u64::from(a.part) + u64::from(b.part);
+        let part = a.part + b.part;
         Span {
             whole: a.whole.saturating_add(b.whole).saturating_add(part / den),
-            part: narrow(part % den),
+            part: part % den,
         }
     }
 
@@ -175,10 +221,9 @@ impl Interval {
                 part: a.part - b.part,
             }
         } else {
-            let part = u64::from(a.part) + u64::from(self.den.get()) - u64::from(b.part);
             Span {
                 whole: a.whole - b.whole - 1,
-                part: narrow(part),
+                part: a.part + u64::from(self.den.get()) - b.part,
             }
         })
     }
@@ -192,12 +237,8 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Narrows a value that is below a `u32` denominator by construction.
-fn narrow(value: u64) -> u32 {
-    u32::try_from(value).unwrap_or(u32::MAX)
-}
-
-fn narrow128(value: u128) -> u32 {
+/// Narrows a value that is a `u32` denominator, or below one, by construction.
+pub(super) fn narrow(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
@@ -205,9 +246,9 @@ fn narrow128(value: u128) -> u32 {
 mod tests {
     use super::*;
 
-    fn rate(count: u32, period: u64) -> Rate {
+    fn rate(count: u64, period: u64) -> Rate {
         Rate {
-            count: NonZeroU32::new(count).unwrap(),
+            count: NonZeroU64::new(count).unwrap(),
             period: NonZeroU64::new(period).unwrap(),
         }
     }
@@ -242,6 +283,29 @@ mod tests {
             ),
             (0, 1, 10)
         );
+    }
+
+    #[test]
+    fn a_rate_has_a_small_count_in_lowest_terms_or_the_closest_below_has() {
+        for (count, period, closest) in [
+            (4_294_967_295, 1, None),
+            (4_294_967_296, 1, Some(4_294_967_295)),
+            (4_294_967_296, 1_000_000, None),
+            (5_000_000_000, 2_592_000_000_000, None),
+            (5_000_000_001, 1_000_000, Some(5_000_000_000)),
+            (MOST_UNITS, 1_000_000, Some(4_294_967_295_000_000)),
+            (MOST_UNITS, (1 << 52) - 47, Some(4_294_967_295)),
+        ] {
+            let rate = rate(count, period);
+            assert_eq!(
+                rate.has_small_count(),
+                closest.is_none(),
+                "{count}/{period}"
+            );
+            if let Some(closest) = closest {
+                assert_eq!(rate.closest_small_count(), closest, "{count}/{period}");
+            }
+        }
     }
 
     #[test]
@@ -291,7 +355,7 @@ mod tests {
         assert_eq!(month.add(month.span, endless), endless);
         assert_eq!(month.add(endless, endless), endless);
         assert_eq!(endless.ceil(), u64::MAX);
-        let odd = rate(u32::MAX, MAX_SPAN).interval();
+        let odd = rate(u64::from(u32::MAX), MAX_SPAN).interval();
         assert!(odd.times(u64::MAX).whole > MAX_SPAN);
         let debt_ceiling = Span {
             whole: u64::MAX,
@@ -306,14 +370,14 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(2);
         for _ in 0..20_000 {
             let bits = random.u32(1..32);
-            let interval = rate(random.u32(1..1 << bits), random.u64(1..1 << 52)).interval();
+            let interval = rate(random.u64(1..1 << bits), random.u64(1..1 << 52)).interval();
             let den = u128::from(interval.den.get());
             let parts = |span: Span| u128::from(span.whole) * den + u128::from(span.part);
             assert_eq!(parts(interval.times(1)), parts(interval.span));
             let long = random.u32(1..64);
             let span = Span {
                 whole: random.u64(..1 << long),
-                part: random.u32(..interval.den.get()),
+                part: u64::from(random.u32(..interval.den.get())),
             };
             let units = parts(span) / parts(interval.span);
             assert_eq!(

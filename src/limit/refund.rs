@@ -104,7 +104,7 @@ impl Rule {
             },
             (Self::LeakyBucket(rule), _, Mark::Bucket(was)) if rule.queue > 0 => {
                 let interval = rule.bucket.interval;
-                let charge = interval.times(u64::from(cost.units()));
+                let charge = interval.times(cost.units());
                 let held = state.bucket();
                 let left = held.and_then(|held| bucket::refund(held, was, charge, now, interval));
                 left.map_or(Refund::Nothing, |left| {

@@ -7,7 +7,7 @@
 use super::dedupe::Dedupe;
 use super::fixed_window::FixedWindow;
 use super::leaky_bucket::LeakyBucket;
-use super::rate::{Cost, Rate};
+use super::rate::{Cost, Rate, most_counted};
 use super::sliding_window::SlidingWindow;
 use super::token_bucket::TokenBucket;
 use super::{ChargeKind, ClockWindow, Limit, Policy, Rule};
@@ -45,9 +45,9 @@ pub(super) fn once() -> Dedupe {
 
 /// The most units of a debt: the costs of a full bucket's requests beyond their charges, if all of them are in flight
 /// at once.
-fn debt(whole: u64, estimate: Cost, max: u32) -> u64 {
-    let estimate = u64::from(estimate.units()).max(1);
-    let more = u64::from(max).saturating_sub(estimate);
+fn debt(whole: u64, estimate: Cost, max: u64) -> u64 {
+    let estimate = estimate.units().max(1);
+    let more = max.saturating_sub(estimate);
     (whole / estimate).max(1).saturating_mul(more)
 }
 
@@ -76,11 +76,11 @@ impl Rule {
                 bucket, queue: 0, ..
             }) => *bucket = bucket.without_bound(),
             Self::FixedWindow(FixedWindow { limit, .. })
-            | Self::ClockWindow(ClockWindow { limit, .. }) => *limit = u32::MAX,
+            | Self::ClockWindow(ClockWindow { limit, .. }) => *limit = most_counted(*limit),
             Self::SlidingWindow(SlidingWindow { limit, part, .. }) => {
                 // Units of the oldest part are added to the counted ones: both must be counted exactly.
                 let most = SlidingWindow::most(*part) / 4;
-                *limit = u32::try_from(most).unwrap_or(u32::MAX).max(*limit);
+                *limit = most.min(most_counted(*limit)).max(*limit);
             }
             Self::LeakyBucket(_) | Self::SlidingLog(_) | Self::Concurrency(_) => return None,
         }

@@ -19,8 +19,8 @@ impl Limit {
     /// The charge for a request of `cost` if each of `gateways` counts separately.
     #[must_use]
     pub fn share(&self, cost: Cost, gateways: NonZeroU32) -> Cost {
-        let all = cost.units().saturating_mul(gateways.get());
-        let most = u32::try_from(self.rule.most()).unwrap_or(u32::MAX);
+        let all = cost.units().saturating_mul(u64::from(gateways.get()));
+        let most = self.rule.most();
         match self.rule {
             // The whole limit never admits this cost, so no gateway may admit it either.
             _ if cost.units() > most => cost,
@@ -89,8 +89,8 @@ impl Rule {
         }
         let mut part = self.clone();
         let bucket = part.bucket_mut()?;
-        if u64::from(cost.units()) <= self.most() {
-            let all = u64::from(cost.units().saturating_mul(gateways.get()));
+        if cost.units() <= self.most() {
+            let all = cost.units().saturating_mul(u64::from(gateways.get()));
             bucket.capacity = bucket.capacity.max(bucket.interval.times(all));
         }
         bucket.hold_up_to(several(bucket, gateways));

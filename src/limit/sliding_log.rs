@@ -1,20 +1,20 @@
 //! Sliding log: the instant of every unit granted; at most N in any stretch of P, exactly.
 //! Twin: `lua/sliding_log.lua`.
 
-use super::rate::{Cost, Rate, Span};
+use super::rate::{Cost, Rate, Span, narrow};
 use super::state::Update;
 use super::verdict::{Measurement, Verdict, Wait};
 use super::{Change, LogState, LogUpdate, Refund, State};
 use crate::clock::Timestamp;
 
 /// The largest quota that a log may have: eight bytes are stored for each unit.
-pub const MOST: u32 = 10_000;
+pub const MOST: u64 = 10_000;
 
 /// A sliding log's numbers, ready to compute with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlidingLog {
-    /// N: the quota of any stretch of P.
-    pub limit: u32,
+    /// N: the quota of any stretch of P, [`MOST`] at most.
+    pub limit: u64,
     /// P in microseconds.
     pub window: u64,
 }
@@ -50,19 +50,21 @@ impl SlidingLog {
         };
         let standing = |held: usize| Span {
             whole: left,
-            part: u32::try_from(held).unwrap_or(u32::MAX),
+            part: held as u64,
         };
         if let Some(measured) = Measurement::uncounted(self.limit, cost, standing(held)) {
             return (measured, None);
         }
-        let grown = held + cost.units() as usize;
+        // No more than the limit, which is small.
+        let enter = narrow(cost.units());
+        let grown = held + enter as usize;
         let growth = LogUpdate {
             now: present,
             ahead,
-            enter: cost.units(),
+            enter,
             drop: dropped,
         };
-        match grown.checked_sub(self.limit as usize) {
+        match grown.checked_sub(narrow(self.limit) as usize) {
             None | Some(0) => (
                 Measurement::admitted(standing(grown)),
                 Some(self.change(growth, now)),
@@ -97,7 +99,7 @@ impl SlidingLog {
             log.partition_point(|at| *at < instant),
             log.partition_point(|at| *at <= instant),
         );
-        let back = (to - from).min(cost.units() as usize);
+        let back = (to - from).min(narrow(cost.units()) as usize);
         if back == 0 || instant.saturating_add(self.window) <= now.micros() {
             return Refund::Nothing;
         }

@@ -4,7 +4,7 @@
 //! Parts start at whole multiples of P/k since the epoch, and time inside a part is counted in milliseconds, so that
 //! the arithmetic stays in whole numbers for all weights.
 
-use super::rate::{Cost, Rate, Span};
+use super::rate::{Cost, Rate, Span, most_counted};
 use super::state::Counts;
 use super::verdict::{Measurement, Verdict, Wait};
 use super::{Change, PartsState, Refund, State};
@@ -23,7 +23,7 @@ pub const MAX_PARTS: u32 = 100;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlidingWindow {
     /// N: the quota of any stretch of P, apart from the surplus that the weights admit.
-    pub limit: u32,
+    pub limit: u64,
     /// P/k: the length of a part, in milliseconds.
     pub part: u64,
     /// k: the number of parts in a window.
@@ -78,20 +78,21 @@ impl SlidingWindow {
     ) -> (Measurement, Option<Change>) {
         let mut seen = self.counts_at(state, now);
         let (whole, oldest) = self.used(&seen, now);
-        let units = (whole + oldest.div_ceil(self.part)).min(u64::from(u32::MAX));
+        let most = most_counted(self.limit);
+        let units = (whole + oldest.div_ceil(self.part)).min(most);
         let left = self.ends(&seen).map_or(0, |ends| ends.since(now));
         let standing = |units: u64| Span {
             whole: left,
-            part: u32::try_from(units).unwrap_or(u32::MAX),
+            part: units,
         };
         if let Some(measured) = Measurement::uncounted(self.limit, cost, standing(units)) {
             return (measured, None);
         }
-        let wanted = whole * self.part + oldest + u64::from(cost.units()) * self.part;
-        match wanted.checked_sub(u64::from(self.limit) * self.part) {
+        let wanted = whole * self.part + oldest + cost.units() * self.part;
+        match wanted.checked_sub(self.limit * self.part) {
             None | Some(0) => {
-                seen.counts[0] = seen.counts[0].saturating_add(cost.units());
-                let units = units + u64::from(cost.units());
+                seen.counts[0] += cost.units();
+                let units = (units + cost.units()).min(most);
                 (Measurement::admitted(standing(units)), self.change(seen))
             }
             Some(excess) => {
@@ -171,7 +172,7 @@ impl SlidingWindow {
         };
         let mut mended = length != self.part;
         let (length, part, present) = (signed(length), signed(self.part), signed(ms));
-        let mut total: u64 = 0;
+        let (mut total, most) = (0_u64, most_counted(self.limit));
         let mut from = signed(state.start / 1000);
         for count in state.counts.iter().copied() {
             if count > 0 {
@@ -180,13 +181,14 @@ impl SlidingWindow {
                 let index = (signed(start) - (last - last.rem_euclid(part))) / part;
                 let index = usize::try_from(index).unwrap_or(usize::MAX);
                 if let Some(slot) = counts.get_mut(index) {
-                    *slot = slot.saturating_add(count);
-                    total += u64::from(count);
+                    *slot = slot.saturating_add(count).min(most);
+                    total = total.saturating_add(count);
                 }
             }
             from -= length;
         }
-        if u128::from(total) * u128::from(self.part) > u128::from(MAX_PRODUCT) {
+        // Two windows may be full: the one that leaves, and the one that fills meanwhile.
+        if u128::from(total) * u128::from(self.part) > 2 * u128::from(MAX_PRODUCT) {
             // This value was never a state of this limit.
             counts.fill(0);
             return none(counts);
@@ -216,15 +218,14 @@ impl SlidingWindow {
         } else {
             self.part - (now.micros() / 1000 - seen.start)
         };
-        let whole = whole.iter().copied().map(u64::from).sum();
-        (whole, u64::from(*oldest) * rest)
+        (whole.iter().sum(), oldest * rest)
     }
 
     /// The time until `excess` units times milliseconds have left; `oldest` of them leave with the oldest part.
     fn wait(&self, seen: &PartCounts, excess: u64, oldest: u64, now: Timestamp) -> u64 {
         let mut need = excess;
         let mut at = seen.start;
-        for (index, count) in seen.counts.iter().copied().map(u64::from).enumerate().rev() {
+        for (index, count) in seen.counts.iter().copied().enumerate().rev() {
             let first = index == self.parts as usize;
             let leaving = if first { oldest } else { count * self.part };
             if need > leaving {
@@ -279,4 +280,62 @@ impl SlidingWindow {
 /// A number of milliseconds since the epoch is far below the bound of the type.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::rate::MOST_OF_FOUR_BYTES;
+    use std::num::NonZeroU64;
+
+    fn window(count: u64, period: u64) -> SlidingWindow {
+        let rate = Rate {
+            count: NonZeroU64::new(count).unwrap(),
+            period: NonZeroU64::new(period).unwrap(),
+        };
+        SlidingWindow::new(rate, NonZeroU32::MIN, false)
+    }
+
+    fn ask(
+        rule: &SlidingWindow,
+        state: &mut Option<PartsState>,
+        at: u64,
+        cost: u64,
+    ) -> Measurement {
+        let now = Timestamp::from_micros(at);
+        let (measured, change) = rule.check(state.as_ref(), now, Cost::new(cost));
+        if let Some(change) = change
+            && let State::Parts(parts) = change.update.after(None)
+        {
+            *state = Some(parts);
+        }
+        measured
+    }
+
+    #[test]
+    fn the_greatest_quota_counts_two_windows() {
+        let most = SlidingWindow::most(1000);
+        assert!(most > MOST_OF_FOUR_BYTES);
+        let (rule, mut state) = (window(most, 1_000_000), None);
+        assert_eq!(
+            ask(&rule, &mut state, 5_000_000, most).wait,
+            Wait::Micros(0)
+        );
+        let late = 6_900_000;
+        let free = most - most.div_ceil(10);
+        assert_eq!(ask(&rule, &mut state, late, free).wait, Wait::Micros(0));
+        assert_eq!(ask(&rule, &mut state, late, 0).span.part, most);
+        assert_ne!(ask(&rule, &mut state, late, 1).wait, Wait::Micros(0));
+    }
+
+    #[test]
+    fn a_small_limit_counts_no_further_than_four_bytes() {
+        let (large, small) = (window(5_000_000_000, 1_000_000), window(7, 1_000_000));
+        let mut state = None;
+        ask(&large, &mut state, 5_000_000, 5_000_000_000);
+        let asked = ask(&small, &mut state, 5_000_000, 0);
+        assert_eq!(asked.span.part, MOST_OF_FOUR_BYTES);
+        let asked = ask(&large, &mut state, 5_000_000, 0);
+        assert_eq!(asked.span.part, 5_000_000_000);
+    }
 }

@@ -1,7 +1,7 @@
 //! The states of counters, the changes of states, and the tickets for refunds.
 
 use super::bucket::Numbers;
-use super::rate::{Cost, Interval, Span};
+use super::rate::{Cost, Interval, Span, narrow};
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use smallvec::SmallVec;
@@ -59,7 +59,7 @@ impl BucketState {
         };
         Self {
             at: now.plus(level.whole).micros(),
-            part: level.part,
+            part: narrow(level.part),
             den,
             numbers,
         }
@@ -69,7 +69,7 @@ impl BucketState {
     pub(super) fn span(self) -> Span {
         Span {
             whole: self.at,
-            part: self.part,
+            part: u64::from(self.part),
         }
     }
 
@@ -86,7 +86,7 @@ pub struct WindowState {
     /// Start of the window, microseconds since the epoch.
     pub start: u64,
     /// The units taken in it.
-    pub count: u32,
+    pub count: u64,
 }
 
 /// A sliding window's state: the counts of the newest k + 1 parts. The newest part has a count above 0.
@@ -99,7 +99,7 @@ pub struct PartsState {
 }
 
 /// Up to three parts without an allocation.
-pub(super) type Counts = SmallVec<[u32; 4]>;
+pub(super) type Counts = SmallVec<[u64; 4]>;
 
 /// A sliding log's state: the instants, microseconds since the epoch, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -174,7 +174,7 @@ pub struct RecordState {
     /// memory.
     pub ends: u64,
     /// The granted units, at least 1.
-    pub granted: u32,
+    pub granted: u64,
     /// The number of repeats that were free.
     pub free: u32,
 }

@@ -3,13 +3,13 @@
 
 use super::bucket::Bucket;
 use super::rate::Rate;
-use std::num::NonZeroU32;
+use std::num::NonZeroU64;
 
 /// A token bucket's numbers, ready to compute with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenBucket {
     /// The number of tokens that the bucket holds.
-    pub burst: NonZeroU32,
+    pub burst: NonZeroU64,
     /// The tokens as time: the level is the time in which the bucket fills.
     pub bucket: Bucket,
 }
@@ -17,8 +17,8 @@ pub struct TokenBucket {
 impl TokenBucket {
     /// A bucket of `rate` with room for `burst` at once. The caller has checked `burst` against [`Rate::most_units`].
     #[must_use]
-    pub fn new(rate: Rate, burst: NonZeroU32) -> Self {
-        let bucket = Bucket::new(rate, u64::from(burst.get()));
+    pub fn new(rate: Rate, burst: NonZeroU64) -> Self {
+        let bucket = Bucket::new(rate, burst.get());
         Self { burst, bucket }
     }
 }

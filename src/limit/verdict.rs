@@ -4,6 +4,7 @@ use super::rate::{Cost, Span};
 use crate::clock::Timestamp;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
+use std::num::NonZeroU64;
 
 /// The wait until the same request would be admitted. `Never` is the longest wait of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +39,7 @@ pub struct Measurement {
     /// the limit's numbers, and at most its capacity.
     pub drains: Option<u64>,
     /// The granted units, if they are fewer than the cost, or if the request had an id that counts.
-    pub granted: Option<Cost>,
+    pub granted: Option<Grant>,
     /// The meaning of the request's id.
     pub repeat: Repeat,
     /// The microseconds that had been given back at the instant of a full charge that is settled later (`history`).
@@ -49,6 +50,27 @@ pub struct Measurement {
     pub block: BlockPhase,
     /// Is the counter unreadable? Only limits that do not decide are reported so.
     pub spoilt: bool,
+}
+
+/// Granted units. There is at least one, so that a measurement without a grant has no room for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant(NonZeroU64);
+
+impl Grant {
+    /// The grant of `cost`, if it is one.
+    #[must_use]
+    pub const fn of(cost: Cost) -> Option<Self> {
+        match NonZeroU64::new(cost.units()) {
+            Some(units) => Some(Self(units)),
+            None => None,
+        }
+    }
+
+    /// The granted units.
+    #[must_use]
+    pub const fn cost(self) -> Cost {
+        Cost::new(self.0.get())
+    }
 }
 
 /// The meaning of a request's id for a limit that charges each id once.
@@ -74,6 +96,9 @@ pub enum BlockPhase {
     Begins,
 }
 
+// A measurement is copied for each limit of each request.
+const _: () = assert!(size_of::<Measurement>() == 72);
+
 impl Measurement {
     /// The measurement of a limit that was not counted.
     pub const UNKNOWN: Self = Self::admitted(Span { whole: 0, part: 0 });
@@ -91,7 +116,7 @@ impl Measurement {
     }
 
     /// The measurement of a request that needs no count: a peek, or a cost above the limit.
-    pub(super) fn uncounted(limit: u32, cost: Cost, span: Span) -> Option<Self> {
+    pub(super) fn uncounted(limit: u64, cost: Cost, span: Span) -> Option<Self> {
         match cost.units() {
             0 => Some(Self::admitted(span)),
             units => (units > limit).then(|| Self::refused(Wait::Never, span)),
@@ -103,7 +128,7 @@ impl Measurement {
     pub fn charged(&self, cost: Cost) -> Cost {
         match self.repeat {
             Repeat::Free => Cost::ZERO,
-            Repeat::No | Repeat::First => self.granted.unwrap_or(cost),
+            Repeat::No | Repeat::First => self.granted.map_or(cost, Grant::cost),
         }
     }
 
@@ -138,7 +163,7 @@ impl Measurement {
 
     /// The verdict of a limit whose `part` counts units. The reset is `taken` if units were charged, else the measured
     /// one. Without `charged`, another limit of the request refused.
-    pub(super) fn verdict(&self, limit: u32, cost: Cost, charged: bool, taken: u64) -> Verdict {
+    pub(super) fn verdict(&self, limit: u64, cost: Cost, charged: bool, taken: u64) -> Verdict {
         let admitted = self.wait == Wait::Micros(0);
         let uncharged = if admitted && !charged {
             cost.units()
@@ -149,7 +174,7 @@ impl Measurement {
         let is_taken = admitted && charged && cost != Cost::ZERO;
         Verdict {
             outcome: self.wait.outcome(0),
-            remaining: u64::from(limit.saturating_sub(held)),
+            remaining: limit.saturating_sub(held),
             reset: if is_taken { taken } else { self.span.whole },
         }
     }

@@ -9,19 +9,21 @@
 //! | bucket with one | `at` f64, `part` u32, `den` u32, then its numbers |
 //! | bucket whose charges are settled | the same, with `found` f64, `back` f64 in front of its numbers |
 //! | its numbers | -P f64, N u32, the most units u32; none where requests wait, and in older states |
-//! | window | `start` f64, `count` u32 |
+//! | its numbers, above 2^32 - 1 units | -P f64, N u32, the most units f64 |
+//! | window | `start` f64, `count` u32, or f64 above 2^32 - 1 |
 //! | sliding window | `start` f64, the counts of the newest k + 1 parts u32, newest first |
+//! | one with a count above 2^32 - 1 | the same with the counts f64, and a byte 0 at the end |
 //! | sliding log | a list: each instant f64, oldest first |
 //! | concurrency | a sorted set: each slot's number f64, scored by its lease's end; in a row: number, end f64 |
 //! | block of a key | `ends` f64, its length f64 |
-//! | record of an id | `ends` f64, the granted units u32, the repeats that went free u32 |
+//! | record of an id | `ends` f64, the granted units u32, or f64 above 2^32 - 1; the repeats that went free u32 |
 
 use super::bucket::Bucket;
 use super::bucket::Numbers;
 use super::clock_window::Anchor;
 use super::dedupe::Dedupe;
 use super::leaky_bucket::LeakyBucket;
-use super::rate::{Cost, Span};
+use super::rate::{Cost, Span, narrow};
 use super::token_bucket::TokenBucket;
 use super::{BlockRule, Rule};
 use crate::clock::Timestamp;
@@ -45,21 +47,40 @@ const REFUSED: u8 = 11;
 const SHADOW: u8 = 12;
 const WITH_HISTORY: u8 = 13;
 const BLOCKING: u8 = 14;
+const LARGE_BUCKET: u8 = 15;
 
 /// Number of bytes before a block that may be granted in part.
 const PARTIAL_HEAD: usize = 65;
 
-/// Can the short script decide this block? It handles the three algorithms that most limits use, and costs less.
+/// Can the short script decide this block? It handles the three algorithms that most limits use, and costs less. It
+/// counts in four bytes.
 #[must_use]
 pub fn is_plain(block: &[u8]) -> bool {
-    matches!(block.first(), Some(&(TOKEN_BUCKET..=FIXED_WINDOW)))
+    match block {
+        [TOKEN_BUCKET | LEAKY_BUCKET, ..] => true,
+        [FIXED_WINDOW, numbers @ ..] => numbers.get(8..16).is_some_and(is_of_four_bytes),
+        _ => false,
+    }
+}
+
+/// Is the number at most 2^32 - 1? Doubles that are not negative have the order of their bytes.
+fn is_of_four_bytes(number: &[u8]) -> bool {
+    const MOST: [u8; 8] = 4_294_967_295_f64.to_be_bytes();
+    number <= MOST.as_slice()
 }
 
 /// Can this block be used in one call to the scripts for several equal requests? Slots have individual numbers, and
-/// grants, ids and histories belong to one request.
+/// grants, ids and histories belong to one request. Numbers above 2^32 - 1 are rare.
 #[must_use]
 pub fn is_countable(block: &[u8]) -> bool {
-    matches!(block.first(), Some(&(TOKEN_BUCKET..=SLIDING_LOG)))
+    // The limit's number of windows; the others have none above four bytes.
+    let limit = match block.first() {
+        Some(&FIXED_WINDOW) => 9,
+        Some(&(CLOCK_WINDOW | CALENDAR_WINDOW)) => 1,
+        Some(&SLIDING_WINDOW) => 18,
+        first => return matches!(first, Some(&(TOKEN_BUCKET | LEAKY_BUCKET | SLIDING_LOG))),
+    };
+    block.get(limit..limit + 8).is_some_and(is_of_four_bytes)
 }
 
 /// The parameter block of `rule` for a request of `cost`, if it is the same at all times.
@@ -72,16 +93,16 @@ pub fn block(rule: &Rule, cost: Cost) -> Block {
 #[must_use]
 pub fn block_around(rule: &Rule, cost: Cost, now: Timestamp) -> Block {
     let mut bytes = Block::new();
-    let units = u64::from(cost.units());
+    let units = cost.units();
     match rule {
         Rule::TokenBucket(TokenBucket { bucket, .. })
         | Rule::LeakyBucket(LeakyBucket { bucket, .. }) => put_bucket(&mut bytes, bucket, units),
         Rule::FixedWindow(rule) => {
-            let numbers = [rule.window, u64::from(rule.limit), units];
+            let numbers = [rule.window, rule.limit, units];
             put_all(&mut bytes, FIXED_WINDOW, &numbers);
         }
         Rule::ClockWindow(rule) => {
-            let limit = u64::from(rule.limit);
+            let limit = rule.limit;
             match &rule.anchor {
                 Anchor::Clock { window, offset } => {
                     put_all(&mut bytes, CLOCK_WINDOW, &[limit, units, *window, *offset]);
@@ -96,7 +117,7 @@ pub fn block_around(rule: &Rule, cost: Cost, now: Timestamp) -> Block {
         }
         Rule::SlidingWindow(rule) => {
             bytes.push(SLIDING_WINDOW);
-            let (parts, limit) = (u64::from(rule.parts), u64::from(rule.limit));
+            let (parts, limit) = (u64::from(rule.parts), rule.limit);
             let numbers = [rule.part, parts, limit, units];
             put_all(&mut bytes, u8::from(rule.strict), &numbers);
         }
@@ -105,7 +126,7 @@ pub fn block_around(rule: &Rule, cost: Cost, now: Timestamp) -> Block {
             put_all(&mut bytes, CONCURRENCY, &numbers);
         }
         Rule::SlidingLog(rule) => {
-            let numbers = [rule.window, u64::from(rule.limit), units];
+            let numbers = [rule.window, rule.limit, units];
             put_all(&mut bytes, SLIDING_LOG, &numbers);
         }
     }
@@ -122,6 +143,15 @@ fn put_bucket(bytes: &mut Block, bucket: &Bucket, units: u64) {
         Some(latest) => (bucket.debt_ceiling, Some(latest)),
         None => (bucket.capacity, Some(bucket.capacity)),
     };
+    if let Some(large) = large_numbers(bucket.numbers) {
+        bytes.push(LARGE_BUCKET);
+        put_span(bytes, charge);
+        put_span(bytes, ceiling);
+        put(bytes, u64::from(interval.den.get()));
+        bytes.extend_from_slice(&large);
+        put_span(bytes, latest.unwrap_or(ceiling));
+        return;
+    }
     bytes.push(match latest {
         Some(_) => LEAKY_BUCKET,
         None => TOKEN_BUCKET,
@@ -135,20 +165,42 @@ fn put_bucket(bytes: &mut Block, bucket: &Bucket, units: u64) {
     }
 }
 
-/// The numbers of a bucket in a block, which a state ends with; zeros where states carry none.
+/// The numbers of a bucket in a block, which a state ends with; zeros where states carry none. Of a bucket that holds
+/// more than 2^32 - 1 units, the size is cut to so many: see [`large_numbers`].
 ///
 /// -P is negative: an older version takes the place for a history, and knows no negative one.
 #[must_use]
 pub fn numbers(numbers: Option<Numbers>) -> [u8; 16] {
     let mut bytes = [0; 16];
     if let Some(numbers) = numbers {
-        let (period, count, size) = numbers.parts();
+        let (_, _, size) = numbers.parts();
         let (rate, most) = bytes.split_at_mut(12);
-        rate[..8].copy_from_slice(&double(period));
-        rate[0] |= 0x80;
-        rate[8..].copy_from_slice(&count.to_be_bytes());
-        most.copy_from_slice(&size.to_be_bytes());
+        rate.copy_from_slice(&rate_bytes(numbers));
+        most.copy_from_slice(&narrow(size).to_be_bytes());
     }
+    bytes
+}
+
+/// The longer form of the numbers of a bucket that holds more than 2^32 - 1 units.
+#[must_use]
+pub fn large_numbers(numbers: Option<Numbers>) -> Option<[u8; 20]> {
+    let numbers = numbers.filter(|numbers| numbers.is_large())?;
+    let (_, _, size) = numbers.parts();
+    let mut bytes = [0; 20];
+    let (rate, most) = bytes.split_at_mut(12);
+    rate.copy_from_slice(&rate_bytes(numbers));
+    most.copy_from_slice(&double(size));
+    Some(bytes)
+}
+
+/// -P and N.
+fn rate_bytes(numbers: Numbers) -> [u8; 12] {
+    let (period, count, _) = numbers.parts();
+    let mut bytes = [0; 12];
+    let (first, second) = bytes.split_at_mut(8);
+    first.copy_from_slice(&double(period));
+    first[0] |= 0x80;
+    second.copy_from_slice(&count.to_be_bytes());
     bytes
 }
 
@@ -164,7 +216,7 @@ pub fn partial(rule: &Rule, cost: Cost, inner: &[u8]) -> Block {
     };
     let mut bytes = Block::new();
     bytes.push(PARTIAL);
-    put(&mut bytes, u64::from(cost.units()));
+    put(&mut bytes, cost.units());
     put(&mut bytes, rule.most());
     put(&mut bytes, at);
     let (unit, den, capacity) = rule.bucket().map_or_else(Default::default, |bucket| {
@@ -220,7 +272,7 @@ pub fn deduped(dedupe: &Dedupe, cost: Cost, inner: &[u8], none: &[u8]) -> Block 
     bytes.push(DEDUPE);
     put(&mut bytes, dedupe.ttl);
     put(&mut bytes, u64::from(dedupe.repeats));
-    put(&mut bytes, u64::from(cost.units()));
+    put(&mut bytes, cost.units());
     for block in [inner, none] {
         bytes.push(u8::try_from(block.len()).unwrap_or(u8::MAX));
     }
@@ -248,7 +300,7 @@ fn put_all(bytes: &mut Block, first: u8, numbers: &[u64]) {
 
 fn put_span(bytes: &mut Block, span: Span) {
     put(bytes, span.whole);
-    put(bytes, u64::from(span.part));
+    put(bytes, span.part);
 }
 
 fn put(bytes: &mut Block, value: u64) {

@@ -22,7 +22,7 @@ struct DecisionLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<&'a str>,
     retry_after_us: Option<u64>,
-    granted: u32,
+    granted: u64,
     verdicts: Vec<AnswerLine<'a>>,
     /// The answers of limits that do not decide; absent for a request without such limits.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -135,7 +135,7 @@ impl<'a> AnswerLine<'a> {
 }
 
 /// The number of units that the request was granted.
-fn granted(side: &PolicySide, outcome: &ReplayOutcome) -> u32 {
+fn granted(side: &PolicySide, outcome: &ReplayOutcome) -> u64 {
     match outcome {
         ReplayOutcome::Refuse { .. } | ReplayOutcome::TooManyHeld | ReplayOutcome::NoRoute => 0,
         ReplayOutcome::Admit | ReplayOutcome::Delay { .. } => side.granted(),

@@ -262,7 +262,7 @@ impl PolicySide {
 
     /// The number of units that the request just judged was granted, if it was admitted: the grant of the limit with
     /// partial grants, else the highest charge of its limits; 1 if it has no limits.
-    pub(super) fn granted(&self) -> u32 {
+    pub(super) fn granted(&self) -> u64 {
         let (Some(_), Some(service)) = (&self.admission.decided, self.service()) else {
             return 1;
         };

@@ -50,7 +50,7 @@ pub(super) struct LoggedRequest<'a> {
     /// An object of groups by limit, as the access log writes it.
     pub(super) groups: &'a str,
     /// The cost for limits that read it from the request or its response.
-    pub(super) cost: Option<u32>,
+    pub(super) cost: Option<u64>,
     /// The duration of the request, in microseconds.
     pub(super) duration: u64,
     /// The number of requests that the line represents.

@@ -13,18 +13,18 @@ use tollgate::limit::{LeaseSetting, Limit};
 use tollgate::store::{Check, Decider, Store};
 
 const KEY: &[u8] = b"hot";
-const MOST: u32 = 6000;
+const MOST: u64 = 6000;
 const MINUTE: u64 = 60 * SECOND;
 
 /// Sends `tries` requests through a gateway. Returns the number of admitted requests, and how many of them used a
 /// permit in hand.
-async fn press(store: &Store, limit: &Arc<Limit>, tries: u32) -> (u32, u32) {
+async fn press(store: &Store, limit: &Arc<Limit>, tries: u64) -> (u64, u64) {
     let (mut all, mut in_hand) = (0, 0);
     for _ in 0..tries {
         let (decided, by) = store.decide(&[Check::new(limit, KEY)]).await.unwrap();
-        let admitted = u32::from(admitted(&decided.unwrap()));
+        let admitted = u64::from(admitted(&decided.unwrap()));
         all += admitted;
-        in_hand += admitted * u32::from(by == Decider::Lease);
+        in_hand += admitted * u64::from(by == Decider::Lease);
     }
     (all, in_hand)
 }

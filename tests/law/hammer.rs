@@ -84,7 +84,7 @@ fn threads_with_several_limits_in_any_order_neither_hang_nor_pass_one() {
         .collect();
     let count = |seed: u64| {
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut taken = [0_u32; 6];
+        let mut taken = [0_u64; 6];
         for _ in 0..1000 {
             let mut order: Vec<usize> = (0..6).collect();
             random.shuffle(&mut order);
@@ -96,14 +96,14 @@ fn threads_with_several_limits_in_any_order_neither_hang_nor_pass_one() {
         }
         taken
     };
-    let taken: Vec<[u32; 6]> = thread::scope(|scope| {
+    let taken: Vec<[u64; 6]> = thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|seed| scope.spawn(move || count(seed)))
             .collect();
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     });
     for (index, limit) in limits.iter().enumerate() {
-        let sum: u32 = taken.iter().map(|one| one[index]).sum();
+        let sum: u64 = taken.iter().map(|one| one[index]).sum();
         let left = store.decide(&[ask(limit, 0)]).decision.verdicts[0].remaining;
         assert_eq!(u64::from(sum) + left, 600 + index as u64);
     }
@@ -127,7 +127,7 @@ fn of_many_at_once_with_one_id_one_is_charged_and_few_go_free() {
             id: Some(RepeatId::of("POST", "/", 1, b"id")),
             ..ask(&limit, 1)
         };
-        let told = |_: &u32| store.decide(&[check]).measured(0).unwrap().repeat;
+        let told = |_: &u64| store.decide(&[check]).measured(0).unwrap().repeat;
         let all: Vec<_> = (0..20).map(|nth| told(&nth)).collect();
         [Repeat::First, Repeat::Free].map(|one| all.iter().filter(|told| **told == one).count())
     };

@@ -9,7 +9,7 @@ use crate::support::stored_state::StoredState as _;
 use std::sync::Arc;
 use tollgate::limit::clock_window::ClockWindow;
 use tollgate::limit::fixed_window::FixedWindow;
-use tollgate::limit::rate::Cost;
+use tollgate::limit::rate::{Cost, MOST_UNITS};
 use tollgate::limit::verdict::Wait;
 use tollgate::limit::{Limit, Rule, State};
 use tollgate::store::Check;
@@ -29,8 +29,22 @@ fn bucket(at: f64, part: u32, den: u32) -> Vec<u8> {
     .concat()
 }
 
-fn window(start: f64, count: u32) -> Vec<u8> {
-    [&start.to_be_bytes()[..], &count.to_be_bytes()].concat()
+/// A window in either form.
+fn window(start: f64, count: u64) -> Vec<Vec<u8>> {
+    let forms = [
+        four_bytes(count),
+        Some((count as f64).to_be_bytes().to_vec()),
+    ];
+    let forms = forms.into_iter().flatten();
+    forms
+        .map(|count| [&start.to_be_bytes()[..], &count].concat())
+        .collect()
+}
+
+fn four_bytes(count: u64) -> Option<Vec<u8>> {
+    u32::try_from(count)
+        .ok()
+        .map(|count| count.to_be_bytes().to_vec())
 }
 
 /// Instants that a state may contain, as doubles.
@@ -71,8 +85,18 @@ fn states(rule: &Rule) -> Vec<Vec<u8>> {
             Rule::FixedWindow(FixedWindow { limit, .. })
             | Rule::ClockWindow(ClockWindow { limit, .. }) => {
                 let limit = *limit;
-                for count in [0, 1, limit - 1, limit, limit.saturating_add(1), u32::MAX] {
-                    all.push(window(at, count));
+                let most = u64::from(u32::MAX);
+                for count in [
+                    0,
+                    1,
+                    limit - 1,
+                    limit,
+                    limit + 1,
+                    most,
+                    most + 1,
+                    MOST_UNITS,
+                ] {
+                    all.extend(window(at, count));
                 }
             }
             Rule::TokenBucket(_) | Rule::LeakyBucket(_) => {
@@ -92,13 +116,8 @@ fn states(rule: &Rule) -> Vec<Vec<u8>> {
             }
             Rule::SlidingWindow(rule) => {
                 for held in [0, 1, 2, 3, 5, 100, 101] {
-                    for count in [0, 1, rule.limit, u32::MAX] {
-                        let mut bytes = at.to_be_bytes().to_vec();
-                        for part in 0..=held {
-                            let count = if part % 2 == 0 { count } else { 1 };
-                            bytes.extend_from_slice(&u32::to_be_bytes(count));
-                        }
-                        all.push(bytes);
+                    for count in [0, 1, rule.limit, u64::from(u32::MAX), MOST_UNITS] {
+                        all.extend(parts(at, held, count));
                     }
                 }
             }
@@ -109,8 +128,22 @@ fn states(rule: &Rule) -> Vec<Vec<u8>> {
     all
 }
 
+/// A sliding window in either form.
+fn parts(at: f64, held: u64, count: u64) -> Vec<Vec<u8>> {
+    let counts = (0..=held).map(|part| if part % 2 == 0 { count } else { 1 });
+    let start = || at.to_be_bytes().to_vec();
+    let (mut small, mut large) = (Some(start()), start());
+    for count in counts {
+        let four = four_bytes(count);
+        small = small.zip(four).map(|(bytes, four)| [bytes, four].concat());
+        large.extend_from_slice(&(count as f64).to_be_bytes());
+    }
+    large.push(0);
+    small.into_iter().chain([large]).collect()
+}
+
 fn rules() -> Vec<(tollgate::limit::rate::Rate, Rule)> {
-    let most = u32::MAX;
+    let most = u64::from(u32::MAX);
     vec![
         token_bucket(7, 3 * SECOND, 9),
         token_bucket(1, SPAN, 1),
@@ -120,6 +153,12 @@ fn rules() -> Vec<(tollgate::limit::rate::Rate, Rule)> {
         leaky_bucket((2, SPAN), 1, 1, SPAN),
         leaky_bucket((most, SPAN), most - 1, 1, 1),
         leaky_bucket((most, 1), 1, most - 1, SPAN),
+        token_bucket(MOST_UNITS - MOST_UNITS % most, most, MOST_UNITS),
+        leaky_bucket((6_000_000_000, SECOND), 6_000_000_000, 0, 0),
+        fixed_window(MOST_UNITS, SECOND),
+        clock_window(most + 1, SECOND, 1),
+        sliding_window(most + 1, 1_000_000, 5, true),
+        sliding_window(9_000_000_000_000, 500_000, 1, false),
         fixed_window(9, SECOND),
         fixed_window(most, SPAN),
         fixed_window(1, 1),
@@ -135,7 +174,7 @@ fn rules() -> Vec<(tollgate::limit::rate::Rate, Rule)> {
 }
 
 /// The answer of the pure functions, and the bytes that they leave.
-fn functions(limit: &Limit, cost: u32, bytes: &[u8]) -> (Wait, Option<Vec<u8>>) {
+fn functions(limit: &Limit, cost: u64, bytes: &[u8]) -> (Wait, Option<Vec<u8>>) {
     let state = State::decode(&limit.rule, bytes);
     let cost = tollgate::limit::rate::Cost::new(cost);
     let (measured, change) = limit.rule.check(state.as_ref(), NOON, cost);
@@ -154,7 +193,7 @@ fn functions(limit: &Limit, cost: u32, bytes: &[u8]) -> (Wait, Option<Vec<u8>>) 
 }
 
 /// One question: the stored bytes, and the cost.
-type Case = (Vec<u8>, u32);
+type Case = (Vec<u8>, u64);
 
 /// Asks all cases at once, each with its own client, and checks that both twins give the same answer.
 async fn assert_alike(
@@ -207,7 +246,8 @@ async fn hostile_bytes_are_answered_alike_and_break_nothing() {
     let mut asked = 0;
     for (index, rule) in rules().into_iter().enumerate() {
         let limit = limit(&format!("limit-{index}"), rule);
-        let costs = [0, 1, 2, limit.rate.count.get(), u32::MAX];
+        let most = u64::from(u32::MAX);
+        let costs = [0, 1, 2, limit.rate.count.get(), most, most + 1, MOST_UNITS];
         let states = states(&limit.rule);
         let cases: Vec<Case> = states
             .iter()

@@ -140,7 +140,7 @@ fn fullest(admitted: &[Duration], per_second: f64) -> f64 {
 /// One trial with random numbers: the limit is not exceeded, and it is used up where enough is asked for.
 fn trial(server: &Redis, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
-    let count = random.u32(1000..8000);
+    let count = random.u64(1000..8000);
     let time = Duration::from_millis(random.u64(300..700));
     let hour = 3600 * SECOND;
     // The units and the period, and whether all units are available at once.
@@ -167,12 +167,12 @@ fn trial(server: &Redis, seed: u64) {
     let (most, burst) = match at_once {
         // The bucket of an hour gets a few units back meanwhile.
         true if matches!(rule.1, Rule::LeakyBucket(_)) => {
-            let back = time.as_secs_f64() * f64::from(count) / 3600.0;
-            (f64::from(count) + back.ceil() + 1.0, f64::from(count))
+            let back = time.as_secs_f64() * count as f64 / 3600.0;
+            (count as f64 + back.ceil() + 1.0, count as f64)
         }
-        true => (f64::from(count), f64::from(count)),
+        true => (count as f64, count as f64),
         false => {
-            let (per_second, burst) = (f64::from(count * 2), f64::from(count));
+            let (per_second, burst) = ((count * 2) as f64, count as f64);
             let took = *outcome.admitted.last().unwrap() - outcome.admitted[0];
             // An answer may be on its way for as long as the machine is busy.
             let slack = per_second * 0.02 + 1.0;

@@ -103,7 +103,7 @@ fn sweeping_forgets_what_has_ended_and_nothing_else() {
     let limit = limit("odd", token_bucket(7, 3 * SECOND, 100));
     let keys = names(100);
     for (index, key) in keys.iter().enumerate() {
-        let cost = ask(&limit, index as u32 + 1).cost;
+        let cost = ask(&limit, index as u64 + 1).cost;
         let check = Check {
             cost,
             ..check(&limit, key)

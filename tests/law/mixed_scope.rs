@@ -67,7 +67,7 @@ fn once(limit: Arc<Limit>) -> Arc<Limit> {
     dedupe::once(limit, HOUR, 3)
 }
 
-fn with_id(limit: &Arc<Limit>, cost: u32) -> Check<'_> {
+fn with_id(limit: &Arc<Limit>, cost: u64) -> Check<'_> {
     Check {
         id: Some(RepeatId::of("POST", "/pay", cost, b"id")),
         ..ask(limit, cost)

@@ -140,7 +140,7 @@ async fn each_limit_of_a_request_holds_where_one_is_in_hand() {
     let server = Redis::start().await;
     for seed in 0..if long() { 30 } else { 2 } {
         let mut random = fastrand::Rng::with_seed(seed);
-        let (count, each) = (random.u32(1000..3000), random.u32(3..200));
+        let (count, each) = (random.u64(1000..3000), random.u64(3..200));
         let clients = random.u64(5..200);
         let all = leased(&format!("all-{seed}"), fixed_window(count, HOUR));
         let own = unleased(&format!("each-{seed}"), fixed_window(each, HOUR));
@@ -158,11 +158,11 @@ async fn each_limit_of_a_request_holds_where_one_is_in_hand() {
             "{seed}: {many} of {count}, {clients} clients of {each} each, {} requests, {} calls",
             outcome.requests, outcome.calls
         );
-        assert!(many <= u64::from(count), "{seed}: {many} of {count}");
+        assert!(many <= count, "{seed}: {many} of {count}");
         for (client, count) in &outcome.clients {
-            assert!(*count <= u64::from(each), "{seed}: {client} {count}");
+            assert!(*count <= each, "{seed}: {client} {count}");
         }
-        let wanted = u64::from(count).min(u64::from(each) * clients);
+        let wanted = count.min(each * clients);
         if outcome.requests > wanted * 4 {
             assert!(many * 100 >= wanted * 95, "{seed}: {many} of {wanted}");
         }
@@ -248,7 +248,7 @@ fn once_an_hour() -> Limit {
 async fn who_is_refused_by_another_limit_takes_no_permit() {
     let one = One::warm(once_an_hour()).await;
     let (warm, mut in_hand) = (one.passed.get(), 0);
-    for client in 0_u32..200 {
+    for client in 0_u64..200 {
         for number in 0..3 {
             let (decided, by) = one.ask(&[&client.to_be_bytes()]).await;
             assert_eq!(admitted(&decided), number == 0);
@@ -269,7 +269,7 @@ async fn who_is_refused_by_another_limit_takes_no_permit() {
 #[tokio::test(flavor = "local")]
 async fn who_leaves_before_the_decision_takes_no_permit() {
     let one = One::warm(once_an_hour()).await;
-    for client in 0_u32..100 {
+    for client in 0_u64..100 {
         let client = client.to_be_bytes();
         let clients: [&[u8]; 1] = [&client];
         tokio::select! {
@@ -289,7 +289,7 @@ async fn of_those_who_are_refused_elsewhere_no_permits_are_ordered() {
     let own = unleased("own", fixed_window(1, HOUR));
     let all = leased("all", token_bucket(100_000, HOUR, 100_000));
     let elsewhere = connect(&server).await;
-    for client in 0_u32..4000 {
+    for client in 0_u64..4000 {
         let key = client.to_be_bytes();
         elsewhere.decide(&[Check::new(&own, &key)]).await.unwrap();
     }
@@ -297,7 +297,7 @@ async fn of_those_who_are_refused_elsewhere_no_permits_are_ordered() {
         .map(|task| {
             let (store, own, all) = (store.clone(), Arc::clone(&own), Arc::clone(&all));
             tokio::task::spawn_local(async move {
-                for client in (task..4000_u32).step_by(8) {
+                for client in (task..4000_u64).step_by(8) {
                     let key = client.to_be_bytes();
                     let checks = [Check::new(&all, ALL), Check::new(&own, &key)];
                     let (decided, _) = store.decide(&checks).await.unwrap();
@@ -318,7 +318,7 @@ async fn of_those_who_are_refused_elsewhere_no_permits_are_ordered() {
 async fn beside_a_limit_of_the_gateway_itself_nobody_is_asked() {
     let one = One::warm(once_an_hour().edited(|policy| policy.scope = Scope::Gateway)).await;
     let (warm, mut in_hand) = (one.passed.get(), 0);
-    for client in 0_u32..500 {
+    for client in 0_u64..500 {
         for number in 0..2 {
             let (decided, by) = one.ask(&[&client.to_be_bytes()]).await;
             assert_eq!(admitted(&decided), number == 0);

@@ -23,76 +23,76 @@ pub(super) const NOON: Timestamp = Timestamp::from_micros(1_790_000_000_000_000)
 pub(super) const SECOND: u64 = 1_000_000;
 
 /// The rate N per P.
-pub(super) fn rate(count: u32, period: u64) -> Rate {
+pub(super) fn rate(count: u64, period: u64) -> Rate {
     Rate {
-        count: NonZeroU32::new(count).unwrap(),
+        count: NonZeroU64::new(count).unwrap(),
         period: NonZeroU64::new(period).unwrap(),
     }
 }
 
 /// A token bucket of `burst`.
-pub(super) fn token_bucket(count: u32, period: u64, burst: u32) -> (Rate, Rule) {
+pub(super) fn token_bucket(count: u64, period: u64, burst: u64) -> (Rate, Rule) {
     let rate = rate(count, period);
-    assert!(u64::from(burst) <= rate.most_units());
-    let burst = NonZeroU32::new(burst).unwrap();
+    assert!(burst <= rate.most_units());
+    let burst = NonZeroU64::new(burst).unwrap();
     (rate, Rule::TokenBucket(TokenBucket::new(rate, burst)))
 }
 
 /// A leaky bucket that lets `burst` requests go at once, and holds `queue` requests behind them for `max_wait`. A meter
 /// has neither a queue nor a wait.
 pub(super) fn leaky_bucket(
-    (count, period): (u32, u64),
-    burst: u32,
-    queue: u32,
+    (count, period): (u64, u64),
+    burst: u64,
+    queue: u64,
     max_wait: u64,
 ) -> (Rate, Rule) {
     let rate = rate(count, period);
-    assert!(u64::from(burst) + u64::from(queue) <= rate.most_units());
-    let burst = NonZeroU32::new(burst).unwrap();
+    assert!(burst + queue <= rate.most_units());
+    let burst = NonZeroU64::new(burst).unwrap();
     let rule = match queue {
         0 => LeakyBucket::meter(rate, burst),
-        _ => LeakyBucket::new(rate, burst, queue, max_wait),
+        _ => LeakyBucket::new(rate, burst, u32::try_from(queue).unwrap(), max_wait),
     };
     (rate, Rule::LeakyBucket(rule))
 }
 
 /// A fixed window.
-pub(super) fn fixed_window(count: u32, period: u64) -> (Rate, Rule) {
+pub(super) fn fixed_window(count: u64, period: u64) -> (Rate, Rule) {
     let rate = rate(count, period);
     (rate, Rule::FixedWindow(FixedWindow::new(rate)))
 }
 
 /// A window that starts at `offset` after whole multiples of its length.
-pub(super) fn clock_window(count: u32, period: u64, offset: u64) -> (Rate, Rule) {
+pub(super) fn clock_window(count: u64, period: u64, offset: u64) -> (Rate, Rule) {
     let rate = rate(count, period);
     (rate, Rule::ClockWindow(ClockWindow::by_clock(rate, offset)))
 }
 
 /// A window of the calendar: a number of days or months in a time zone.
-pub(super) fn calendar(count: u32, calendar: Calendar) -> (Rate, Rule) {
+pub(super) fn calendar(count: u64, calendar: Calendar) -> (Rate, Rule) {
     let rule = ClockWindow::by_calendar(count, Arc::new(calendar));
     (rate(count, 86_400 * SECOND), Rule::ClockWindow(rule))
 }
 
 /// A sliding window seen in `parts`.
-pub(super) fn sliding_window(count: u32, period: u64, parts: u32, strict: bool) -> (Rate, Rule) {
+pub(super) fn sliding_window(count: u64, period: u64, parts: u64, strict: bool) -> (Rate, Rule) {
     let rate = rate(count, period);
-    assert_eq!(period % (1000 * u64::from(parts)), 0);
-    assert!(u64::from(count) <= SlidingWindow::most(period / 1000 / u64::from(parts)));
-    let parts = NonZeroU32::new(parts).unwrap();
+    assert_eq!(period % (1000 * parts), 0);
+    assert!(count <= SlidingWindow::most(period / 1000 / parts));
+    let parts = NonZeroU32::new(u32::try_from(parts).unwrap()).unwrap();
     let rule = SlidingWindow::new(rate, parts, strict);
     (rate, Rule::SlidingWindow(rule))
 }
 
 /// A sliding log.
-pub(super) fn sliding_log(count: u32, period: u64) -> (Rate, Rule) {
+pub(super) fn sliding_log(count: u64, period: u64) -> (Rate, Rule) {
     let rate = rate(count, period);
     (rate, Rule::SlidingLog(SlidingLog::new(rate)))
 }
 
 /// At most `max` in flight, with leases of `ttl`.
-pub(super) fn concurrency(max: u32, ttl: u64) -> (Rate, Rule) {
-    let most = NonZeroU32::new(max).unwrap();
+pub(super) fn concurrency(max: u64, ttl: u64) -> (Rate, Rule) {
+    let most = NonZeroU32::new(u32::try_from(max).unwrap()).unwrap();
     let rule = Concurrency { max: most, ttl };
     (rate(max, ttl), Rule::Concurrency(rule))
 }
@@ -109,7 +109,7 @@ pub(super) fn limit(name: &str, (rate, rule): (Rate, Rule)) -> Arc<Limit> {
 }
 
 /// One limit of each algorithm, of `size` units in `seconds`. Buckets hold `size` units, which come back evenly.
-pub(super) fn every(size: u32, seconds: u64) -> [Arc<Limit>; 9] {
+pub(super) fn every(size: u64, seconds: u64) -> [Arc<Limit>; 9] {
     let period = seconds * SECOND;
     [
         limit("tokens", token_bucket(size, period, size)),
@@ -125,7 +125,7 @@ pub(super) fn every(size: u32, seconds: u64) -> [Arc<Limit>; 9] {
 }
 
 /// The question about `cost` of `limit`, from the client of most stories.
-pub(super) fn ask(limit: &Arc<Limit>, cost: u32) -> Check<'_> {
+pub(super) fn ask(limit: &Arc<Limit>, cost: u64) -> Check<'_> {
     Check {
         limit,
         key: CLIENT,

@@ -37,7 +37,7 @@ async fn cpu(redis: &Redis) -> f64 {
 /// is never over its limit.
 async fn attack(
     redis: &Redis,
-    rate: u32,
+    rate: u64,
     (tasks, requests): (u64, u64),
     decide: impl AsyncFn(&Check<'_>) + 'static,
 ) -> f64 {
@@ -54,7 +54,7 @@ async fn attack(
 }
 
 async fn round<D: AsyncFn(&Check<'_>) + 'static>(
-    (name, rate): (&str, u32),
+    (name, rate): (&str, u64),
     (tasks, requests): (u64, u64),
     decide: &Rc<D>,
 ) {
@@ -78,7 +78,7 @@ async fn round<D: AsyncFn(&Check<'_>) + 'static>(
 
 /// The cost of a request of the attack to Redis: with a question to Redis for each request, and with remembered
 /// refusals.
-async fn spent(rate: u32, (tasks, requests): (u64, u64)) -> (f64, f64) {
+async fn spent(rate: u64, (tasks, requests): (u64, u64)) -> (f64, f64) {
     let redis = Redis::start().await;
     let store = connect(&redis).await;
     let ask = async move |check: &Check<'_>| drop(store.decide(&[*check]).await.unwrap());
@@ -101,7 +101,7 @@ async fn spent(rate: u32, (tasks, requests): (u64, u64)) -> (f64, f64) {
     // these were under way. Whenever a unit has come back, one request asks for all others. On a busy machine more
     // units may have come back, and then all ask.
     let (asked, least) = (stats.decisions.get(), requests / 20 / 10 * 31);
-    let again = begun.elapsed().as_secs_f64() * f64::from(rate) / 3600.0 * 5.0;
+    let again = begun.elapsed().as_secs_f64() * rate as f64 / 3600.0 * 5.0;
     let most = least + 4 * 5 * (11 + tasks) + (again * (1 + tasks) as f64) as u64;
     assert!((least..most).contains(&asked), "{asked} of {requests}");
     (always, known)

@@ -15,7 +15,7 @@ use tollgate::store::Check;
 
 const KEY: &[u8] = b"hot";
 /// The most requests before a refusal. A client without a refusal by then sends more slowly than its limit admits.
-const PRESSED: u32 = 2_000;
+const PRESSED: u64 = 2_000;
 
 /// One client sends requests until one is refused, and comes back after the given wait. No other client takes anything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

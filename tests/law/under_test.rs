@@ -99,7 +99,7 @@ impl UnderTest {
         at: Timestamp,
         limit: &Arc<Limit>,
         ticket: Ticket,
-        truth: u32,
+        truth: u64,
     ) {
         let charge = charged(limit, CLIENT, ticket);
         let truth = Amendment::Settlement(Cost::new(truth));
@@ -107,7 +107,7 @@ impl UnderTest {
     }
 
     /// The ticket that a charge of `units` at `at` would have. Nothing is charged.
-    pub(super) async fn ticket_of(&self, limit: &Arc<Limit>, at: Timestamp, units: u32) -> Ticket {
+    pub(super) async fn ticket_of(&self, limit: &Arc<Limit>, at: Timestamp, units: u64) -> Ticket {
         let peek = self
             .decide(
                 at,
@@ -223,7 +223,7 @@ pub(super) fn ticket_of(
 }
 
 /// The same limit with a cost that responses state, up to `max`.
-pub(super) fn metered(limit: Arc<Limit>, max: u32) -> Arc<Limit> {
+pub(super) fn metered(limit: Arc<Limit>, max: u64) -> Arc<Limit> {
     let place = MeterPlace::Header(HeaderName::from_static("x-units"));
     let meter = Meter {
         place,

@@ -46,7 +46,7 @@ struct Step {
 #[derive(Clone, Copy)]
 enum Event {
     /// The true cost of the last call.
-    Settle(u32),
+    Settle(u64),
     /// The call with this number, counted from 1, has ended.
     End(usize),
     /// The call with this number is still in flight.
@@ -290,7 +290,7 @@ impl Listener {
     }
 
     /// Settles the charge of `ticket` at `truth`.
-    async fn settle(&mut self, at: Timestamp, limit: &Arc<Limit>, ticket: Ticket, truth: u32) {
+    async fn settle(&mut self, at: Timestamp, limit: &Arc<Limit>, ticket: Ticket, truth: u64) {
         let states = match self {
             Self::Functions(states) => states,
             Self::Store(store) => return store.correct(at, limit, ticket, truth).await,

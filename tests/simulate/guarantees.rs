@@ -17,7 +17,7 @@ const START: u64 = 1_795_196_930 * P;
 
 fn rate(count: u32) -> Rate {
     Rate {
-        count: NonZeroU32::new(count).unwrap(),
+        count: NonZeroU64::new(count.into()).unwrap(),
         period: NonZeroU64::new(P).unwrap(),
     }
 }
@@ -41,7 +41,7 @@ fn admitted(rule: &Rule, times: impl IntoIterator<Item = (u64, u32)>) -> Vec<u64
     let mut admitted = Vec::new();
     for (at, cost) in times {
         let now = Timestamp::from_micros(at);
-        let (measured, change) = rule.check(state.as_ref(), now, Cost::new(cost));
+        let (measured, change) = rule.check(state.as_ref(), now, Cost::new(cost.into()));
         if measured.wait == Wait::Micros(0) {
             admitted.extend(std::iter::repeat_n(at, cost as usize));
         }
@@ -86,7 +86,7 @@ proptest! {
         prop_assert!(got(&sliding(n, parts, false), P - P / u64::from(parts)) <= n64);
         prop_assert!(got(&Rule::FixedWindow(FixedWindow::new(rate(n))), P) < 2 * n64);
         prop_assert!(got(&by_clock(n), P) <= 2 * n64);
-        let bucket = TokenBucket::new(rate(n), NonZeroU32::new(burst).unwrap());
+        let bucket = TokenBucket::new(rate(n), NonZeroU64::new(burst.into()).unwrap());
         for span in [1, P / 10, P, 3 * P] {
             // The end of a stretch that includes it adds these units.
             let most = u64::from(burst) + n64 * (span - 1) / P;
@@ -124,7 +124,7 @@ fn some_get_exactly_as_much() {
         assert_eq!(most(&got(false), P - part), if parts == 1 { 0 } else { 10 });
         assert_eq!(most(&got(true), P), 10, "N in {parts} parts when strict");
     }
-    let bucket = TokenBucket::new(rate(n), NonZeroU32::new(n).unwrap());
+    let bucket = TokenBucket::new(rate(n), NonZeroU64::new(n.into()).unwrap());
     let steady = (0..=1_000).map(|ms| (START + ms * 1_000, 1));
     let closed = most(&admitted(&Rule::TokenBucket(bucket), steady), P + 1);
     assert_eq!(closed, 20, "B + N in a stretch of P, both its ends counted");

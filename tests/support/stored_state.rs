@@ -37,13 +37,15 @@ impl StoredState for State {
             }
             Self::Window(state) => {
                 put(&mut bytes, state.start);
-                bytes.extend_from_slice(&state.count.to_be_bytes());
+                put_number(&mut bytes, state.count, is_large(state.count));
             }
             Self::Parts(state) => {
                 put(&mut bytes, state.start);
+                let has_large = state.counts.iter().any(|count| is_large(*count));
                 for count in &state.counts {
-                    bytes.extend_from_slice(&count.to_be_bytes());
+                    put_number(&mut bytes, *count, has_large);
                 }
+                bytes.extend(has_large.then_some(0));
             }
             Self::Slots(state) => {
                 let mut leases: Vec<_> =
@@ -65,7 +67,7 @@ impl StoredState for State {
             }
             Self::Record(state) => {
                 put(&mut bytes, state.ends);
-                bytes.extend_from_slice(&state.granted.to_be_bytes());
+                put_number(&mut bytes, state.granted, is_large(state.granted));
                 bytes.extend_from_slice(&state.free.to_be_bytes());
             }
         }
@@ -74,15 +76,26 @@ impl StoredState for State {
 
     fn decode(rule: &Rule, bytes: &[u8]) -> Option<Self> {
         match (rule, bytes.len()) {
-            (Rule::TokenBucket(_) | Rule::LeakyBucket(_), 8 | 16 | 24 | 32 | 40 | 48) => {
-                bucket(bytes)
+            (
+                Rule::TokenBucket(_) | Rule::LeakyBucket(_),
+                8 | 16 | 24 | 32 | 40 | 48 | 28 | 36 | 44 | 52,
+            ) => bucket(bytes),
+            (Rule::FixedWindow(_) | Rule::ClockWindow(_), 12 | 16) => {
+                Some(Self::Window(WindowState {
+                    start: whole(bytes, 0)?,
+                    count: number(bytes, 8, bytes.len() == 16)?,
+                }))
             }
-            (Rule::FixedWindow(_) | Rule::ClockWindow(_), 12) => Some(Self::Window(WindowState {
-                start: whole(bytes, 0)?,
-                count: small(bytes, 8)?,
-            })),
+            (Rule::SlidingWindow(_), length @ 25..) if length % 8 == 1 => {
+                let counts = (8..length - 1).step_by(8).map(|at| whole(bytes, at));
+                let known = u32::try_from((length - 17) / 8).is_ok_and(|held| held <= MAX_PARTS);
+                Some(Self::Parts(PartsState {
+                    start: whole(bytes, 0).filter(|_| known)?,
+                    counts: counts.collect::<Option<_>>()?,
+                }))
+            }
             (Rule::SlidingWindow(_), length @ 16..) if length % 4 == 0 => {
-                let counts = (8..length).step_by(4).map(|at| small(bytes, at));
+                let counts = (8..length).step_by(4).map(|at| number(bytes, at, false));
                 let held = (length - 12) / 4;
                 let known = u32::try_from(held).is_ok_and(|held| held <= MAX_PARTS);
                 Some(Self::Parts(PartsState {
@@ -108,7 +121,9 @@ impl StoredState for State {
 
 /// A bucket's state, with the history behind it and its numbers. What is no history, or no numbers, is not known.
 fn bucket(bytes: &[u8]) -> Option<State> {
-    let (at, behind) = (whole(bytes, 0)?, if bytes.len() % 16 == 8 { 8 } else { 16 });
+    let has_large = bytes.len() % 8 == 4;
+    let length = bytes.len() - if has_large { 4 } else { 0 };
+    let (at, behind) = (whole(bytes, 0)?, if length % 16 == 8 { 8 } else { 16 });
     let (part, den) = match behind {
         8 => (0, 1),
         _ => (small(bytes, 8)?, small(bytes, 12)?),
@@ -117,10 +132,10 @@ fn bucket(bytes: &[u8]) -> Option<State> {
         return None;
     }
     let history = match (whole(bytes, behind), whole(bytes, behind + 8)) {
-        (Some(found), Some(back)) if bytes.len() >= 40 => Some(History { found, back }),
+        (Some(found), Some(back)) if length >= 40 => Some(History { found, back }),
         _ => None,
     };
-    let numbers = numbers(bytes).filter(|numbers| part == 0 || numbers.parts().1 == den);
+    let numbers = numbers(bytes, has_large).filter(|numbers| part == 0 || numbers.parts().1 == den);
     let bucket = BucketState {
         at,
         part,
@@ -130,20 +145,28 @@ fn bucket(bytes: &[u8]) -> Option<State> {
     Some(State::of_bucket(bucket, history))
 }
 
-/// The numbers that the last 16 bytes of a state are, if they are numbers.
-fn numbers(bytes: &[u8]) -> Option<Numbers> {
-    let start = bytes.len().checked_sub(16).filter(|start| *start >= 8)?;
+/// The numbers that the last bytes of a state are, if they are numbers.
+fn numbers(bytes: &[u8], has_large: bool) -> Option<Numbers> {
+    let length = if has_large { 20 } else { 16 };
+    let start = bytes
+        .len()
+        .checked_sub(length)
+        .filter(|start| *start >= 8)?;
     let mut period: [u8; 8] = bytes.get(start..start + 8)?.try_into().ok()?;
     // -P: its sign is the first bit.
     let sign = period[0] & 0x80;
     period[0] ^= sign;
     let period = whole(&period, 0).filter(|_| sign > 0)?;
-    Numbers::of_parts(period, small(bytes, start + 8)?, small(bytes, start + 12)?)
+    let size = number(bytes, start + 12, has_large).filter(|size| is_large(*size) == has_large)?;
+    Numbers::of_parts(period, small(bytes, start + 8)?, size)
 }
 
 fn put_numbers(bytes: &mut StateBytes, state: BucketState) {
     if let Some(numbers) = state.numbers {
-        bytes.extend_from_slice(&wire::numbers(Some(numbers)));
+        match wire::large_numbers(Some(numbers)) {
+            Some(large) => bytes.extend_from_slice(&large),
+            None => bytes.extend_from_slice(&wire::numbers(Some(numbers))),
+        }
     }
 }
 
@@ -157,10 +180,11 @@ fn put_bucket_state(bytes: &mut StateBytes, state: BucketState) {
 
 /// Reads a record. Any other value is no record.
 pub(crate) fn record(bytes: &[u8]) -> Option<RecordState> {
-    (bytes.len() == 16).then_some(RecordState {
+    let has_large = bytes.len() == 20;
+    (bytes.len() == 16 || has_large).then_some(RecordState {
         ends: whole(bytes, 0)?,
-        granted: small(bytes, 8)?,
-        free: small(bytes, 12)?,
+        granted: number(bytes, 8, has_large)?,
+        free: small(bytes, bytes.len() - 4)?,
     })
 }
 
@@ -186,6 +210,26 @@ fn whole(bytes: &[u8], at: usize) -> Option<u64> {
     let value = f64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?);
     ((0.0..9_007_199_254_740_992.0).contains(&value) && value.fract() == 0.0)
         .then_some(value as u64)
+}
+
+/// Has the number no place in four bytes?
+fn is_large(number: u64) -> bool {
+    u32::try_from(number).is_err()
+}
+
+/// A number in four bytes, or a double.
+fn number(bytes: &[u8], at: usize, is_double: bool) -> Option<u64> {
+    if is_double {
+        return whole(bytes, at);
+    }
+    small(bytes, at).map(u64::from)
+}
+
+fn put_number(bytes: &mut StateBytes, number: u64, as_double: bool) {
+    match u32::try_from(number) {
+        Ok(number) if !as_double => bytes.extend_from_slice(&number.to_be_bytes()),
+        _ => put(bytes, number),
+    }
 }
 
 fn small(bytes: &[u8], at: usize) -> Option<u32> {

@@ -64,7 +64,7 @@ fn counter(applied: &AppliedLimit) -> Option<Value> {
 /// The verdict of a counter in this state on a request of `cost`; `None` if the state is unknown.
 ///
 /// The time until a counter equals an unused one shows how full a bucket is, and when a window ends.
-fn verdict(limit: &Limit, cost: u32, state: &CounterState) -> Option<LiveVerdict> {
+fn verdict(limit: &Limit, cost: u64, state: &CounterState) -> Option<LiveVerdict> {
     let (remaining, of, reset, wait) = match *state {
         CounterState::Units {
             remaining,
@@ -82,12 +82,15 @@ fn verdict(limit: &Limit, cost: u32, state: &CounterState) -> Option<LiveVerdict
         }
         CounterState::Unknown | CounterState::Failed(_) => return None,
     };
-    let most = u32::try_from(remaining.max(1)).unwrap_or(u32::MAX);
-    let takes = if limit.partial { cost.min(most) } else { cost };
-    let fits = u64::from(takes) <= remaining;
+    let takes = if limit.partial {
+        cost.min(remaining.max(1))
+    } else {
+        cost
+    };
+    let fits = takes <= remaining;
     let (outcome, is_exact) = match &limit.rule {
         _ if takes == 0 => (VerdictOutcome::Admit { delay: 0 }, true),
-        _ if u64::from(takes) > of => (VerdictOutcome::Refuse(Wait::Never), true),
+        _ if takes > of => (VerdictOutcome::Refuse(Wait::Never), true),
         Rule::LeakyBucket(rule) => {
             let full = overflow(&rule.bucket, takes, reset);
             let late = reset.saturating_sub(rule.bucket.latest.map_or(0, Span::ceil));
@@ -126,9 +129,9 @@ fn verdict(limit: &Limit, cost: u32, state: &CounterState) -> Option<LiveVerdict
 }
 
 /// The microseconds by which `units` more would overfill a bucket that is empty after `reset`.
-fn overflow(bucket: &Bucket, units: u32, reset: u64) -> u64 {
+fn overflow(bucket: &Bucket, units: u64, reset: u64) -> u64 {
     let interval = bucket.interval;
-    let next = interval.add(Span::micros(reset), interval.times(u64::from(units)));
+    let next = interval.add(Span::micros(reset), interval.times(units));
     let over = interval.sub(next, bucket.capacity);
     over.map_or(0, |over| over.whole)
 }

@@ -186,7 +186,7 @@ pub(super) struct CountedKey {
     pub(super) key: String,
     /// The key in the form of the store.
     pub(super) raw: Vec<u8>,
-    pub(super) cost: u32,
+    pub(super) cost: u64,
     pub(super) misquoted: Option<PriceError>,
     /// The verdict of an unused counter.
     pub(super) fresh: Verdict,
@@ -315,5 +315,5 @@ pub(super) struct LiveVerdict {
     /// Is the wait of a refusal exact, rather than an upper bound?
     pub(super) is_exact: bool,
     /// The units that the request would be charged.
-    pub(super) takes: u32,
+    pub(super) takes: u64,
 }

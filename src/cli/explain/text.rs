@@ -342,7 +342,7 @@ fn state(state: &CounterState) -> String {
 }
 
 /// The counter's verdict on the request.
-fn gets(applied: &AppliedLimit, live: &LiveVerdict, cost: u32) -> String {
+fn gets(applied: &AppliedLimit, live: &LiveVerdict, cost: u64) -> String {
     let takes = live.takes;
     let wait = match live.outcome {
         VerdictOutcome::Admit { .. } if takes == 0 && cost > 0 => {

@@ -13,6 +13,7 @@ use super::{IGNORE_WARNINGS, List, Setting, TABLES, misplaced};
 use crate::config::input::{At, Span};
 use crate::config::report::{Code, Details as _, Diagnostic, Findings, all_of, nearest, one_of};
 use crate::config::value::{ValueError, address, duration, quoted, rate, with_valid_offers};
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
@@ -302,11 +303,14 @@ impl<'a> Fields<'a> {
     }
 
     /// A whole number within this range.
-    pub(super) fn whole(&mut self, key: &'static str, range: RangeInclusive<u32>) -> Setting<u32> {
+    pub(super) fn whole<T>(&mut self, key: &'static str, range: RangeInclusive<T>) -> Setting<T>
+    where
+        T: TryFrom<i128> + PartialOrd + Display,
+    {
         let number = self.typed(key, DeValue::as_integer);
         number.and_then(|number, span| {
             let number = i128::from_str_radix(number.as_str(), number.radix()).ok();
-            let number = number.and_then(|number| u32::try_from(number).ok());
+            let number = number.and_then(|number| T::try_from(number).ok());
             let within = number.filter(|number| range.contains(number));
             if within.is_none() {
                 let label = format!("must be from {} to {}", range.start(), range.end());

@@ -6,6 +6,7 @@ use super::words::Words;
 use super::{Items, Setting, written_value};
 use crate::config::input::{At, Span};
 use crate::config::value::{ValueError, byte_rate, with_valid_offers};
+use crate::limit::rate::MOST_UNITS;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::de::{DeTable, DeValue};
@@ -124,13 +125,23 @@ pub(super) fn flag() -> impl Form<bool> {
 
 /// A whole number from `least` to `most`.
 pub(super) fn number(least: u32, most: u32) -> impl Form<u32> {
-    let shape = ValueShape::Whole { least, most };
+    let shape = ValueShape::Whole {
+        least: least.into(),
+        most: most.into(),
+    };
     custom(shape, move |key, fields| fields.whole(key, least..=most))
 }
 
 /// A whole number from 1.
 pub(super) fn count() -> impl Form<u32> {
     number(1, u32::MAX)
+}
+
+/// Units of a limit: a whole number from 1 to 2^53 - 1.
+pub(super) fn units() -> impl Form<u64> {
+    let (least, most) = (1, MOST_UNITS);
+    let shape = ValueShape::Whole { least, most };
+    custom(shape, move |key, fields| fields.whole(key, least..=most))
 }
 
 /// A time.

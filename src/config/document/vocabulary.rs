@@ -6,7 +6,11 @@ use crate::config::presentation::{
     UpstreamOutline,
 };
 use crate::config::report::{all_of, one_of};
+use crate::limit::rate::MOST_UNITS;
 use crate::{key, limit};
+
+/// The greatest of all numbers that count no units.
+const ANY_COUNT: u64 = u32::MAX as u64;
 
 /// A table of the file.
 #[derive(Debug)]
@@ -147,9 +151,9 @@ pub enum ValueShape {
     /// A whole number in this range.
     Whole {
         /// The smallest number.
-        least: u32,
+        least: u64,
         /// The largest number.
-        most: u32,
+        most: u64,
     },
     /// One of these numbers.
     Numbers(&'static [u32]),
@@ -256,10 +260,10 @@ impl ValueShape {
     pub fn includes(self, number: u64) -> bool {
         let (least, most) = match self {
             Self::Whole { least, most } => (least, most),
-            Self::Cost(_) => (1, u32::MAX),
+            Self::Cost(_) => (1, MOST_UNITS),
             _ => return false,
         };
-        (u64::from(least)..=u64::from(most)).contains(&number)
+        (least..=most).contains(&number)
     }
 
     /// Does the shape take a whole number that is no part of a text?
@@ -336,7 +340,7 @@ impl ValueShape {
             Self::FlagOrTexts => "`true`, a text or a list of texts".into(),
             Self::Choice(words) => one_of(words),
             Self::Choices(words) => format!("a list of {}", all_of(words)),
-            Self::Whole { least, most: u32::MAX } => format!("a whole number from {least}"),
+            Self::Whole { least, most: ANY_COUNT | MOST_UNITS } => format!("a whole number from {least}"),
             Self::Whole { least, most } => format!("a whole number from {least} to {most}"),
             Self::Numbers(numbers) => one_of(numbers),
             Self::Duration => "a time with its unit, as `\"250ms\"` or `\"1m30s\"`".into(),

@@ -2,6 +2,7 @@
 
 use crate::config::document::vocabulary::{Default, Key, Table, ValueShape};
 use crate::config::document::{IGNORE_WARNINGS, INCLUDE, TABLES};
+use crate::limit::rate::MOST_UNITS;
 use serde_json::{Map, Value, json};
 
 const NAME: &str = "^[A-Za-z0-9_-]{1,64}$";
@@ -165,7 +166,7 @@ fn shape(shape: ValueShape) -> Value {
             ]
         }),
         ValueShape::Cost(tables) => {
-            let number = json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX });
+            let number = json!({ "type": "integer", "minimum": 1, "maximum": MOST_UNITS });
             let tables = tables.iter().map(|table| section(table, []));
             let numbers = [number, variable()].into_iter();
             let all: Vec<Value> = numbers.chain(tables).collect();
@@ -193,7 +194,7 @@ fn shape(shape: ValueShape) -> Value {
         ValueShape::StatusCosts => json!({
             "type": "object", "minProperties": 1,
             "propertyNames": { "pattern": format!("^(else|{STATUS})$") },
-            "additionalProperties": { "type": "integer", "minimum": 0, "maximum": u32::MAX },
+            "additionalProperties": { "type": "integer", "minimum": 0, "maximum": MOST_UNITS },
         }),
         ValueShape::JsonMembers => json!({
             "oneOf": [

@@ -9,7 +9,8 @@ pub use crate::config::value::show_span;
 
 use crate::config::value::{Quota, show_quota};
 use crate::key::{
-    KeyCase, KeyPart, KeyTemplate, MeterPlace, MissingKey, OnLeave, OnSilent, Sameness, UnknownKey,
+    KeyCase, KeyPart, KeyTemplate, MOST_COST, MeterPlace, MissingKey, OnLeave, OnSilent, Sameness,
+    UnknownKey,
 };
 use crate::limit::dedupe::Dedupe;
 use crate::limit::{
@@ -223,7 +224,7 @@ pub fn cost(limit: &Limit) -> String {
     if let Some(meter) = &limit.meter {
         let (name, estimate) = (meter.name(), limit.cost.units());
         let most = match meter.max {
-            u32::MAX => String::new(),
+            MOST_COST => String::new(),
             max => format!(", at most {max}"),
         };
         if let MeterPlace::Status(costs) = &meter.place {

@@ -13,8 +13,8 @@ use crate::config::document::{CostSource, Document, Limit, RefundCause, Setting,
 use crate::config::input::{At, Span};
 use crate::config::report::{Code, Details as _, Findings};
 use crate::key::{
-    Exemption, IdField, KeyCase, KeyPart, KeyTemplate, KnownValues, Meter, MeterPlace, MissingKey,
-    OnLeave, OnSilent, Price, StatusCosts, StatusPattern,
+    Exemption, IdField, KeyCase, KeyPart, KeyTemplate, KnownValues, MOST_COST, Meter, MeterPlace,
+    MissingKey, OnLeave, OnSilent, Price, StatusCosts, StatusPattern,
 };
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::{Cost, Rate};
@@ -346,7 +346,7 @@ fn meter(written: &Limit, scene: &Scene<'_>) -> Option<Meter> {
     };
     Some(Meter {
         place: cost.place()?,
-        max: cost.max.or(u32::MAX),
+        max: cost.max.or(MOST_COST),
         on_leave: cost.on_leave(),
         on_silent: cost.on_silent(),
         tells_silence: !ignores(
@@ -381,8 +381,8 @@ fn warn_of_cost(written: &Limit, rules: &[RatedRule], cost: Cost, found: &mut Fi
         _ => None,
     };
     let (passes, costs, span, key) = match dearest {
-        _ if u64::from(cost) > whole => ("a request pass", format!("{cost}"), span, "cost"),
-        Some(most) if u64::from(most.value) > whole => {
+        _ if cost > whole => ("a request pass", format!("{cost}"), span, "cost"),
+        Some(most) if most.value > whole => {
             let costs = format!("up to {}", most.value);
             (
                 "its most expensive requests pass",

@@ -7,7 +7,9 @@ use crate::config::input::{At, Reference, SideFiles, Span};
 use crate::config::report::{Code, Details as _, Findings, counted, nearest};
 use crate::config::value::{Quota, ValueError, duration, quoted, rate, with_valid_offers};
 use crate::key::{KeyPart, NAME_FORM, is_name};
+use crate::limit::rate::MOST_UNITS;
 use std::collections::HashMap;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// The largest file.
@@ -51,7 +53,7 @@ pub(in crate::config) struct CustomerLine {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::config) struct WrittenNumbers {
     pub(in crate::config) rates: Vec<Quota>,
-    pub(in crate::config) burst: Option<u32>,
+    pub(in crate::config) burst: Option<u64>,
     pub(in crate::config) max: Option<u32>,
     pub(in crate::config) queue: Option<u32>,
     pub(in crate::config) max_wait: Option<Duration>,
@@ -276,9 +278,9 @@ impl WrittenNumbers {
     /// Takes `word=value`.
     fn put(&mut self, word: &str, value: &str) -> Result<(), LineFault> {
         match word {
-            "burst" => once(&mut self.burst, word, count(word, value)?),
-            "max" => once(&mut self.max, word, count(word, value)?),
-            "queue" => once(&mut self.queue, word, count(word, value)?),
+            "burst" => once(&mut self.burst, word, count(word, value, MOST_UNITS)?),
+            "max" => once(&mut self.max, word, count(word, value, u32::MAX)?),
+            "queue" => once(&mut self.queue, word, count(word, value, u32::MAX)?),
             "max_wait" if !is_number(value) => {
                 Err(LineFault::new("`max_wait` is a time such as `2s`").help(FORM))
             }
@@ -308,7 +310,7 @@ impl WrittenNumbers {
 const HIDDEN: &str = "a text";
 
 /// The longest text that may be a number or a time, in bytes.
-const LONGEST_NUMBER: usize = 12;
+const LONGEST_NUMBER: usize = 17;
 /// The longest text that may be several rates, in bytes.
 const LONGEST_RATES: usize = 40;
 
@@ -337,8 +339,13 @@ fn once<T>(number: &mut Option<T>, word: &str, value: T) -> Result<(), LineFault
     }
 }
 
-fn count(word: &str, value: &str) -> Result<u32, LineFault> {
-    let count = value.parse::<u32>().ok().filter(|count| *count > 0);
+/// A number of `most` at most.
+fn count<T>(word: &str, value: &str, most: T) -> Result<T, LineFault>
+where
+    T: FromStr + PartialOrd + Default,
+{
+    let count = value.parse::<T>().ok();
+    let count = count.filter(|count| *count > T::default() && *count <= most);
     count.filter(|_| !value.starts_with('+')).ok_or_else(|| {
         let why = format!("`{word}` is a whole number from 1, not {}", shown(value));
         LineFault::new(why)
@@ -390,6 +397,8 @@ mod tests {
             [rate("50/min").unwrap(), rate("1000/h").unwrap()]
         );
         assert!(read_numbers("burst=2", 1).unwrap().rates.is_empty());
+        let most = read_numbers("9007199254740991/d burst=9007199254740991", 1).unwrap();
+        assert_eq!(most.burst, Some(9_007_199_254_740_991));
     }
 
     #[test]
@@ -413,6 +422,7 @@ mod tests {
             ("5/min burst=0", "a whole number from 1"),
             ("5/min burst=+3", "a whole number from 1"),
             ("5/min max=4294967296", "a whole number from 1"),
+            ("5/min burst=9007199254740992", "a whole number from 1"),
             ("5/min queue=2 queue=2", "it has `queue` twice"),
             ("5/min max_wait=5", "`5` is not a time"),
         ] {

@@ -46,9 +46,9 @@ pub struct StatusSet {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusCosts {
     /// The costs of the named statuses, most exact first.
-    costs: Box<[(StatusPattern, u32)]>,
+    costs: Box<[(StatusPattern, u64)]>,
     /// The cost of all other statuses.
-    otherwise: u32,
+    otherwise: u64,
 }
 
 impl FinalStatus {
@@ -197,7 +197,7 @@ const fn place(status: u16) -> (usize, u64) {
 impl StatusCosts {
     /// These costs, and the cost of all other statuses.
     #[must_use]
-    pub fn new(mut costs: Vec<(StatusPattern, u32)>, otherwise: u32) -> Self {
+    pub fn new(mut costs: Vec<(StatusPattern, u64)>, otherwise: u64) -> Self {
         costs.sort_unstable();
         Self {
             costs: costs.into(),
@@ -207,7 +207,7 @@ impl StatusCosts {
 
     /// The cost of a request that ends by `status`: that of the exact status, else of its class, else of all others.
     #[must_use]
-    pub fn of(&self, status: FinalStatus) -> u32 {
+    pub fn of(&self, status: FinalStatus) -> u64 {
         let mut costs = self.costs.iter();
         let named = costs.find(|(pattern, _)| status.fits(*pattern));
         named.map_or(self.otherwise, |(_, cost)| *cost)
@@ -215,9 +215,9 @@ impl StatusCosts {
 
     /// The greatest cost, which a request is charged until its status is known.
     #[must_use]
-    pub fn greatest(&self) -> u32 {
+    pub fn greatest(&self) -> u64 {
         let costs = self.costs.iter().map(|(_, cost)| *cost);
-        costs.fold(self.otherwise, u32::max)
+        costs.fold(self.otherwise, u64::max)
     }
 }
 

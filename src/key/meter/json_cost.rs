@@ -2,6 +2,7 @@
 //!
 //! Members are found by steps from name to name, so that one reading of a body finds all of them.
 
+use crate::key::price::MOST_COST;
 use std::fmt;
 
 /// The most members of a cost.
@@ -193,7 +194,7 @@ impl JsonCost {
     /// The cost, where `found` has the number of each place: rounded up, and 0 at least. `None` if no member that adds
     /// to it has a number.
     #[must_use]
-    pub fn of(&self, found: &[Option<JsonNumber>]) -> Option<u32> {
+    pub fn of(&self, found: &[Option<JsonNumber>]) -> Option<u64> {
         let mut is_said = false;
         let mut sum: i128 = 0;
         for (weight, number) in self.numbers(found) {
@@ -206,7 +207,7 @@ impl JsonCost {
         }
         let whole = i128::from(PARTS_OF_WEIGHT) * 1_000_000_000;
         let units = sum.max(0) / whole + i128::from(sum.max(0) % whole > 0);
-        is_said.then(|| u32::try_from(units).unwrap_or(u32::MAX))
+        is_said.then(|| u64::try_from(units).unwrap_or(MOST_COST).min(MOST_COST))
     }
 
     /// Have all members that add to the cost a number? A stream that breaks off may have stated some of them alone.
@@ -307,7 +308,7 @@ mod tests {
             ([None, None, number(4, 0)], Some(5)),
             ([None, None, number(5, 0)], Some(7)),
             ([number(0, 0), None, None], Some(0)),
-            ([number(u64::MAX, 300), None, None], Some(u32::MAX)),
+            ([number(u64::MAX, 300), None, None], Some(MOST_COST)),
             ([number(1, -300), None, None], Some(0)),
         ] {
             assert_eq!(sum.of(&found), units, "{found:?}");
@@ -342,13 +343,13 @@ mod tests {
         let members: Vec<String> = (0..16).map(|at| format!("m{at}")).collect();
         let members: Vec<_> = members.iter().map(|name| (&**name, "1000")).collect();
         let sum = cost(&members).unwrap();
-        assert_eq!(sum.of(&[Some(JsonNumber(LARGEST)); 16]), Some(u32::MAX));
+        assert_eq!(sum.of(&[Some(JsonNumber(LARGEST)); 16]), Some(MOST_COST));
         let one = cost(&[("a", "1")]).unwrap();
-        let most = u64::from(u32::MAX);
-        assert_eq!(one.of(&[Some(JsonNumber::of(most, 0))]), Some(u32::MAX));
-        assert_eq!(
-            one.of(&[Some(JsonNumber::of(most - 1, 0))]),
-            Some(u32::MAX - 1)
-        );
+        let small = u64::from(u32::MAX);
+        for number in [small, small + 1, MOST_COST - 1, MOST_COST] {
+            assert_eq!(one.of(&[Some(JsonNumber::of(number, 0))]), Some(number));
+        }
+        let more = one.of(&[Some(JsonNumber::of(MOST_COST + 1, 0))]);
+        assert_eq!(more, Some(MOST_COST));
     }
 }

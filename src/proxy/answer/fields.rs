@@ -32,6 +32,8 @@ const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining")
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+/// The greatest number of `RateLimit` and its policy, whose numbers have 15 digits at most (RFC 9651, section 3.3.1).
+const MOST_OF_FIELD: u64 = 999_999_999_999_999;
 /// The fields that a page of another origin may read, if the upstream exposes any at all.
 const EXPOSED: &str = "RateLimit, RateLimit-Policy, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, retry-after-ms, Server-Timing, X-Request-Id";
 
@@ -41,7 +43,7 @@ pub fn policy<'a>(limits: impl Iterator<Item = &'a Arc<Limit>>) -> Option<Header
     let mut text = BytesMut::new();
     for limit in limits {
         let separator = if text.is_empty() { "" } else { ", " };
-        let (name, quota) = (limit.policy_name(), limit.quota);
+        let (name, quota) = (limit.policy_name(), limit.quota.min(MOST_OF_FIELD));
         let _ = write!(text, "{separator}\"{name}\";q={quota}");
         let _ = if has_window(limit) {
             write!(text, ";w={}", seconds(limit.refill))
@@ -212,7 +214,7 @@ fn standing(limits: &[&Arc<Limit>], verdicts: &[Verdict]) -> Option<HeaderValue>
             text.extend_from_slice(if text.is_empty() { b"\"" } else { b", \"" });
             text.extend_from_slice(limit.policy_name().as_bytes());
             text.extend_from_slice(b"\";r=");
-            text.extend_from_slice(digits.format(left).as_bytes());
+            text.extend_from_slice(digits.format(left.min(MOST_OF_FIELD)).as_bytes());
             if has_window(limit) {
                 text.extend_from_slice(b";t=");
                 text.extend_from_slice(digits.format(reset).as_bytes());

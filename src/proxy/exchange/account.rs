@@ -275,10 +275,8 @@ impl Exchange {
             .map(|(index, (at, key, cost))| Charge {
                 limit: &service.limits[at].name,
                 key: key.as_bytes(),
-                cost: u64::from(
-                    true_cost(reported, &service.limits[at])
-                        .unwrap_or_else(|| charged(index, cost).units()),
-                ),
+                cost: true_cost(reported, &service.limits[at])
+                    .unwrap_or_else(|| charged(index, cost).units()),
             })
             .collect();
         // Several rates of one limit count under one key.
@@ -448,7 +446,7 @@ impl Exchange {
 
     /// The units that the limit with partial grants has granted, if the request has such a limit and requested any.
     #[must_use]
-    pub fn granted(&self) -> Option<u32> {
+    pub fn granted(&self) -> Option<u64> {
         let admission = self.decided.admission.as_ref()?;
         let granted = admission.granted(&self.decided.plan, self.service()?)?;
         Some(granted.units()).filter(|units| *units > 0)
@@ -472,7 +470,7 @@ fn end_of_call(status: Option<GrpcStatus>, is_clients: bool) -> RequestEnd {
 }
 
 /// The cost that the response stated for `limit`, if it stated one.
-fn true_cost(reported: &[ResponseCost], limit: &Arc<Limit>) -> Option<u32> {
+fn true_cost(reported: &[ResponseCost], limit: &Arc<Limit>) -> Option<u64> {
     let mut reported = reported.iter();
     reported.find(|cost| Arc::ptr_eq(&cost.limit, limit))?.units
 }

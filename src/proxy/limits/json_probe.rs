@@ -106,7 +106,7 @@ impl JsonProbe {
 
     /// The cost by the last number of each member.
     #[must_use]
-    pub(in crate::proxy) fn units(&self) -> Option<u32> {
+    pub(in crate::proxy) fn units(&self) -> Option<u64> {
         self.cost.of(&self.found)
     }
 

@@ -5,7 +5,7 @@
 //! reservation is refunded if nothing was forwarded.
 
 use crate::admission::{OpenCharges, RefusalCause, RequestEnd};
-use crate::key::{FinalStatus, MeterPlace, OnLeave, OnSilent};
+use crate::key::{FinalStatus, MOST_COST, MeterPlace, OnLeave, OnSilent};
 use crate::limit::rate::Cost;
 use crate::proxy::error::ProxyError;
 use crate::proxy::grpc::GrpcCall;
@@ -317,11 +317,11 @@ impl Drop for Reservations {
 
 /// The charge of a client that leaves before the body has stated a cost; `None` if the estimate stays. For a limit
 /// without a `max` it is the limit's whole capacity.
-fn most(charge: &Reservation) -> Option<u32> {
+fn most(charge: &Reservation) -> Option<u64> {
     let meter = charge.limit.meter.as_ref()?;
     match meter.on_leave {
         OnLeave::Estimate => None,
-        OnLeave::Max if meter.max < u32::MAX => Some(meter.max),
-        OnLeave::Max => Some(u32::try_from(charge.limit.rule.most()).unwrap_or(u32::MAX)),
+        OnLeave::Max if meter.max < MOST_COST => Some(meter.max),
+        OnLeave::Max => Some(charge.limit.rule.most()),
     }
 }

@@ -1,6 +1,6 @@
 //! The costs of requests that their responses state: in a field, or in a body that passes through.
 
-use crate::key::{JsonCost, Meter, MeterPlace, OnSilent, PriceError};
+use crate::key::{JsonCost, MOST_COST, Meter, MeterPlace, OnSilent, PriceError};
 use crate::limit::Limit;
 use crate::proxy::limits::json_probe::{EventProbe, JsonProbe};
 use crate::store::Reservation;
@@ -35,7 +35,7 @@ pub(in crate::proxy) struct ResponseCost {
     /// Did the response state a number?
     pub(in crate::proxy) report: CostReport,
     /// The true number, if the response stated one.
-    pub(in crate::proxy) units: Option<u32>,
+    pub(in crate::proxy) units: Option<u64>,
 }
 
 impl ResponseCost {
@@ -51,7 +51,7 @@ impl ResponseCost {
     }
 
     /// The cost for a response that stated these units, or none.
-    fn of(limit: &Arc<Limit>, units: Option<u32>) -> Self {
+    fn of(limit: &Arc<Limit>, units: Option<u64>) -> Self {
         let report = match units {
             Some(_) => CostReport::Number,
             None => CostReport::Nothing,
@@ -96,7 +96,7 @@ impl ResponseCost {
     }
 
     /// The cost that the final status has.
-    pub(in crate::proxy) fn by_status(limit: &Arc<Limit>, units: u32) -> Self {
+    pub(in crate::proxy) fn by_status(limit: &Arc<Limit>, units: u64) -> Self {
         Self::of(limit, Some(units))
     }
 
@@ -177,7 +177,7 @@ impl BodyMeter {
             return ResponseCost::unreadable(limit);
         }
         let units = units.filter(|_| !has_left || members.is_complete());
-        let most = meter.map_or(u32::MAX, |meter| meter.max);
+        let most = meter.map_or(MOST_COST, |meter| meter.max);
         ResponseCost::of(limit, units.map(|units| units.min(most)))
     }
 }

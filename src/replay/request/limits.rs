@@ -41,7 +41,7 @@ impl<'a> LoggedRequest<'a> {
     }
 
     /// The cost that `limit` charged the request, by the access log.
-    pub(in crate::replay) fn logged_cost(&self, limit: &str) -> Option<u32> {
+    pub(in crate::replay) fn logged_cost(&self, limit: &str) -> Option<u64> {
         let costs = json::members(self.costs).flatten();
         let (_, cost) = costs.filter(|(name, _)| name.is(limit)).last()?;
         number(cost, 0, "costs").ok()

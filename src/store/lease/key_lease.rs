@@ -6,7 +6,7 @@ mod tests;
 use super::{LeaseOrder, TAIL, demand};
 use crate::clock::Timestamp;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Measurement, Verdict, VerdictOutcome, Wait};
+use crate::limit::verdict::{Grant, Measurement, Verdict, VerdictOutcome, Wait};
 use crate::limit::{LeaseTerms, Limit, State, Ticket};
 use crate::store::answers::{Answers, Evidence, LimitAnswer};
 use crate::store::check::Check;
@@ -142,7 +142,7 @@ impl KeyLease {
         }
         let (spare, then) = self.spare;
         let back = now.since(then) as f64 / self.limit.rate.period.get() as f64
-            * f64::from(self.limit.rate.count.get())
+            * self.limit.rate.count.get() as f64
             / LOST;
         let spare = (spare + back).min(f64::from(terms.most));
         self.spare = (spare, now);
@@ -361,7 +361,7 @@ impl LeaseCall {
     ) -> Option<Self> {
         let measured = *answers.first()?.measured()?;
         let charged = match measured.wait {
-            Wait::Micros(0) => measured.granted.unwrap_or(check.cost),
+            Wait::Micros(0) => measured.granted.map_or(check.cost, Grant::cost),
             _ => Cost::ZERO,
         };
         let verdict = terms.asks.rule.verdict(measured, answers.at, charged, true);
@@ -370,13 +370,15 @@ impl LeaseCall {
             answered_at,
             at: answers.at,
             measured,
-            charged: charged.units(),
+            // No more than the order.
+            charged: u32::try_from(charged.units()).unwrap_or(order.units),
             verdict,
         })
     }
 
     /// The ticket of this number of units of the call, to be given back.
     pub(in crate::store) fn ticket(&self, limit: &Limit, units: u32) -> Ticket {
-        limit.rule.ticket(self.at, self.measured, Cost::new(units))
+        let cost = Cost::new(u64::from(units));
+        limit.rule.ticket(self.at, self.measured, cost)
     }
 }

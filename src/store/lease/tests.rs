@@ -18,23 +18,23 @@ use world::{NOON, World, limit};
 const SECOND: u64 = 1_000_000;
 const HOUR: u64 = 3_600 * SECOND;
 
-fn some(number: u32) -> NonZeroU32 {
-    NonZeroU32::new(number).unwrap()
+fn some(number: u64) -> NonZeroU64 {
+    NonZeroU64::new(number).unwrap()
 }
 
-fn rate(count: u32, period: u64) -> Rate {
+fn rate(count: u64, period: u64) -> Rate {
     Rate {
         count: some(count),
         period: NonZeroU64::new(period).unwrap(),
     }
 }
 
-fn token_bucket(count: u32, period: u64, burst: u32) -> (Rate, Rule) {
+fn token_bucket(count: u64, period: u64, burst: u64) -> (Rate, Rule) {
     let rate = rate(count, period);
     (rate, Rule::TokenBucket(TokenBucket::new(rate, some(burst))))
 }
 
-fn meter(count: u32, period: u64) -> (Rate, Rule) {
+fn meter(count: u64, period: u64) -> (Rate, Rule) {
     let rate = rate(count, period);
     (
         rate,
@@ -42,19 +42,19 @@ fn meter(count: u32, period: u64) -> (Rate, Rule) {
     )
 }
 
-fn fixed_window(count: u32, period: u64) -> (Rate, Rule) {
+fn fixed_window(count: u64, period: u64) -> (Rate, Rule) {
     let rate = rate(count, period);
     (rate, Rule::FixedWindow(FixedWindow::new(rate)))
 }
 
-fn clock_window(count: u32, period: u64) -> (Rate, Rule) {
+fn clock_window(count: u64, period: u64) -> (Rate, Rule) {
     let rate = rate(count, period);
     (rate, Rule::ClockWindow(ClockWindow::by_clock(rate, 0)))
 }
 
-fn sliding_window(count: u32, period: u64, parts: u32, strict: bool) -> (Rate, Rule) {
+fn sliding_window(count: u64, period: u64, parts: u32, strict: bool) -> (Rate, Rule) {
     let rate = rate(count, period);
-    let rule = SlidingWindow::new(rate, some(parts), strict);
+    let rule = SlidingWindow::new(rate, NonZeroU32::new(parts).unwrap(), strict);
     (rate, Rule::SlidingWindow(rule))
 }
 
@@ -67,7 +67,7 @@ fn leased(rule: (Rate, Rule)) -> [Arc<Limit>; 1] {
 
 /// The highest level of a bucket that is charged at the instant of each admission. A unit counts as much as the period.
 fn fullest(admitted: &[u64], rate: Rate) -> u64 {
-    let (count, unit) = (u64::from(rate.count.get()), rate.period.get());
+    let (count, unit) = (rate.count.get(), rate.period.get());
     let (mut level, mut fullest, mut last) = (0_u64, 0, NOON);
     for at in admitted {
         level = level.saturating_sub((at - last) * count) + unit;
@@ -82,7 +82,7 @@ fn a_window_is_never_exceeded_by_leases_and_hardly_undershot() {
     for seed in 0..4 {
         let mut world = World::new(3, &leased(clock_window(2000, SECOND)), seed);
         world.run(3 * SECOND, 300);
-        let mut windows = BTreeMap::<u64, u32>::new();
+        let mut windows = BTreeMap::<u64, u64>::new();
         for at in &world.admitted {
             *windows.entry(at / SECOND).or_default() += 1;
         }
@@ -111,7 +111,7 @@ fn a_bucket_is_never_exceeded_by_leases_and_hardly_undershot() {
 /// One trial with random numbers.
 fn trial(seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
-    let count = random.u32(1000..8000);
+    let count = random.u64(1000..8000);
     let time = random.u64(SECOND / 4..SECOND / 2);
     let is_bucket = |rule: &Rule| matches!(rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_));
     let (rate, rule) = match random.u8(..8) {
@@ -125,20 +125,20 @@ fn trial(seed: u64) {
     let mut world = World::new(random.usize(2..=3), &leased((rate, rule.clone())), seed);
     world.run(time, random.u64(20..400));
     let admitted = world.admitted.len() as u64;
-    let back = time * u64::from(rate.count.get()) / rate.period.get();
+    let back = time * rate.count.get() / rate.period.get();
     let wanted = match is_bucket(&rule) {
         true => {
             let full = fullest(&world.admitted, rate);
-            let burst = u64::from(count) * rate.period.get();
+            let burst = count * rate.period.get();
             assert!(full <= burst, "seed {seed}: {full} in {burst}, {rule:?}");
-            u64::from(count) + back
+            count + back
         }
         false => {
             assert!(
-                admitted <= u64::from(count),
+                admitted <= count,
                 "seed {seed}: {admitted} of {count}, {rule:?}"
             );
-            u64::from(count)
+            count
         }
     };
     // The demand may have been below the limit. If the demand is hardly above the limit, one gateway occasionally has
@@ -180,7 +180,7 @@ fn a_key_below_its_limit_is_never_refused() {
 /// The admitted requests for a demand of this number of tenths of the rate, and the calls for them.
 fn used(rule: &(Rate, Rule), leasing: LeaseSetting, tenths: u64) -> (usize, u64) {
     let mut world = World::new(3, &[limit("hot", rule.clone(), leasing)], tenths);
-    let spacing = rule.0.period.get() / u64::from(rule.0.count.get());
+    let spacing = rule.0.period.get() / rule.0.count.get();
     world.run(3 * SECOND / 2, 3 * spacing * 10 / tenths);
     (world.admitted.len(), world.calls)
 }
@@ -253,7 +253,7 @@ fn where_all_limits_are_hot_a_tenth_of_the_calls_is_made() {
 fn each_limit_of_a_request_holds_where_one_is_leased() {
     for seed in 0..20 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let (count, each) = (random.u32(1000..3000), random.u32(3..200));
+        let (count, each) = (random.u64(1000..3000), random.u64(3..200));
         let clients = random.u64(5..200);
         let mut limits = [
             limit("all", fixed_window(count, HOUR), LeaseSetting::Auto),
@@ -265,12 +265,9 @@ fn each_limit_of_a_request_holds_where_one_is_leased() {
         let mut world = World::new(2, &limits, seed).with_clients(clients);
         world.run(SECOND / 2, 100);
         let admitted = world.admitted.len() as u64;
-        assert!(
-            admitted <= u64::from(count),
-            "{admitted} of {count}, seed {seed}"
-        );
+        assert!(admitted <= count, "{admitted} of {count}, seed {seed}");
         assert!(world.of_client.values().all(|admitted| *admitted <= each));
-        let wanted = u64::from(count).min(u64::from(each) * clients);
+        let wanted = count.min(each * clients);
         if world.requests() > wanted * 3 {
             assert!(
                 admitted * 100 >= wanted * 95,

@@ -39,7 +39,7 @@ fn first_place(numbers: Numbers) -> usize {
     let (period, count, size) = numbers.parts();
     let mut hasher = foldhash::fast::FixedState::default().build_hasher();
     hasher.write_u64(period);
-    hasher.write_u64(u64::from(count) << 32 | u64::from(size));
+    hasher.write_u64(u64::from(count) << 32 ^ size);
     usize::try_from(hasher.finish() % PLACES as u64).unwrap_or_default()
 }
 

@@ -54,17 +54,19 @@ impl PackedState {
                 numbers: Some(numbers),
                 ..
             }) => Self::Numbered(packed(*at)?, *part, place(*numbers)?),
-            State::Window(WindowState { start, count }) => Self::Window(packed(*start)?, *count),
+            State::Window(WindowState { start, count }) => {
+                Self::Window(packed(*start)?, small(*count)?)
+            }
             State::Parts(PartsState { start, counts }) => match counts[..] {
-                [newest] => Self::Part(packed(*start)?, newest),
-                [newest, before] => Self::Parts(packed(*start)?, [newest, before]),
+                [newest] => Self::Part(packed(*start)?, small(newest)?),
+                [newest, before] => Self::Parts(packed(*start)?, [small(newest)?, small(before)?]),
                 _ => return None,
             },
             State::Record(RecordState {
                 ends,
                 granted,
                 free,
-            }) => Self::Record(packed(*ends)?, *granted, *free),
+            }) => Self::Record(packed(*ends)?, small(*granted)?, *free),
             State::Block(BlockState { ends, length }) => {
                 Self::Block(packed(*ends)?, packed(*length)?)
             }
@@ -94,19 +96,19 @@ impl PackedState {
             }
             Self::Window(start, count) => State::Window(WindowState {
                 start: instant(*start),
-                count: *count,
+                count: u64::from(*count),
             }),
             Self::Part(start, count) => State::Parts(PartsState {
                 start: instant(*start),
-                counts: [*count].as_slice().into(),
+                counts: [u64::from(*count)].as_slice().into(),
             }),
             Self::Parts(start, counts) => State::Parts(PartsState {
                 start: instant(*start),
-                counts: counts.as_slice().into(),
+                counts: counts.map(u64::from).as_slice().into(),
             }),
             Self::Record(ends, granted, free) => State::Record(RecordState {
                 ends: instant(*ends),
-                granted: *granted,
+                granted: u64::from(*granted),
                 free: *free,
             }),
             Self::Block(ends, length) => State::Block(BlockState {
@@ -145,6 +147,11 @@ impl PackedState {
             (update, held) => *held = update.after(None),
         }
     }
+}
+
+/// A count above 2^32 - 1 is rare: its state is boxed.
+fn small(count: u64) -> Option<u32> {
+    u32::try_from(count).ok()
 }
 
 fn packed(micros: u64) -> Option<Instant> {

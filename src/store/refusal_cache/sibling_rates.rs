@@ -105,7 +105,7 @@ impl SiblingRate {
             Wait::Micros(wait) => Wait::Micros(wait.saturating_sub(passed)),
         };
         if wait == Wait::Micros(0) {
-            let most = u32::try_from(self.limit.rule.most()).unwrap_or(u32::MAX);
+            let most = self.limit.rule.most();
             span.part = span.part.saturating_add(self.cost.units()).min(most);
         }
         Measurement::refused(wait, span)
@@ -116,7 +116,7 @@ impl SiblingRate {
 fn uncharged(rule: &Rule, span: Span, cost: Cost) -> Option<Span> {
     match rule.bucket() {
         Some(bucket) => {
-            let charge = bucket.interval.times(u64::from(cost.units()));
+            let charge = bucket.interval.times(cost.units());
             bucket.interval.sub(span, charge)
         }
         None => Some(Span {

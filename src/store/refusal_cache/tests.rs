@@ -23,8 +23,8 @@ use std::time::Duration;
 const SECOND: u64 = 1_000_000;
 const NOON: u64 = 1_790_000_000_000_000;
 
-fn some(number: u32) -> NonZeroU32 {
-    NonZeroU32::new(number).unwrap()
+fn some(number: u64) -> NonZeroU64 {
+    NonZeroU64::new(number).unwrap()
 }
 
 fn limit(name: &str, rule: impl Fn(Rate) -> Rule) -> Limit {
@@ -47,7 +47,8 @@ fn bucket(rate: Rate) -> Rule {
 
 fn limits() -> Vec<Arc<Limit>> {
     let parts = |parts, strict| {
-        move |rate| Rule::SlidingWindow(SlidingWindow::new(rate, some(parts), strict))
+        let parts = NonZeroU32::new(parts).unwrap();
+        move |rate| Rule::SlidingWindow(SlidingWindow::new(rate, parts, strict))
     };
     let leaky = |rate| Rule::LeakyBucket(LeakyBucket::new(rate, some(2), 4, 2 * SECOND));
     let all = [
@@ -163,7 +164,7 @@ fn a_block_of_a_limit_that_grants_parts_asks_once_for_any_cost() {
     }
 }
 
-fn check_of<'a>(limit: &'a Arc<Limit>, key: &'a [u8], cost: u32) -> Check<'a> {
+fn check_of<'a>(limit: &'a Arc<Limit>, key: &'a [u8], cost: u64) -> Check<'a> {
     Check {
         limit,
         key,
@@ -237,7 +238,7 @@ fn slots_and_repeats_always_ask() {
     };
     let once = limit("once", bucket).edited(|policy| policy.dedupe = Some(dedupe));
     let flight = limit("flight", |_| {
-        let (max, ttl) = (some(1), SECOND);
+        let (max, ttl) = (NonZeroU32::MIN, SECOND);
         Rule::Concurrency(Concurrency { max, ttl })
     });
     let (once, flight) = (Arc::new(once), Arc::new(flight));

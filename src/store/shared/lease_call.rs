@@ -86,7 +86,7 @@ impl SharedStore {
         }
         let asks = Check {
             limit: &terms.asks,
-            cost: Cost::new(order.units),
+            cost: Cost::new(u64::from(order.units)),
             ..check
         };
         let answer = self.redis.measure(&[asks], Intent::Charge).await;

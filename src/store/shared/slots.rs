@@ -37,7 +37,7 @@ impl SharedStore {
         let Decider::Local { gateways } = slot.by else {
             return None;
         };
-        let cost = slot.ticket.cost.units().div_ceil(gateways.get());
+        let cost = slot.ticket.cost.units().div_ceil(u64::from(gateways.get()));
         Some(Reservation {
             by: Decider::Redis,
             ticket: Ticket {

@@ -18,6 +18,7 @@ mod groups;
 mod guessing;
 mod in_flight;
 mod keys;
+mod large_numbers;
 mod partial;
 mod quotas;
 mod refunds;

@@ -13,7 +13,7 @@ proptest! {
     fn a_state_lives_exactly_as_long_as_it_matters(
         rate in rates(),
         kind in 0..KINDS,
-        size in 1..20_u32,
+        size in 1..20_u64,
         arrivals in arrivals(20),
     ) {
         let mut counter = Counter::of(rule(kind, rate, size));
@@ -38,7 +38,7 @@ proptest! {
     fn a_peek_agrees_with_what_then_happens(
         rate in rates(),
         kind in 0..KINDS,
-        size in 1..20_u32,
+        size in 1..20_u64,
         arrivals in arrivals(20),
     ) {
         let mut counter = Counter::of(rule(kind, rate, size));
@@ -47,7 +47,7 @@ proptest! {
             let (peek, change) = counter.would(counter.at, 0);
             prop_assert_eq!(change, None);
             prop_assert_eq!(peek.outcome, VerdictOutcome::Admit { delay: 0 });
-            let left = u32::try_from(peek.remaining).unwrap();
+            let left = u64::try_from(peek.remaining).unwrap();
             let admits = |cost| {
                 let (verdict, _) = counter.would(counter.at, cost);
                 (matches!(verdict.outcome, VerdictOutcome::Admit { .. }), verdict)
@@ -67,8 +67,8 @@ proptest! {
     #[test]
     fn a_wait_is_exact_whatever_was_edited_and_however_the_clock_went(
         kind in 0..KINDS,
-        editions in prop::collection::vec((rates(), 1..20_u32), 1..5),
-        history in prop::collection::vec((0..8_usize, any::<i8>(), 0..2000_u64, 0..25_u32), 1..80),
+        editions in prop::collection::vec((rates(), 1..20_u64), 1..5),
+        history in prop::collection::vec((0..8_usize, any::<i8>(), 0..2000_u64, 0..25_u64), 1..80),
     ) {
         // Windows of different lengths have different counters.
         let length = editions[0].0.1;
@@ -110,7 +110,7 @@ proptest! {
     fn a_refund_right_after_the_charge_restores_the_state(
         rate in rates(),
         kind in 0..KINDS,
-        size in 1..20_u32,
+        size in 1..20_u64,
         arrivals in arrivals(20),
     ) {
         let mut counter = Counter::of(rule(kind, rate, size));

@@ -9,7 +9,7 @@ use tollgate::limit::rate::{Cost, MAX_SPAN};
 use tollgate::limit::verdict::{Verdict, VerdictOutcome, Wait};
 
 /// Does `units` in `micros` stay within `free` + rate * time?
-fn within(units: u64, free: u64, micros: u64, (count, period): (u32, u64)) -> bool {
+fn within(units: u64, free: u64, micros: u64, (count, period): (u64, u64)) -> bool {
     let over = u128::from(units.saturating_sub(free)) * u128::from(period);
     over <= u128::from(micros) * u128::from(count)
 }
@@ -23,7 +23,7 @@ struct Textbook {
 }
 
 impl Textbook {
-    fn new((count, period): (u32, u64)) -> Self {
+    fn new((count, period): (u64, u64)) -> Self {
         Self {
             count: i128::from(count),
             period: i128::from(period),
@@ -44,8 +44,8 @@ impl Textbook {
 
     /// Takes `cost` from a bucket of `capacity`. A request does not wait for the first `free` units in front of it, and
     /// waits at most `max_wait` for the others.
-    fn take(&mut self, cost: u32, capacity: u32, free: u32, max_wait: u64) -> Verdict {
-        let units = |n: u32| i128::from(n) * self.period;
+    fn take(&mut self, cost: u64, capacity: u64, free: u64, max_wait: u64) -> Verdict {
+        let units = |n: u64| i128::from(n) * self.period;
         let over = self.level + units(cost) - units(capacity);
         let late = self.level - units(free) - self.count * i128::from(max_wait);
         let delay = self.micros(self.level - units(free));
@@ -74,7 +74,7 @@ proptest! {
     #[test]
     fn a_token_bucket_answers_as_the_textbook_and_keeps_its_bound(
         rate in rates(),
-        burst in 1..40_u32,
+        burst in 1..40_u64,
         arrivals in arrivals(45),
     ) {
         let (count, period) = rate;
@@ -87,14 +87,14 @@ proptest! {
             let (verdict, _) = counter.take(cost);
             prop_assert_eq!(verdict, textbook.take(cost, burst, burst, MAX_SPAN));
             if matches!(verdict.outcome, VerdictOutcome::Admit { .. }) {
-                granted.push((counter.ago(), u64::from(cost)));
+                granted.push((counter.ago(), cost));
             }
         }
         for (first, (from, _)) in granted.iter().enumerate() {
             let mut sum = 0;
             for (to, cost) in &granted[first..] {
                 sum += cost;
-                prop_assert!(within(sum, u64::from(burst), to - from, rate));
+                prop_assert!(within(sum, burst, to - from, rate));
             }
         }
     }
@@ -102,8 +102,8 @@ proptest! {
     #[test]
     fn a_leaky_bucket_answers_as_the_textbook_and_lets_go_in_order_and_apart(
         rate in rates(),
-        burst in 1..10_u32,
-        queue in 1..30_u32,
+        burst in 1..10_u64,
+        queue in 1..30_u64,
         patience in 1..40_000_u64,
         arrivals in arrivals(5),
     ) {
@@ -118,7 +118,7 @@ proptest! {
             prop_assert_eq!(verdict, textbook.take(cost, queue + burst, burst - 1, max_wait));
             if let VerdictOutcome::Admit { delay } = verdict.outcome && cost > 0 {
                 prop_assert!(delay <= max_wait);
-                gone.push((counter.ago() + delay, u64::from(cost)));
+                gone.push((counter.ago() + delay, cost));
             }
         }
         prop_assert!(gone.is_sorted_by_key(|(at, _)| *at), "nobody overtakes");
@@ -127,7 +127,7 @@ proptest! {
             // rounded up to a microsecond.
             let mut before = 0;
             for (to, cost) in &gone[first..] {
-                prop_assert!(within(before, u64::from(burst) - 1, to - from + 1, rate));
+                prop_assert!(within(before, burst - 1, to - from + 1, rate));
                 before += cost;
             }
         }
@@ -136,9 +136,9 @@ proptest! {
     #[test]
     fn leavers_of_a_queue_let_nobody_overtake_and_no_two_go_at_once(
         rate in rates(),
-        burst in 1..4_u32,
-        queue in 5..30_u32,
-        cost in 1..5_u32,
+        burst in 1..4_u64,
+        queue in 5..30_u64,
+        cost in 1..5_u64,
         history in prop::collection::vec((0..1500_u64, any::<bool>(), any::<prop::sample::Index>()), 1..120),
     ) {
         let mut counter = Counter::of(leaky_bucket(rate, burst, queue, MAX_SPAN));
@@ -163,7 +163,7 @@ proptest! {
         for (first, (from, _)) in held.iter().enumerate() {
             for (gap, (to, _)) in held[first..].iter().enumerate() {
                 let before = gap as u64 * u64::from(cost.units());
-                prop_assert!(within(before, u64::from(burst) - 1, to - from + 1, rate));
+                prop_assert!(within(before, burst - 1, to - from + 1, rate));
             }
         }
     }
@@ -171,7 +171,7 @@ proptest! {
     #[test]
     fn a_meter_is_a_token_bucket_seen_from_the_other_side(
         rate in rates(),
-        burst in 1..40_u32,
+        burst in 1..40_u64,
         arrivals in arrivals(45),
     ) {
         let mut tokens = Counter::of(token_bucket(rate.0, rate.1, burst));
@@ -185,7 +185,7 @@ proptest! {
 
     #[test]
     fn a_window_never_holds_more_than_the_limit_and_refuses_nothing_that_fits(
-        count in 1..40_u32,
+        count in 1..40_u64,
         period in prop_oneof![1..5_u64, 1..2000_u64, Just(SECOND)],
         arrivals in arrivals(45),
     ) {

@@ -37,20 +37,20 @@ impl Counter {
     }
 
     /// The answer to a question for `cost`, without the charge.
-    fn would(&self, at: Timestamp, cost: u32) -> (Verdict, Option<Change>) {
+    fn would(&self, at: Timestamp, cost: u64) -> (Verdict, Option<Change>) {
         let cost = Cost::new(cost);
         let (measured, change) = self.rule.check(self.state.as_ref(), at, cost);
         (self.rule.verdict(measured, at, cost, true), change)
     }
 
     /// The answer to a question for `cost`, and the state that would then be stored, with its life.
-    fn after(&self, at: Timestamp, cost: u32) -> (Verdict, Option<(State, Timestamp)>) {
+    fn after(&self, at: Timestamp, cost: u64) -> (Verdict, Option<(State, Timestamp)>) {
         let (verdict, change) = self.would(at, cost);
         let stored = change.map(|change| (change.update.after(self.state.clone()), change.ends));
         (verdict, stored)
     }
 
-    fn take(&mut self, cost: u32) -> (Verdict, Option<Change>) {
+    fn take(&mut self, cost: u64) -> (Verdict, Option<Change>) {
         let (verdict, change) = self.would(self.at, cost);
         if let Some(change) = &change {
             // The state that is read is the state that was stored.
@@ -106,8 +106,8 @@ impl Counter {
 }
 
 /// N and P of all sizes. Most intervals are fractions.
-fn rates() -> impl Strategy<Value = (u32, u64)> {
-    let counts = prop_oneof![1..20_u32, 1..5000_u32, 1..20_000_000_u32];
+fn rates() -> impl Strategy<Value = (u64, u64)> {
+    let counts = prop_oneof![1..20_u64, 1..5000_u64, 1..20_000_000_u64];
     let periods = prop_oneof![
         Just(SECOND),
         1..2000_u64,
@@ -118,7 +118,7 @@ fn rates() -> impl Strategy<Value = (u32, u64)> {
 }
 
 /// Pauses and costs. A pause of `p` is `p` thousandths of the time one unit takes.
-fn arrivals(most: u32) -> impl Strategy<Value = Vec<(u64, u32)>> {
+fn arrivals(most: u64) -> impl Strategy<Value = Vec<(u64, u64)>> {
     let pauses = prop_oneof![
         4 => Just(0_u64),
         4 => 0..1500_u64,
@@ -128,7 +128,7 @@ fn arrivals(most: u32) -> impl Strategy<Value = Vec<(u64, u32)>> {
     prop::collection::vec((pauses, 0..=most), 1..120)
 }
 
-fn pause(thousandths: u64, (count, period): (u32, u64)) -> u64 {
+fn pause(thousandths: u64, (count, period): (u64, u64)) -> u64 {
     let micros = u128::from(thousandths) * u128::from(period) / (1000 * u128::from(count));
     u64::try_from(micros).unwrap()
 }
@@ -137,12 +137,12 @@ fn pause(thousandths: u64, (count, period): (u32, u64)) -> u64 {
 const KINDS: u8 = 8;
 
 /// A rule of each kind, with room for `size`. Windows of one length are of one kind, whatever their parts and offsets.
-fn rule(kind: u8, (count, period): (u32, u64), size: u32) -> (Rate, Rule) {
+fn rule(kind: u8, (count, period): (u64, u64), size: u64) -> (Rate, Rule) {
     match kind {
         0 => token_bucket(count, period, size),
         1 => leaky_bucket((count, period), 1, size, MAX_SPAN),
         2 => fixed_window(size, period),
-        3 => clock_window(size, period, u64::from(count) % period),
+        3 => clock_window(size, period, count % period),
         4 => sliding_window(size, in_parts(period), 1, false),
         5 => sliding_window(
             size,

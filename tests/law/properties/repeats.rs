@@ -21,7 +21,7 @@ proptest! {
     fn what_is_charged_is_what_the_limit_allows_and_few_repeats_go_free(
         kind in 0..KINDS,
         rate in rates(),
-        size in 1..40_u32,
+        size in 1..40_u64,
         arrivals in arrivals(9),
         ids in prop::collection::vec(0..5_u8, 120),
         repeats in 1..4_u32,
@@ -37,7 +37,7 @@ proptest! {
         let mut state = None;
         let mut records: HashMap<u8, RecordState> = HashMap::new();
         let mut firsts: HashMap<u8, Timestamp> = HashMap::new();
-        let mut free: HashMap<u8, u32> = HashMap::new();
+        let mut free: HashMap<u8, u64> = HashMap::new();
         for ((wait, cost), id) in arrivals.into_iter().zip(ids) {
             at = at.plus(pause(wait, rate));
             plain.at = at;
@@ -82,7 +82,7 @@ proptest! {
     fn who_is_charged_and_undone_makes_no_room_for_others(
         kind in 0..KINDS,
         rate in rates(),
-        size in 1..40_u32,
+        size in 1..40_u64,
         arrivals in arrivals(9),
         fates in prop::collection::vec((any::<bool>(), 0..4_usize), 120),
     ) {
@@ -94,7 +94,7 @@ proptest! {
             _ => rule(kind, rate, size),
         };
         let (mut counter, mut at) = (Counter::of(rule.clone()), NOON);
-        let mut pending: VecDeque<(Timestamp, u32, Ticket, bool)> = VecDeque::new();
+        let mut pending: VecDeque<(Timestamp, u64, Ticket, bool)> = VecDeque::new();
         let mut kept = Vec::new();
         for ((wait, cost), (stays, under_way)) in arrivals.into_iter().zip(fates) {
             at = at.plus(pause(wait, rate));
@@ -137,8 +137,8 @@ proptest! {
     fn what_is_undone_at_once_was_nothing(
         kind in 0..KINDS,
         rate in rates(),
-        size in 3..40_u32,
-        before in 0..2_u32,
+        size in 3..40_u64,
+        before in 0..2_u64,
     ) {
         let mut counter = Counter::of(rule(kind, rate, size));
         counter.take(before);

@@ -9,7 +9,7 @@ use tollgate::limit::rate::{Cost, Rate};
 use tollgate::limit::verdict::{Verdict, VerdictOutcome, Wait};
 use tollgate::limit::{Limit, Rule, State};
 
-const BURSTS: [u32; 4] = [1, 2, 3, 20];
+const BURSTS: [u64; 4] = [1, 2, 3, 20];
 
 /// Several gateways, each with its own counter.
 struct Alone {
@@ -21,16 +21,16 @@ struct Alone {
 }
 
 impl Alone {
-    fn of(rule: (Rate, Rule), gateways: u32) -> Self {
+    fn of(rule: (Rate, Rule), gateways: u64) -> Self {
         Self {
             limit: limit("shared", rule),
-            gateways: NonZeroU32::new(gateways).unwrap(),
+            gateways: NonZeroU32::new(u32::try_from(gateways).unwrap()).unwrap(),
             states: vec![None; gateways as usize],
             at: 0,
         }
     }
 
-    fn would(&self, gateway: usize, ahead: u64, cost: u32) -> (Verdict, Option<State>) {
+    fn would(&self, gateway: usize, ahead: u64, cost: u64) -> (Verdict, Option<State>) {
         let (now, cost) = (NOON.plus(self.at + ahead), Cost::new(cost));
         let state = self.states[gateway].as_ref();
         let (measured, change) = self.limit.check_as_one_of(state, now, cost, self.gateways);
@@ -41,7 +41,7 @@ impl Alone {
     }
 
     /// The microseconds after which a request of `cost` goes on, or nothing if it is refused.
-    fn take(&mut self, gateway: usize, cost: u32) -> Option<u64> {
+    fn take(&mut self, gateway: usize, cost: u64) -> Option<u64> {
         let (verdict, state) = self.would(gateway, 0, cost);
         if let Some(state) = state {
             self.states[gateway] = Some(state);
@@ -53,7 +53,7 @@ impl Alone {
     }
 }
 
-fn bucket(kind: u8, rate: u32, burst: u32) -> (Rate, Rule) {
+fn bucket(kind: u8, rate: u64, burst: u64) -> (Rate, Rule) {
     match kind {
         0 => token_bucket(rate, SECOND, burst),
         _ => leaky_bucket((rate, SECOND), burst, 0, 0),
@@ -76,10 +76,10 @@ proptest! {
     #[test]
     fn gateways_alone_admit_together_what_one_would(
         kind in 0..2_u8,
-        rate in 1..60_u32,
+        rate in 1..60_u64,
         burst in prop::sample::select(&BURSTS[..]),
-        gateways in 1..=5_u32,
-        steps in prop::collection::vec((0..200_000_u64, 0..5_usize, 1..=3_u32), 1..200),
+        gateways in 1..=5_u64,
+        steps in prop::collection::vec((0..200_000_u64, 0..5_usize, 1..=3_u64), 1..200),
     ) {
         let mut all = Alone::of(bucket(kind, rate, burst), gateways);
         let mut granted = Vec::new();
@@ -87,7 +87,7 @@ proptest! {
             all.at += pause;
             let gateway = gateway % gateways as usize;
             let (verdict, _) = all.would(gateway, 0, cost);
-            prop_assert!(verdict.remaining <= u64::from(burst));
+            prop_assert!(verdict.remaining <= burst);
             match verdict.outcome {
                 VerdictOutcome::Refuse(Wait::Never) => prop_assert!(cost > burst),
                 VerdictOutcome::Refuse(Wait::Micros(wait)) => {
@@ -99,11 +99,11 @@ proptest! {
                 VerdictOutcome::Admit { delay } => prop_assert!(delay == 0 && cost <= burst),
             }
             if all.take(gateway, cost).is_some() {
-                granted.push((all.at, u64::from(cost)));
+                granted.push((all.at, cost));
             }
         }
         let dearest = granted.iter().map(|(_, cost)| *cost).max().unwrap_or(0);
-        holds(&granted, u64::from(burst).max(u64::from(gateways) * dearest), u64::from(rate))?;
+        holds(&granted, burst.max(gateways * dearest), rate)?;
     }
 }
 

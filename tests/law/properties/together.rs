@@ -13,14 +13,14 @@ use tollgate::store::{Check, MemoryStore};
 /// One step of a history of slots.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    Take(u32),
+    Take(u64),
     Release(prop::sample::Index),
     Renew(prop::sample::Index),
 }
 
 fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
     let step = prop_oneof![
-        4 => (0..5_u32).prop_map(Step::Take),
+        4 => (0..5_u64).prop_map(Step::Take),
         2 => any::<prop::sample::Index>().prop_map(Step::Release),
         1 => any::<prop::sample::Index>().prop_map(Step::Renew),
     ];
@@ -36,7 +36,7 @@ proptest! {
     fn what_is_granted_in_part_is_the_most_that_could_have_been_asked_for(
         rate in rates(),
         kind in 0..KINDS,
-        size in 1..20_u32,
+        size in 1..20_u64,
         arrivals in arrivals(45),
     ) {
         let (rate, rule) = rule(kind, rate, size);
@@ -46,9 +46,9 @@ proptest! {
         for (thousandths, cost) in arrivals {
             counter.at = counter.at.plus(pause(thousandths, (rate.count.get(), rate.period.get())));
             let state = counter.state.as_ref();
-            let left = u32::try_from(counter.would(counter.at, 0).0.remaining).unwrap();
+            let left = u64::try_from(counter.would(counter.at, 0).0.remaining).unwrap();
             let (measured, change) = partial.check(state, counter.at, Cost::new(cost));
-            let granted = measured.granted.map_or(cost, Cost::units);
+            let granted = measured.granted.map_or(cost, |grant| grant.cost().units());
             if measured.wait == Wait::Micros(0) {
                 prop_assert_eq!(granted, cost.min(left));
                 prop_assert_eq!(measured.granted.is_some(), cost > left);
@@ -69,12 +69,12 @@ proptest! {
     #[test]
     fn a_list_of_rates_holds_each_of_them_and_waits_for_the_slowest(
         logs in any::<bool>(),
-        short in (1..8_u32, 10..100_u64),
-        long in (1..20_u32, 100..2000_u64),
+        short in (1..8_u64, 10..100_u64),
+        long in (1..20_u64, 100..2000_u64),
         arrivals in arrivals(9),
     ) {
         let store = MemoryStore::new(Clock::manual(NOON), 100);
-        let of = |(count, millis): (u32, u64), window: &str| -> Arc<Limit> {
+        let of = |(count, millis): (u64, u64), window: &str| -> Arc<Limit> {
             let period = millis * 1000;
             let rule = match logs {
                 true => sliding_log(count, period),
@@ -94,7 +94,7 @@ proptest! {
             at = at.plus(pause(thousandths, (short.0, short.1 * 1000)));
             let before = states();
             match ask(cost, at).decision.ruling {
-                Ruling::Admit { .. } => granted.push((at.micros(), u64::from(cost))),
+                Ruling::Admit { .. } => granted.push((at.micros(), cost)),
                 Ruling::Refuse { by, wait } => {
                     prop_assert_eq!(states(), before, "a refusal changes nothing");
                     let Wait::Micros(wait) = wait else {
@@ -108,7 +108,7 @@ proptest! {
                     at = at.plus(wait);
                     let told = ask(cost, at).decision.ruling;
                     prop_assert_eq!(told, Ruling::Admit { delay: 0 });
-                    granted.push((at.micros(), u64::from(cost)));
+                    granted.push((at.micros(), cost));
                 }
             }
         }
@@ -131,7 +131,7 @@ proptest! {
 
     #[test]
     fn nobody_is_admitted_beyond_what_may_be_in_flight_and_what_lapses_is_free(
-        max in 1..8_u32,
+        max in 1..8_u64,
         steps in steps(),
     ) {
         const TTL: u64 = 1000;
@@ -141,7 +141,7 @@ proptest! {
         for (by, step) in steps {
             counter.at = counter.at.plus(by);
             let now = counter.at.micros();
-            let live = |held: &[(Ticket, u64)]| -> u32 {
+            let live = |held: &[(Ticket, u64)]| -> u64 {
                 let live = held.iter().filter(|(_, until)| *until > now);
                 live.map(|(ticket, _)| ticket.cost.units()).sum()
             };
@@ -187,7 +187,7 @@ proptest! {
             }
             let last = held.iter().map(|(_, until)| *until).max();
             let ends = Timestamp::from_micros(last.unwrap_or(now).max(now));
-            prop_assert_eq!(counter.would(ends, 0).0.remaining, u64::from(max));
+            prop_assert_eq!(counter.would(ends, 0).0.remaining, max);
         }
     }
 }

@@ -19,7 +19,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn take(&mut self, limit: &Limit, at: Timestamp, cost: u32) -> Option<Measurement> {
+    fn take(&mut self, limit: &Limit, at: Timestamp, cost: u64) -> Option<Measurement> {
         let (measured, change) = limit.check(self.state.as_ref(), at, Cost::new(cost));
         let change = change.filter(|_| measured.wait == Wait::Micros(0))?;
         self.state = Some(change.update.after(self.state.take()));
@@ -27,7 +27,7 @@ impl Shared {
     }
 
     /// Charges a request of which it is not yet known whether it goes on.
-    fn charge(&mut self, at: Timestamp, cost: u32) -> Option<Ticket> {
+    fn charge(&mut self, at: Timestamp, cost: u64) -> Option<Ticket> {
         let limit = Arc::clone(&self.limit);
         let asked = limit.with_history().unwrap_or(&limit);
         let measured = self.take(asked, at, cost)?;
@@ -57,7 +57,7 @@ fn giving_back(limit: Arc<Limit>) -> Arc<Limit> {
 }
 
 /// Could the counter have admitted these charges, and nothing else?
-fn fits(rule: (Rate, Rule), mut kept: Vec<(Timestamp, u32)>) -> Result<(), String> {
+fn fits(rule: (Rate, Rule), mut kept: Vec<(Timestamp, u64)>) -> Result<(), String> {
     kept.sort_by_key(|(then, _)| *then);
     let mut alone = Counter::of(rule);
     for (then, cost) in kept {
@@ -80,7 +80,7 @@ proptest! {
         meter in any::<bool>(),
         refunds in any::<bool>(),
         rate in rates(),
-        size in 1..40_u32,
+        size in 1..40_u64,
         arrivals in arrivals(9),
         fates in prop::collection::vec((0..4_u8, 0..6_usize), 120),
     ) {
@@ -94,7 +94,7 @@ proptest! {
         };
         prop_assert!(limit.with_history().is_some() != refunds);
         let mut shared = Shared { limit, state: None };
-        let mut pending: VecDeque<(Timestamp, u32, Ticket, bool)> = VecDeque::new();
+        let mut pending: VecDeque<(Timestamp, u64, Ticket, bool)> = VecDeque::new();
         let (mut kept, mut at) = (Vec::new(), NOON);
         for ((wait, cost), (fate, under_way)) in arrivals.into_iter().zip(fates) {
             at = at.plus(pause(wait, rate));
@@ -125,8 +125,8 @@ proptest! {
     fn a_bucket_that_is_not_empty_gets_back_what_the_refused_were_charged(
         refunds in any::<bool>(),
         rate in rates(),
-        held in 2..20_u32,
-        many in 1..20_u32,
+        held in 2..20_u64,
+        many in 1..20_u64,
         steps in prop::collection::vec(0..1000_u64, 1..40),
     ) {
         let (count, period) = rate;
@@ -172,10 +172,10 @@ proptest! {
     /// Permits depend on the content of the bucket: a refund of this content must not create one permit too many.
     #[test]
     fn what_is_undone_leaves_permits_in_hand_what_they_rely_on(
-        count in 1000..9000_u32,
+        count in 1000..9000_u64,
         period in prop_oneof![Just(SECOND), SECOND..30 * SECOND, Just(86_400 * SECOND)],
         burst in prop_oneof![Just(100), Just(10), Just(1)],
-        events in prop::collection::vec((0..6_u8, 0..60_000_u64, 1..1000_u32, 0..1000_u64), 1..120),
+        events in prop::collection::vec((0..6_u8, 0..60_000_u64, 1..1000_u64, 0..1000_u64), 1..120),
     ) {
         let size = (count / burst).max(1000);
         let rule = token_bucket(count, period, size);
@@ -201,7 +201,7 @@ proptest! {
                     // Sometimes the request asks for everything that is left.
                     let (told, _) = limit.check(shared.state.as_ref(), at, Cost::ZERO);
                     let left = limit.rule.verdict(told, at, Cost::ZERO, true).remaining;
-                    let units = if part > 600 { left as u32 } else { 1 + units / 50 };
+                    let units = if part > 600 { left } else { 1 + units / 50 };
                     // Once a request that asks about this limit alone knows of the others, it asks in their form.
                     let asked = if when % 2 == 0 { &limit } else { limit.with_history().unwrap() };
                     if units > 0 && shared.take(asked, at, units).is_some() {
@@ -210,11 +210,12 @@ proptest! {
                 }
                 4 => {
                     // The call asks for the permits, and for the units that keep them valid.
-                    let units = 1 + units / 10 + terms.padding(0);
+                    let units = 1 + units / 10 + u64::from(terms.padding(0));
                     let Some(measured) = shared.take(&terms.asks, at, units) else { continue };
                     let charged = measured.charged(Cost::new(units)).units();
-                    let (permits, lasting) = terms.permits(charged, measured, at);
-                    let used = permits * part / 1000;
+                    let units = u32::try_from(charged).unwrap();
+                    let (permits, lasting) = terms.permits(units, measured, at);
+                    let used = u64::from(permits) * part / 1000;
                     if used > 0 {
                         kept.push((at.plus(lasting * when / 1000), used));
                     }

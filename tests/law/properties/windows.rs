@@ -48,8 +48,8 @@ impl Textbook {
         self.granted.iter().map(weigh).sum()
     }
 
-    fn answer(&mut self, micros: u64, cost: u32) -> Verdict {
-        let (ms, cost) = (micros / 1000, u64::from(cost));
+    fn answer(&mut self, micros: u64, cost: u64) -> Verdict {
+        let ms = micros / 1000;
         let fits = |ms| self.used(ms) + cost * self.part <= self.limit * self.part;
         let outcome = if cost > self.limit {
             VerdictOutcome::Refuse(Wait::Never)
@@ -86,17 +86,17 @@ proptest! {
     #[test]
     fn a_sliding_window_answers_as_the_textbook_and_a_strict_one_keeps_its_bound(
         rate in rates(),
-        limit in 1..40_u32,
-        parts in prop::sample::select(vec![1_u32, 2, 3, 6]),
+        limit in 1..40_u64,
+        parts in prop::sample::select(vec![1_u64, 2, 3, 6]),
         strict in any::<bool>(),
         arrivals in arrivals(45),
     ) {
         let period = in_parts(rate.1);
         let mut counter = Counter::of(sliding_window(limit, period, parts, strict));
         let mut textbook = Textbook {
-            limit: u64::from(limit),
-            part: period / 1000 / u64::from(parts),
-            parts: u64::from(parts),
+            limit,
+            part: period / 1000 / parts,
+            parts,
             strict,
             granted: Vec::new(),
         };
@@ -106,24 +106,24 @@ proptest! {
             let (verdict, _) = counter.take(cost);
             prop_assert_eq!(verdict, textbook.answer(counter.at.micros(), cost));
             if matches!(verdict.outcome, VerdictOutcome::Admit { .. }) {
-                granted.push((counter.ago(), u64::from(cost)));
+                granted.push((counter.ago(), cost));
             }
         }
         // With weights a stretch may hold more units, but no row of whole parts may.
-        let most = if strict { u64::from(limit) } else { 2 * u64::from(limit) };
+        let most = if strict { limit } else { 2 * limit };
         prop_assert!(densest(&granted, period) <= most);
-        let part = period / u64::from(parts);
+        let part = period / parts;
         let offset = NOON.micros() % part;
         for (at, _) in &granted {
             let start = (at + offset) / part * part;
             let row = granted.iter().filter(|(at, _)| (start..start + period).contains(&(at + offset)));
-            prop_assert!(row.map(|(_, units)| units).sum::<u64>() <= u64::from(limit));
+            prop_assert!(row.map(|(_, units)| units).sum::<u64>() <= limit);
         }
     }
 
     #[test]
     fn a_log_answers_as_the_textbook_and_keeps_its_bound(
-        limit in 1..40_u32,
+        limit in 1..40_u64,
         period in prop_oneof![1..5_u64, 1..2000_u64, Just(1_000_000_u64)],
         arrivals in arrivals(45),
     ) {
@@ -136,7 +136,7 @@ proptest! {
                 let inside = granted.iter().filter(|(then, _)| then + period > at);
                 inside.map(|(_, units)| units).sum()
             };
-            let fits = |at: u64| held(at) + u64::from(cost) <= u64::from(limit);
+            let fits = |at: u64| held(at) + cost <= limit;
             let outcome = if cost > limit {
                 VerdictOutcome::Refuse(Wait::Never)
             } else if cost == 0 || fits(now) {
@@ -149,25 +149,25 @@ proptest! {
             let (verdict, _) = counter.take(cost);
             prop_assert_eq!(verdict.outcome, outcome);
             if cost > 0 && matches!(outcome, VerdictOutcome::Admit { .. }) {
-                granted.push((now, u64::from(cost)));
+                granted.push((now, cost));
             }
             let held: u64 = {
                 let inside = granted.iter().filter(|(then, _)| then + period > now);
                 inside.map(|(_, units)| units).sum()
             };
-            prop_assert_eq!(verdict.remaining, u64::from(limit) - held);
+            prop_assert_eq!(verdict.remaining, limit - held);
             let newest = granted.last().map_or(0, |(then, _)| then + period);
             prop_assert_eq!(verdict.reset, newest.saturating_sub(now));
         }
-        prop_assert!(densest(&granted, period) <= u64::from(limit));
+        prop_assert!(densest(&granted, period) <= limit);
     }
 
     #[test]
     fn a_clock_that_steps_back_by_a_window_at_most_lets_no_window_hold_more_than_the_limit(
-        limit in 1..40_u32,
+        limit in 1..40_u64,
         period in prop_oneof![1..5_u64, 1..2000_u64, Just(1_000_000_u64)],
         offset in any::<prop::sample::Index>(),
-        arrivals in prop::collection::vec((0..300_u64, any::<bool>(), 0..9_u32), 1..90),
+        arrivals in prop::collection::vec((0..300_u64, any::<bool>(), 0..9_u64), 1..90),
     ) {
         let offset = offset.index(usize::try_from(period).unwrap()) as u64;
         let mut counter = Counter::of(clock_window(limit, period, offset));
@@ -183,7 +183,7 @@ proptest! {
             latest = latest.max(window(now));
             let (verdict, _) = counter.take(cost);
             match verdict.outcome {
-                VerdictOutcome::Admit { .. } => granted += u64::from(cost),
+                VerdictOutcome::Admit { .. } => granted += cost,
                 VerdictOutcome::Refuse(Wait::Micros(wait)) => {
                     // The wait is the shortest possible one.
                     let passes = |at| matches!(counter.would(at, cost).0.outcome, VerdictOutcome::Admit { .. });
@@ -191,13 +191,13 @@ proptest! {
                 }
                 VerdictOutcome::Refuse(Wait::Never) => prop_assert!(cost > limit),
             }
-            prop_assert!(granted <= (latest - first + 1) * u64::from(limit));
+            prop_assert!(granted <= (latest - first + 1) * limit);
         }
     }
 
     #[test]
     fn a_window_by_the_clock_never_holds_more_than_the_limit_and_refuses_nothing_that_fits(
-        limit in 1..40_u32,
+        limit in 1..40_u64,
         period in prop_oneof![1..5_u64, 1..2000_u64, Just(1_000_000_u64)],
         offset in any::<prop::sample::Index>(),
         arrivals in arrivals(45),
@@ -216,8 +216,8 @@ proptest! {
             let left = (window(now) + 1) * period + offset - period - now;
             let outcome = if cost > limit {
                 VerdictOutcome::Refuse(Wait::Never)
-            } else if cost == 0 || taken(&granted) + u64::from(cost) <= u64::from(limit) {
-                granted.push((now, u64::from(cost)));
+            } else if cost == 0 || taken(&granted) + cost <= limit {
+                granted.push((now, cost));
                 VerdictOutcome::Admit { delay: 0 }
             } else {
                 refused(left)
@@ -226,7 +226,7 @@ proptest! {
             let (verdict, _) = counter.take(cost);
             prop_assert_eq!(verdict, Verdict {
                 outcome,
-                remaining: u64::from(limit) - taken,
+                remaining: limit - taken,
                 reset: if taken > 0 { left } else { 0 },
             });
         }

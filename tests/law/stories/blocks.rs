@@ -12,7 +12,8 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use tollgate::clock::{Clock, Timestamp};
 use tollgate::key::RepeatId;
-use tollgate::limit::verdict::{Ruling, VerdictOutcome, Wait};
+use tollgate::limit::rate::Cost;
+use tollgate::limit::verdict::{Grant, Ruling, VerdictOutcome, Wait};
 use tollgate::limit::{BlockPhase, BlockRule, BlockState, Limit, Mode, RefundCondition};
 use tollgate::store::{Check, MemoryStore};
 
@@ -277,7 +278,10 @@ async fn a_partial_grant_begins_no_block(store: &UnderTest) {
     let limit = Arc::new(limit.edited(|policy| policy.partial = true));
     let limit = blocking(&limit, 60 * SECOND);
     let decided = store.decide(NOON, &[ask(&limit, 9)]).await;
-    assert_eq!(decided.measured(0).unwrap().granted.unwrap().units(), 5);
+    assert_eq!(
+        decided.measured(0).unwrap().granted,
+        Grant::of(Cost::new(5))
+    );
     let decided = store.decide(NOON, &[ask(&limit, 9)]).await;
     assert_eq!(decided.measured(0).unwrap().block, BlockPhase::Begins);
 }

@@ -14,7 +14,7 @@ use tollgate::key::{IdField, RepeatId, Sameness};
 use tollgate::limit::RecordState;
 use tollgate::limit::dedupe::Dedupe;
 use tollgate::limit::rate::{Cost, Rate};
-use tollgate::limit::verdict::{Repeat, Ruling, Wait};
+use tollgate::limit::verdict::{Grant, Repeat, Ruling, Wait};
 use tollgate::limit::{Limit, Rule};
 use tollgate::store::{Check, StoreDecision, StoreError};
 
@@ -40,7 +40,7 @@ told_to_both! {
 
 const TTL: u64 = 10 * SECOND;
 
-pub(in crate::law) fn once(limit: Arc<Limit>, ttl: u64, repeats: u32) -> Arc<Limit> {
+pub(in crate::law) fn once(limit: Arc<Limit>, ttl: u64, repeats: u64) -> Arc<Limit> {
     let dedupe = Dedupe {
         field: IdField(HeaderName::from_static("idempotency-key")),
         ttl,
@@ -70,11 +70,11 @@ fn tens() -> Vec<Arc<Limit>> {
     ]
 }
 
-fn id(nth: u32, cost: u32) -> RepeatId {
+fn id(nth: u64, cost: u64) -> RepeatId {
     RepeatId::of("POST", "/pay", cost, &nth.to_be_bytes())
 }
 
-fn with_id(limit: &Arc<Limit>, cost: u32, nth: u32) -> Check<'_> {
+fn with_id(limit: &Arc<Limit>, cost: u64, nth: u64) -> Check<'_> {
     Check {
         id: Some(id(nth, cost)),
         ..ask(limit, cost)
@@ -237,7 +237,7 @@ async fn a_repeat_is_granted_what_the_first_was(store: &UnderTest) {
         let check = with_id(&limit, 5, 1);
         let first = store.decide(NOON, &[check]).await;
         let granted = first.measured(0).unwrap().granted;
-        assert_eq!(granted, Some(Cost::new(3)), "{}", limit.name);
+        assert_eq!(granted, Grant::of(Cost::new(3)), "{}", limit.name);
         let again = store.decide(NOON, &[check]).await;
         assert_eq!(repeat(&again), Repeat::Free);
         assert_eq!(again.measured(0).unwrap().granted, granted);

@@ -107,7 +107,7 @@ async fn one_in_thirty_one_days_drifts_nowhere(store: &UnderTest) {
 }
 
 async fn ten_million_a_second_are_ten_million(store: &UnderTest) {
-    const MANY: u32 = 10_000_000;
+    const MANY: u64 = 10_000_000;
     for (name, rule, turn) in [
         ("tokens", token_bucket(MANY, SECOND, MANY), SECOND),
         ("meter", leaky_bucket((MANY, SECOND), MANY, 0, 0), SECOND),
@@ -182,7 +182,7 @@ async fn a_second_that_a_clock_repeats_is_granted_once(store: &UnderTest) {
         let mut repeated = false;
         while now < NEW_YEAR {
             let at = Timestamp::from_micros(now);
-            granted += u32::from(admitted(&store.decide(at, &[ask(&limit, 1)]).await));
+            granted += u64::from(admitted(&store.decide(at, &[ask(&limit, 1)]).await));
             now += 100_000;
             if now == NEW_YEAR && !repeated {
                 (repeated, now) = (true, NEW_YEAR - SECOND);
@@ -257,7 +257,7 @@ async fn the_last_instants_that_are_counted(store: &UnderTest) {
 
 async fn the_longest_window_and_the_largest_count(store: &UnderTest) {
     const SPAN: u64 = 1 << 52;
-    const MOST: u32 = u32::MAX;
+    const MOST: u64 = 4_294_967_295;
     for (name, rule) in [
         ("tokens", token_bucket(MOST, SPAN, MOST)),
         ("window", fixed_window(MOST, SPAN)),

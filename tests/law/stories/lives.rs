@@ -26,11 +26,11 @@ told_to_both! {
 }
 
 /// The number of admitted requests, of `times` requests at `micros` after noon.
-async fn granted(store: &UnderTest, limit: &Arc<Limit>, micros: u64, times: u32) -> u32 {
+async fn granted(store: &UnderTest, limit: &Arc<Limit>, micros: u64, times: u64) -> u64 {
     let mut granted = 0;
     for _ in 0..times {
         let decided = store.decide(NOON.plus(micros), &[ask(limit, 1)]).await;
-        granted += u32::from(admitted(&decided));
+        granted += u64::from(admitted(&decided));
     }
     granted
 }

@@ -166,13 +166,13 @@ async fn a_refund_never_gives_more_than_was_taken(store: &UnderTest) {
             if random.bool() && !held.is_empty() {
                 let (cost, ticket) = held.swap_remove(random.usize(..held.len()));
                 store.refund(at, ask(limit, cost), ticket).await;
-                taken -= u64::from(cost);
+                taken -= cost;
             } else {
-                let cost = random.u32(1..5);
+                let cost = random.u64(1..5);
                 let decided = store.decide(at, &[ask(limit, cost)]).await;
                 if let Some(ticket) = ticket_of(&decided, 0, &ask(limit, cost)) {
                     held.push((cost, ticket));
-                    taken += u64::from(cost);
+                    taken += cost;
                 }
             }
             // During the whole story less than one unit comes back.

@@ -187,23 +187,23 @@ async fn overlapping(store: &UnderTest, limit: &Arc<Limit>, step: u64, random: &
             now = now.plus(random.u64(0..12 * SECOND));
         }
         if random.u8(..5) < 3 || open.is_empty() {
-            let cost = random.u32(1..8);
+            let cost = random.u64(1..8);
             let check = ask(limit, cost);
             let decided = store.decide(now, &[check]).await;
             if let Some(ticket) = ticket_of(&decided, 0, &check) {
                 open.push((admitted.len(), ticket));
-                let (at, cost) = (now.micros(), u64::from(cost));
+                let (at, cost) = (now.micros(), cost);
                 admitted.push(Admitted { at, cost });
             }
         } else {
             let (index, ticket) = open.swap_remove(random.usize(..open.len()));
             let most = if random.u8(..6) == 0 { 20 } else { 4 };
-            let cost = random.u32(0..most);
+            let cost = random.u64(0..most);
             match cost {
                 0 => store.refund(now, ask(limit, 1), ticket).await,
                 _ => store.correct(now, limit, ticket, cost).await,
             }
-            admitted[index].cost = u64::from(cost);
+            admitted[index].cost = cost;
         }
         let (_, verdict) = store.one(now, ask(limit, 0)).await;
         let wanted = truth(&admitted, limit, now.micros());

@@ -75,7 +75,9 @@ async fn a_refusal_changes_no_byte(store: &UnderTest) {
         assert!(!admitted(&store.decide(at, &all).await));
         for limit in &limits {
             assert!(!admitted(&store.decide(at, &[ask(limit, 21)]).await));
-            assert!(!admitted(&store.decide(at, &[ask(limit, u32::MAX)]).await));
+            assert!(!admitted(
+                &store.decide(at, &[ask(limit, u64::from(u32::MAX))]).await
+            ));
         }
         assert!(!admitted(&store.decide(at, &[ask(limits[0], 9)]).await));
         assert_eq!(store.everything(&limits, CLIENT).await, before);
@@ -87,7 +89,7 @@ async fn no_algorithm_writes_for_a_refusal_or_a_peek(store: &UnderTest) {
     let all: Vec<_> = limits.iter().collect();
     let none = store.everything(&all, CLIENT).await;
     for limit in &limits {
-        for cost in [0, 6, u32::MAX] {
+        for cost in [0, 6, u64::from(u32::MAX)] {
             store.one(NOON, ask(limit, cost)).await;
         }
     }
@@ -268,7 +270,7 @@ async fn a_cost_above_the_limit_is_never_admitted_and_writes_nothing(store: &Und
         limit("window", fixed_window(5, month)),
     ];
     let all: Vec<_> = limits.iter().collect();
-    for cost in [6, 7, 6_887_303, u32::MAX] {
+    for cost in [6, 7, 6_887_303, u64::from(u32::MAX)] {
         for limit in &limits {
             let (ruling, verdict) = store.one(NOON, ask(limit, cost)).await;
             assert_eq!(wait(ruling), Some(Wait::Never), "{} {cost}", limit.name);
@@ -281,7 +283,7 @@ async fn a_cost_above_the_limit_is_never_admitted_and_writes_nothing(store: &Und
     assert!(stored.iter().all(Option::is_none));
     for limit in &limits {
         store.take(NOON, ask(limit, 5)).await;
-        for cost in [6, u32::MAX] {
+        for cost in [6, u64::from(u32::MAX)] {
             let (ruling, verdict) = store.one(NOON, ask(limit, cost)).await;
             assert_eq!(wait(ruling), Some(Wait::Never), "{} {cost}", limit.name);
             assert_eq!(verdict.remaining, 0);

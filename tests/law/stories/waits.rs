@@ -43,7 +43,7 @@ fn limits() -> Vec<Arc<Limit>> {
 }
 
 /// Asks for `cost` a microsecond before the given wait ends, and then at its end.
-async fn obey(store: &UnderTest, limit: &Arc<Limit>, at: Timestamp, cost: u32) -> Timestamp {
+async fn obey(store: &UnderTest, limit: &Arc<Limit>, at: Timestamp, cost: u64) -> Timestamp {
     let name = &limit.name;
     let (ruling, _) = store.one(at, ask(limit, cost)).await;
     let Some(told) = wait(ruling) else {

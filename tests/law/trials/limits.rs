@@ -34,7 +34,7 @@ pub(super) struct Meant {
     pub(super) holds: bool,
     pub(super) partial: bool,
     /// The largest cost of a request.
-    pub(super) dearest: u32,
+    pub(super) dearest: u64,
 }
 
 /// The clients of a trial, and its duration.
@@ -43,7 +43,7 @@ pub(super) struct Plan {
     pub(super) time: Duration,
     /// For each client, the gateway that it asks, and a seed of its own.
     pub(super) clients: Vec<(usize, u64)>,
-    pub(super) dearest: u32,
+    pub(super) dearest: u64,
     /// The longest time that an upstream keeps a request or a client pauses, in milliseconds.
     pub(super) slowest: u64,
 }
@@ -132,7 +132,7 @@ pub(super) fn random_limit(random: &mut fastrand::Rng) -> Meant {
         _ => return other(random),
     };
     let dearest = match random.u8(..3) {
-        0 => random.u32(2..6),
+        0 => random.u64(2..6),
         _ => 1,
     };
     let partial = dearest > 1 && random.bool();

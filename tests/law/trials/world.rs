@@ -96,7 +96,7 @@ impl World {
             clients.spawn(async move {
                 let mut shots = Vec::new();
                 while Instant::now() < over {
-                    let cost = random.u32(1..=dearest);
+                    let cost = random.u64(1..=dearest);
                     let stay = random.u64(..slowest).to_string();
                     let fields = [("x-cost", &*cost.to_string()), ("x-stay", &*stay)];
                     let from = watch.now();
@@ -110,7 +110,7 @@ impl World {
                         from,
                         to: told("x-seen").unwrap_or(to),
                         status: answer.status,
-                        units: told("x-granted").unwrap_or(u64::from(cost)),
+                        units: told("x-granted").unwrap_or(cost),
                     });
                     rest(random.u64(..slowest * 1000)).await;
                 }

@@ -165,8 +165,8 @@ fn is_of_client(limit: &Limit) -> bool {
 
 /// Does a request that a server fails cost its client an hour or more?
 fn uses_up_a_day(limit: &Limit) -> bool {
-    let cost = u64::from(limit.cost.units());
-    let (count, period) = (u64::from(limit.rate.count.get()), limit.rate.period.get());
+    let cost = limit.cost.units();
+    let (count, period) = (limit.rate.count.get(), limit.rate.period.get());
     limit.mode.decides()
         && limit.rule.concurrency().is_none()
         && !limit.refund_on.errors

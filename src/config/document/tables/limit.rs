@@ -16,7 +16,7 @@ use super::server::error_body;
 use crate::config::document::{
     Emptiness, Fields, Form, Items, Section as _, Setting, ValueShape, Words as _, Zero, any,
     count, custom, filled_texts, flag, inner_table, number, table, text_as, text_form, texts,
-    texts_as, time, time_within, whole, word, words,
+    texts_as, time, time_within, units, whole, word, words,
 };
 use crate::config::input::At;
 use crate::config::presentation::{describe, show};
@@ -95,7 +95,7 @@ table! {
         Limit(|limit| joined(limit.rates, |one| Some(describe::rate(one))));
 
     /// The number of requests that may arrive at once in a bucket. Windows and logs have no burst.
-    burst: u32 = count(), Computed("N of the rate; 1 for `leaky-bucket`", burst), "20",
+    burst: u64 = units(), Computed("N of the rate; 1 for `leaky-bucket`", burst), "20",
         Limit(|limit| joined(limit.rates, burst));
 
     /// How the limit counts. A `token-bucket` is refilled continuously. A `leaky-bucket` drains evenly and delays
@@ -305,7 +305,7 @@ table! {
     rate: Items<RateEntry> = rate_form(), Words("the limit's"), "\"8/s\"";
 
     /// The number of requests that may arrive at once.
-    burst: u32 = count(), Words("the limit's"), "16";
+    burst: u64 = units(), Words("the limit's"), "16";
 
     /// The number of requests that may be in flight at once.
     max: u32 = slots(), Words("the limit's"), "10";

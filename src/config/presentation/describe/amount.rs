@@ -51,8 +51,8 @@ pub fn brief(limit: &Limit) -> String {
 }
 
 /// The number of requests that `burst` and a steady refill admit.
-fn refilled(rate: Rate, burst: u32) -> String {
-    let first = u64::from(burst) + u64::from(rate.count.get());
+fn refilled(rate: Rate, burst: u64) -> String {
+    let first = burst + rate.count.get();
     let time = stretch(rate.period.get());
     format!(
         "at most {burst} at once, {first} in the first {time}, {} in each later {time}",
@@ -85,8 +85,8 @@ pub fn rounded_up(micros: u64) -> String {
 }
 
 /// The number of requests in a stretch of time that spans two windows.
-fn doubled(limit: u32) -> u64 {
-    2 * u64::from(limit)
+fn doubled(limit: u64) -> u64 {
+    2 * limit
 }
 
 /// `within a minute that lies across two`, `within 3s that lie across two`.

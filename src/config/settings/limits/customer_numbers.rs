@@ -199,10 +199,6 @@ impl Base {
     /// Writes the numbers into the limit. Each rate of a list keeps its burst.
     fn take(&mut self, numbers: &WrittenNumbers) {
         let (span, defaults) = (&self.span, &self.defaults);
-        let number = |written: Option<u32>, default: &Setting<u32>| match written {
-            Some(number) => Setting::Valid(At::new(number, span.clone())),
-            None => default.clone(),
-        };
         let rates = numbers.rates.iter().enumerate().map(|(position, quota)| {
             let before = defaults.rate.entries().get(position);
             let burst = before.map_or(Setting::Absent, |entry| entry.value.burst.clone());
@@ -215,13 +211,21 @@ impl Base {
         } else {
             Setting::Valid(At::new(rates.collect(), span.clone()))
         };
-        written.burst = number(numbers.burst, &defaults.burst);
-        written.max = number(numbers.max, &defaults.max);
-        written.queue = number(numbers.queue, &defaults.queue);
+        written.burst = number(numbers.burst, &defaults.burst, span);
+        written.max = number(numbers.max, &defaults.max, span);
+        written.queue = number(numbers.queue, &defaults.queue, span);
         written.max_wait = match numbers.max_wait {
             Some(time) => Setting::Valid(At::new(time, span.clone())),
             None => defaults.max_wait.clone(),
         };
+    }
+}
+
+/// The number of a line, or the one that it leaves out.
+fn number<T: Clone>(written: Option<T>, default: &Setting<T>, span: &Span) -> Setting<T> {
+    match written {
+        Some(number) => Setting::Valid(At::new(number, span.clone())),
+        None => default.clone(),
     }
 }
 

@@ -9,11 +9,11 @@ use crate::limit::clock_window::ClockWindow;
 use crate::limit::concurrency::Concurrency;
 use crate::limit::fixed_window::FixedWindow;
 use crate::limit::leaky_bucket::LeakyBucket;
-use crate::limit::rate::Rate;
+use crate::limit::rate::{MOST_OF_FOUR_BYTES, MOST_UNITS, Rate};
 use crate::limit::sliding_log::{self, SlidingLog};
 use crate::limit::sliding_window::{self, SlidingWindow};
 use crate::limit::token_bucket::TokenBucket;
-use crate::limit::{Rule, Unit};
+use crate::limit::{LONGEST_OF_LARGE, Rule, Unit};
 use std::fmt::Display;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn concurrency(limit: &Limit) -> Option<RatedRule> {
     let max = NonZeroU32::new(*limit.max.get()?)?;
     let ttl = u64::try_from(limit.slot_ttl().as_micros()).ok()?;
     let rate = Rate {
-        count: max,
+        count: max.into(),
         period: NonZeroU64::new(ttl)?,
     };
     Some(RatedRule {
@@ -116,21 +116,21 @@ impl RuleReader<'_> {
             .help(format!("{clock} to count by the calendar, or {days}"));
     }
 
-    fn token_bucket(&mut self, rate: &At<Rate>, burst: Option<&At<u32>>) -> Option<Rule> {
+    fn token_bucket(&mut self, rate: &At<Rate>, burst: Option<&At<u64>>) -> Option<Rule> {
         let place = burst.map_or(&rate.span, |at| &at.span);
         let burst = match burst {
-            Some(at) => NonZeroU32::new(at.value)?,
+            Some(at) => NonZeroU64::new(at.value)?,
             None => rate.value.count,
         };
-        self.fits(u64::from(burst.get()), "burst", place, rate)?;
+        self.fits(burst.get(), "burst", place, rate)?;
         Some(Rule::TokenBucket(TokenBucket::new(rate.value, burst)))
     }
 
-    fn leaky_bucket(&mut self, rate: &At<Rate>, burst: Option<&At<u32>>) -> Option<Rule> {
+    fn leaky_bucket(&mut self, rate: &At<Rate>, burst: Option<&At<u64>>) -> Option<Rule> {
         let limit = self.limit;
         let place = burst.map_or(&rate.span, |at| &at.span);
-        let burst = NonZeroU32::new(burst.map_or(1, |at| at.value))?;
-        self.fits(u64::from(burst.get()), "burst", place, rate)?;
+        let burst = NonZeroU64::new(burst.map_or(1, |at| at.value))?;
+        self.fits(burst.get(), "burst", place, rate)?;
         if !limit.delays() {
             return Some(Rule::LeakyBucket(LeakyBucket::meter(rate.value, burst)));
         }
@@ -142,7 +142,7 @@ impl RuleReader<'_> {
                 limit.max_wait.span().unwrap_or(&rate.span),
             ),
         };
-        let all = queue + u64::from(burst.get());
+        let all = queue.saturating_add(burst.get());
         self.fits(all, "queue and burst", place, rate)?;
         let Ok(places) = u32::try_from(queue) else {
             let most = u32::MAX;
@@ -165,12 +165,31 @@ impl RuleReader<'_> {
                 .help("the longest time that fits is `104249d`");
             return None;
         }
-        let most = rate.value.most_units();
+        if !rate.value.has_small_count() {
+            let (count, _) = rate.value.lowest_terms();
+            let label =
+                format!("{count} in lowest terms, and a bucket has fractions of 4294967295 parts");
+            let closest = rate.value.closest_small_count();
+            self.out_of_range("has a rate that no bucket counts exactly")
+                .at(&rate.span, label)
+                .help(format!("the closest count that fits is {closest}"));
+            return None;
+        }
+        let (_, period) = rate.value.lowest_terms();
+        let most = rate.value.most_units().min(if period < LONGEST_OF_LARGE {
+            MOST_UNITS
+        } else {
+            MOST_OF_FOUR_BYTES
+        });
         if units <= most {
             return Some(());
         }
         let shown = quoted(&show_rate(rate.value));
-        let label = format!("{what} of {units} at {shown} take more than 142 years");
+        let label = if units > rate.value.most_units() {
+            format!("{what} of {units} at {shown} take more than 142 years")
+        } else {
+            format!("{what} of {units} at {shown} is more than its states have room for")
+        };
         let other = (place != &rate.span).then_some(&rate.span);
         self.out_of_range("reaches too far to be computed exactly")
             .at(place, label)
@@ -274,7 +293,7 @@ impl RuleReader<'_> {
             return None;
         }
         let most = SlidingWindow::most(period / 1000 / written);
-        if u64::from(rate.value.count.get()) > most {
+        if rate.value.count.get() > most {
             let label = "more than this window can count exactly";
             self.out_of_range("reaches too far to be computed exactly")
                 .at(&rate.span, label)

@@ -3,8 +3,8 @@
 use crate::config::report::nearest;
 use crate::config::value::{Code, ValueError, quoted};
 use crate::limit::Unit;
-use crate::limit::rate::{MAX_SPAN, Rate};
-use std::num::{NonZeroU32, NonZeroU64};
+use crate::limit::rate::{MAX_SPAN, MOST_UNITS, Rate};
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 /// Microseconds in a second.
@@ -125,21 +125,23 @@ fn rate_count(
     count: &str,
     time: &str,
     wrong: impl Fn(&str) -> ValueError,
-) -> Result<NonZeroU32, ValueError> {
-    let too_many = || wrong("the count is at most 4294967295");
+) -> Result<NonZeroU64, ValueError> {
+    let too_many = || wrong(&format!("the count is at most {MOST_UNITS}"));
     let number = whole(count).map_err(|problem| match problem {
         CountError::Huge => too_many(),
         CountError::NotDigits => count_hint(count, time, wrong("the count is not a whole number")),
     })?;
-    let number = u32::try_from(number).map_err(|_| too_many())?;
-    NonZeroU32::new(number).ok_or_else(|| {
+    if number > MOST_UNITS {
+        return Err(too_many());
+    }
+    NonZeroU64::new(number).ok_or_else(|| {
         wrong("the count is zero").help("the least rate is 1 in a long time, as `\"1/w\"`")
     })
 }
 
 /// The time after the `/`: a number and a unit.
 fn rate_time(
-    count: NonZeroU32,
+    count: NonZeroU64,
     time: &str,
     wrong: impl Fn(&str) -> ValueError,
 ) -> Result<(u64, &'static str), ValueError> {

@@ -11,12 +11,12 @@ use crate::limit::{Rule, State};
 const SECOND: u64 = 1_000_000;
 const NOON: u64 = 1_790_000_000 * SECOND;
 
-fn tokens(count: u32, period: u64, burst: u32) -> Rule {
+fn tokens(count: u64, period: u64, burst: u64) -> Rule {
     let rate = Rate {
-        count: NonZeroU32::new(count).unwrap(),
+        count: NonZeroU64::new(count).unwrap(),
         period: NonZeroU64::new(period).unwrap(),
     };
-    Rule::TokenBucket(TokenBucket::new(rate, NonZeroU32::new(burst).unwrap()))
+    Rule::TokenBucket(TokenBucket::new(rate, NonZeroU64::new(burst).unwrap()))
 }
 
 /// One counter, as a store keeps it.
@@ -24,7 +24,7 @@ fn tokens(count: u32, period: u64, burst: u32) -> Rule {
 struct Counter(Option<State>);
 
 impl Counter {
-    fn ask(&mut self, rule: &Rule, now: u64, cost: u32) -> (Measurement, Verdict) {
+    fn ask(&mut self, rule: &Rule, now: u64, cost: u64) -> (Measurement, Verdict) {
         let (now, cost) = (Timestamp::from_micros(now), Cost::new(cost));
         let (measured, change) = rule.check(self.0.as_ref(), now, cost);
         if let Some(change) = change {
@@ -33,9 +33,54 @@ impl Counter {
         (measured, rule.verdict(measured, now, cost, true))
     }
 
-    fn takes(&mut self, rule: &Rule, now: u64, cost: u32) -> bool {
+    fn takes(&mut self, rule: &Rule, now: u64, cost: u64) -> bool {
         self.ask(rule, now, cost).0.wait == Wait::Micros(0)
     }
+}
+
+#[test]
+fn numbers_are_packed_without_loss_at_every_edge() {
+    const TWO_32: u64 = 1 << 32;
+    let sizes = [
+        1,
+        TWO_32 - 1,
+        TWO_32,
+        TWO_32 + 1,
+        3 * TWO_32 - 1,
+        MOST_UNITS,
+    ];
+    for period in [1, 7, LONGEST_OF_LARGE - 1, LONGEST_OF_LARGE, (1 << 53) - 1] {
+        for size in sizes {
+            let numbers = Numbers::of_parts(period, u32::MAX, size);
+            let is_room = size < TWO_32 || period < LONGEST_OF_LARGE;
+            assert_eq!(numbers.is_some(), is_room, "{size} in {period}");
+            if let Some(numbers) = numbers {
+                assert_eq!(numbers.parts(), (period, u32::MAX, size));
+                assert_eq!(numbers.is_large(), size >= TWO_32);
+            }
+        }
+    }
+    assert_eq!(Numbers::of_parts(1, 1, MOST_UNITS + 1), None);
+    assert_eq!(Numbers::of_parts(1 << 53, 1, 1), None);
+    assert_eq!(size_of::<Option<Numbers>>(), 16);
+}
+
+#[test]
+fn a_large_bucket_lowered_and_raised_again_keeps_what_is_used() {
+    let large = tokens(6_000_000_000, SECOND, 6_000_000_000);
+    let (small, most) = (
+        tokens(10, SECOND, 10),
+        tokens(60_000_000_000, SECOND, MOST_UNITS),
+    );
+    let mut counter = Counter::default();
+    assert!(counter.takes(&large, NOON, 5_000_000_000));
+    assert_eq!(counter.ask(&large, NOON, 0).1.remaining, 1_000_000_000);
+    assert_eq!(counter.ask(&small, NOON, 0).1.remaining, 0);
+    assert!(!counter.takes(&small, NOON, 1));
+    let left = MOST_UNITS - 5_000_000_000;
+    assert_eq!(counter.ask(&most, NOON, 0).1.remaining, left);
+    assert!(counter.takes(&most, NOON, left));
+    assert!(!counter.takes(&most, NOON, 1));
 }
 
 #[test]
@@ -134,7 +179,7 @@ fn a_clock_that_steps_back_mends_to_the_states_own_size() {
 struct Exact {
     used: i128,
     at: u64,
-    numbers: (u32, u64, u32),
+    numbers: (u64, u64, u64),
     /// The most that the code's bucket may hold beyond this one, for its rounding.
     slack: i128,
 }
@@ -151,7 +196,7 @@ impl Exact {
     }
 
     /// Takes over what the code answered, which must be what the exact bucket says, but for its rounding.
-    fn follow(&mut self, numbers: (u32, u64, u32), now: u64, cost: u32, admitted: bool) {
+    fn follow(&mut self, numbers: (u64, u64, u64), now: u64, cost: u64, admitted: bool) {
         self.drain(now);
         let (count, period, size) = numbers;
         let (was, room) = (self.numbers, i128::from(size) - i128::from(cost));
@@ -194,7 +239,7 @@ fn random_histories_are_those_of_exact_fractions() {
         let files: Vec<_> = (0..random.usize(2..5))
             .map(|_| {
                 let period = PERIODS[random.usize(..PERIODS.len())];
-                (random.u32(1..200), period, random.u32(1..60))
+                (random.u64(1..200), period, random.u64(1..60))
             })
             .collect();
         let mut counter = Counter::default();
@@ -209,7 +254,7 @@ fn random_histories_are_those_of_exact_fractions() {
             now += [0, 1, random.u64(..50_000), random.u64(..3 * SECOND)][random.usize(..4)];
             let file = files[random.usize(..files.len())];
             let rule = tokens(file.0, file.1, file.2);
-            let cost = random.u32(1..20);
+            let cost = random.u64(1..20);
             let (measured, verdict) = counter.ask(&rule, now, cost);
             let admitted = measured.wait == Wait::Micros(0);
             if admitted {
@@ -237,9 +282,9 @@ fn no_more_is_admitted_than_the_largest_size_and_the_fastest_rate_allow() {
         let files: Vec<_> = (0..random.usize(2..5))
             .map(|_| {
                 (
-                    random.u32(1..30),
+                    random.u64(1..30),
                     PERIODS[random.usize(..4)],
-                    random.u32(1..40),
+                    random.u64(1..40),
                 )
             })
             .collect();
@@ -247,7 +292,7 @@ fn no_more_is_admitted_than_the_largest_size_and_the_fastest_rate_allow() {
         let fastest = files
             .iter()
             .max_by(|a, b| {
-                let speed = |file: &(u32, u64, u32)| f64::from(file.0) / file.1 as f64;
+                let speed = |file: &(u64, u64, u64)| file.0 as f64 / file.1 as f64;
                 speed(a).total_cmp(&speed(b))
             })
             .copied()
@@ -257,9 +302,9 @@ fn no_more_is_admitted_than_the_largest_size_and_the_fastest_rate_allow() {
         for _ in 0..150 {
             now += [0, random.u64(..20_000), random.u64(..SECOND)][random.usize(..3)];
             let file = files[random.usize(..files.len())];
-            let cost = random.u32(1..6);
+            let cost = random.u64(1..6);
             if counter.takes(&tokens(file.0, file.1, file.2), now, cost) {
-                grants.push((now, u64::from(cost)));
+                grants.push((now, cost));
             }
         }
         for (first, (start, _)) in grants.iter().enumerate() {
@@ -267,7 +312,7 @@ fn no_more_is_admitted_than_the_largest_size_and_the_fastest_rate_allow() {
             for (end, cost) in &grants[first..] {
                 sum += cost;
                 let gone = u128::from(end - start) * u128::from(fastest.0);
-                let least = u128::from(sum.saturating_sub(u64::from(size)));
+                let least = u128::from(sum.saturating_sub(size));
                 assert!(least * u128::from(fastest.1) <= gone, "{files:?}");
             }
         }

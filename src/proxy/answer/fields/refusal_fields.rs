@@ -173,9 +173,9 @@ mod tests {
     use crate::snapshot::{FieldStyle, LimitFields};
     use proptest::collection::vec;
     use proptest::prelude::*;
-    use std::num::{NonZeroU32, NonZeroU64};
+    use std::num::NonZeroU64;
 
-    fn limit(number: usize, count: u32) -> Arc<Limit> {
+    fn limit(number: usize, count: u64) -> Arc<Limit> {
         let by = KeyTemplate {
             parts: Vec::new(),
             missing: MissingKey::Shared,
@@ -183,7 +183,7 @@ mod tests {
             case: KeyCase::Sensitive,
         };
         let rate = Rate {
-            count: NonZeroU32::new(count).unwrap(),
+            count: NonZeroU64::new(count).unwrap(),
             period: NonZeroU64::new(60_000_000).unwrap(),
         };
         let rule = Rule::FixedWindow(FixedWindow::new(rate));
@@ -220,8 +220,8 @@ mod tests {
         })
     }
 
-    fn several_refusals() -> impl Strategy<Value = (Vec<u32>, Vec<(u64, String, Decision)>)> {
-        (vec(1_u32..1_000, 1..4), any::<prop::sample::Index>()).prop_flat_map(|(quotas, by)| {
+    fn several_refusals() -> impl Strategy<Value = (Vec<u64>, Vec<(u64, String, Decision)>)> {
+        (vec(1_u64..1_000, 1..4), any::<prop::sample::Index>()).prop_flat_map(|(quotas, by)| {
             let (by, count) = (by.index(quotas.len()), quotas.len());
             (Just(quotas), vec(refusal(by, count), 2..12))
         })

@@ -328,10 +328,10 @@ mod tests {
     use crate::proxy::answer::reply::RefusalText;
     use crate::proxy::answer::reply::Violations;
     use http::HeaderValue;
-    use std::num::{NonZeroU32, NonZeroU64};
+    use std::num::NonZeroU64;
     use std::sync::Arc;
 
-    fn limit(count: u32, period: u64) -> Arc<Limit> {
+    fn limit(count: u64, period: u64) -> Arc<Limit> {
         let by = KeyTemplate {
             parts: Vec::new(),
             missing: MissingKey::Shared,
@@ -339,7 +339,7 @@ mod tests {
             case: KeyCase::Sensitive,
         };
         let rate = Rate {
-            count: NonZeroU32::new(count).unwrap(),
+            count: NonZeroU64::new(count).unwrap(),
             period: NonZeroU64::new(period).unwrap(),
         };
         let rule = Rule::FixedWindow(FixedWindow::new(rate));

@@ -46,7 +46,7 @@ fn member(text: &str, weight: Weight) -> WeighedMember {
 }
 
 /// The cost of a body that comes in two pieces, and in pieces of one byte.
-fn costs(name: &str, kind: &'static str, body: &str, units: u32) {
+fn costs(name: &str, kind: &'static str, body: &str, units: u64) {
     let cost = recipe(name);
     let mut fields = HeaderMap::new();
     fields.insert(CONTENT_TYPE, kind.parse().unwrap());

@@ -21,7 +21,7 @@ fn probe(path: &str) -> JsonProbe {
     JsonProbe::of(&cost(&[path]))
 }
 
-fn sum(paths: &[&str], text: &str, piece: usize) -> Option<u32> {
+fn sum(paths: &[&str], text: &str, piece: usize) -> Option<u64> {
     let mut members = JsonProbe::of(&cost(paths));
     for piece in text.as_bytes().chunks(piece.max(1)) {
         members.read(piece);
@@ -29,7 +29,7 @@ fn sum(paths: &[&str], text: &str, piece: usize) -> Option<u32> {
     members.units()
 }
 
-fn found(path: &str, text: &str, piece: usize) -> Option<u32> {
+fn found(path: &str, text: &str, piece: usize) -> Option<u64> {
     sum(&[path], text, piece)
 }
 
@@ -74,7 +74,7 @@ fn the_member_is_found_where_it_stands_and_nowhere_else() {
         ),
         (
             r#"{"usage":null,"usage":{"total_tokens":99999999999}}"#,
-            Some(u32::MAX),
+            Some(u64::from(u32::MAX)),
         ),
         (r#"{"usage":{"total_tokens":1"#, None),
         ("", None),
@@ -134,7 +134,7 @@ proptest! {
             }
             let wanted = at.and_then(Value::as_f64).filter(|n| n.is_sign_positive());
             // Billionths are read: the smallest numbers of all are none.
-            let wanted = wanted.map(|n| if n < 1e-9 { 0 } else { n.ceil() as u32 });
+            let wanted = wanted.map(|n| if n < 1e-9 { 0 } else { n.ceil() as u64 });
             prop_assert_eq!(found(path, &text, piece), wanted, "{} in {}", path, text);
         }
     }

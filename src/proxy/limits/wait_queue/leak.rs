@@ -34,10 +34,10 @@ impl LeakShare {
                 max_wait: Duration::MAX,
             };
         };
-        let time = |units: u32| {
+        let time = |units: u64| {
             let interval = rule.bucket.interval;
-            let span = interval.times(u64::from(units));
-            let part = u64::from(span.part) * 1_000 / u64::from(interval.den.get());
+            let span = interval.times(units);
+            let part = span.part * 1_000 / u64::from(interval.den.get());
             Duration::from_micros(span.whole) + Duration::from_nanos(part)
         };
         Self {

@@ -15,7 +15,7 @@ const PAUSE: u64 = 20_000;
 
 fn strict() -> Arc<Limit> {
     let rate = Rate {
-        count: NonZeroU32::new(1000).unwrap(),
+        count: NonZeroU64::new(1000).unwrap(),
         period: NonZeroU64::new(1_000_000).unwrap(),
     };
     let parts = SlidingWindow::new(rate, NonZeroU32::new(5).unwrap(), true);
@@ -41,7 +41,7 @@ fn wait_after(full: u64, later: u64) -> Wait {
     let units = held.order(terms, 100, sent);
     let order = Check {
         limit: &terms.asks,
-        cost: Cost::new(units),
+        cost: Cost::new(u64::from(units)),
         ..check
     };
     let used = Span {

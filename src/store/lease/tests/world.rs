@@ -56,7 +56,7 @@ pub(super) struct World {
     /// The instants at which requests were admitted.
     pub(super) admitted: Vec<u64>,
     /// The number of admitted requests of each client.
-    pub(super) of_client: HashMap<[u8; 8], u32>,
+    pub(super) of_client: HashMap<[u8; 8], u64>,
     pub(super) refused: u64,
     /// Requests that took permits alone.
     pub(super) by_lease: u64,
@@ -181,7 +181,7 @@ impl World {
                 let limit = Arc::clone(&self.limits[position]);
                 let asks = &limit.leases().expect("it is leased").asks;
                 let check = Check {
-                    cost: Cost::new(order.units),
+                    cost: Cost::new(u64::from(order.units)),
                     ..Check::new(asks, b"")
                 };
                 let answers = Box::new(self.measure(&[check]));
@@ -206,7 +206,7 @@ impl World {
         let check = Check::new(&limit, b"");
         let asks = Check {
             limit: &terms.asks,
-            cost: Cost::new(order.units),
+            cost: Cost::new(u64::from(order.units)),
             ..check
         };
         let answered_at = Timestamp::from_micros(self.now);

@@ -4,7 +4,7 @@ use super::rights;
 use crate::clock::Timestamp;
 use crate::limit::BlockPhase;
 use crate::limit::rate::{Cost, Span};
-use crate::limit::verdict::{Measurement, Repeat, Wait};
+use crate::limit::verdict::{Grant, Measurement, Repeat, Wait};
 use crate::store::answers::{Answers, Measurements};
 use crate::store::check::Check;
 use crate::store::decider::Decider;
@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// A limit's outcome is the lower half of its first byte (`answer` in `lua/check.lua`).
 const OUTCOME: u8 = 0x0f;
+/// The bit of the lower half that makes numbers of four bytes doubles: one of them is above 2^32 - 1.
+const LARGE: u8 = 8;
 const ADMITTED: u8 = 0;
 const REFUSED: u8 = 1;
 const NEVER: u8 = 2;
@@ -184,14 +186,24 @@ impl ReplyReader<'_> {
         exact(self.double()?)
     }
 
+    /// A number in four bytes, or a large one.
+    fn number(&mut self, is_large: bool) -> Result<u64, StoreError> {
+        if is_large {
+            return self.whole();
+        }
+        Ok(u64::from(u32::from_be_bytes(self.take()?)))
+    }
+
     fn measurement(&mut self) -> Result<Measurement, StoreError> {
         let first = self.byte()?;
+        let is_large = first & LARGE != 0;
         let span = Span {
             whole: self.whole()?,
-            part: u32::from_be_bytes(self.take()?),
+            part: self.number(is_large)?,
         };
+        let first = first & !LARGE;
         match (first & OUTCOME, first & !OUTCOME) {
-            (ADMITTED, flags) => self.grant(flags, Measurement::admitted(span)),
+            (ADMITTED, flags) => self.grant(flags, is_large, Measurement::admitted(span)),
             (REFUSED, 0) => match self.whole()? {
                 0 => Err(StoreError::Protocol("a refusal without a wait")),
                 wait => Ok(Measurement::refused(Wait::Micros(wait), span)),
@@ -227,7 +239,12 @@ impl ReplyReader<'_> {
     }
 
     /// Adds the fields about a charge that the flags announce.
-    fn grant(&mut self, flags: u8, mut of: Measurement) -> Result<Measurement, StoreError> {
+    fn grant(
+        &mut self,
+        flags: u8,
+        is_large: bool,
+        mut of: Measurement,
+    ) -> Result<Measurement, StoreError> {
         of.repeat = match flags & (FIRST | FREE | GRANTED) {
             0 | GRANTED => Repeat::No,
             flags if flags == FIRST | GRANTED => Repeat::First,
@@ -235,11 +252,9 @@ impl ReplyReader<'_> {
             _ => return Err(StoreError::Protocol("an id without a grant")),
         };
         if flags & GRANTED != 0 {
-            let units = u32::from_be_bytes(self.take()?);
-            if units == 0 {
-                return Err(StoreError::Protocol("no cost"));
-            }
-            of.granted = Some(Cost::new(units));
+            let units = Cost::new(self.number(is_large)?);
+            let grant = Grant::of(units).ok_or(StoreError::Protocol("no cost"))?;
+            of.granted = Some(grant);
         }
         if flags & GIVEN_BACK != 0 {
             of.back = self.whole()?;
@@ -319,10 +334,13 @@ mod tests {
             let measured = one(flag | GRANTED, &two);
             assert_eq!(
                 (measured.granted, measured.repeat),
-                (Some(Cost::new(2)), repeat)
+                (Grant::of(Cost::new(2)), repeat)
             );
             let measured = one(flag | GRANTED | GIVEN_BACK, &packed(&[&two, &five]));
-            assert_eq!((measured.granted, measured.back), (Some(Cost::new(2)), 5));
+            assert_eq!(
+                (measured.granted, measured.back),
+                (Grant::of(Cost::new(2)), 5)
+            );
         }
         let measured = one(GIVEN_BACK, &five);
         assert_eq!((measured.granted, measured.back), (None, 5));
@@ -360,6 +378,35 @@ mod tests {
                 "{first}"
             );
         }
+    }
+
+    #[test]
+    fn numbers_above_four_bytes_are_doubles_beside_a_mark() {
+        let doubles = |numbers: &[u64]| -> Vec<u8> {
+            let numbers = numbers.iter().map(|number| *number as f64);
+            numbers.flat_map(f64::to_be_bytes).collect()
+        };
+        let read = |first: u8, numbers: &[u64]| {
+            let bytes = packed(&[&doubles(&[1]), &[first], &doubles(numbers)]);
+            let replies = read_replies(&bytes, [1].into_iter())?;
+            Ok::<_, StoreError>(replies[0].as_ref().unwrap().1[0])
+        };
+        let most = (1 << 53) - 1;
+        for part in [7, 1 << 32, most] {
+            let span = Span { whole: 5, part };
+            let admitted = Measurement::admitted(span);
+            assert_eq!(read(LARGE | ADMITTED, &[5, part]).unwrap(), admitted);
+            let refused = Measurement::refused(Wait::Micros(9), span);
+            assert_eq!(read(LARGE | REFUSED, &[5, part, 9]).unwrap(), refused);
+            let never = Measurement::refused(Wait::Never, span);
+            assert_eq!(read(LARGE | NEVER, &[5, part]).unwrap(), never);
+            let granted = read(LARGE | GRANTED | GIVEN_BACK, &[5, part, most, 3]).unwrap();
+            assert_eq!(granted.granted, Grant::of(Cost::new(most)));
+            assert_eq!((granted.span, granted.back), (span, 3));
+        }
+        assert!(read(LARGE | ADMITTED, &[5, most + 1]).is_err());
+        assert!(read(LARGE | GRANTED, &[5, 7, 0]).is_err());
+        assert!(read(LARGE | FAILED, &[5, 7]).is_err());
     }
 
     #[test]

@@ -127,7 +127,7 @@ fn a_look_at_other_numbers_leaves_nothing_for_the_next_answer() {
     let before = limit("tokens", token_bucket(10, 1_000_000, 10));
     let after = limit("tokens", token_bucket(7, 3_000_000, 20));
     let window = limit("window", clock_window(10, 1_000_000, 0));
-    let question = |checks: &[(&Arc<Limit>, u32)]| {
+    let question = |checks: &[(&Arc<Limit>, u64)]| {
         let mut question = Question::default();
         for (limit, cost) in checks {
             let check = Check {

@@ -23,7 +23,7 @@ fn admitted(decided: &StoreDecision) -> bool {
     matches!(decided.decision.ruling, Ruling::Admit { .. })
 }
 
-fn with_cost<'a>(limit: &'a Arc<Limit>, key: &'a [u8], cost: u32) -> Check<'a> {
+fn with_cost<'a>(limit: &'a Arc<Limit>, key: &'a [u8], cost: u64) -> Check<'a> {
     Check {
         cost: Cost::new(cost),
         ..Check::new(limit, key)
@@ -189,7 +189,7 @@ async fn a_batch_equals_its_sequence_also_on_one_key() {
         .map(|_| {
             let mut question = Question::default();
             for limit in [&tokens, &window].into_iter().take(random.usize(1..3)) {
-                let cost = Cost::new(random.u32(0..3));
+                let cost = Cost::new(random.u64(0..3));
                 let block = wire::block(&limit.rule, cost);
                 let prefix = format!("PLACE{}{{", limit.name);
                 let key: &[u8] = [b"one".as_slice(), b"one", b"two"][random.usize(..3)];

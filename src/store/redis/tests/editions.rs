@@ -6,10 +6,40 @@ use super::support::{
 };
 use crate::key::{IdField, Meter, MeterPlace, OnLeave, OnSilent, Sameness};
 use crate::limit::dedupe::Dedupe;
+use crate::limit::rate::{MOST_UNITS, Rate};
 use crate::limit::{BlockRule, Limit, Mode, RefundCondition, Rule, Unit};
 use http::HeaderName;
 use std::num::NonZeroU64;
 use std::sync::Arc;
+
+/// Numbers above 2^32 - 1, and small ones between: of buckets, windows, windows by the clock, and sliding windows.
+fn large() -> [Vec<(Rate, Rule)>; 4] {
+    const TWO_32: u64 = 1 << 32;
+    let tokens = vec![
+        token_bucket(6_000_000_000, 1_000_000, 6_000_000_000),
+        token_bucket(3_000_000_001, 7_000_000, 9_000_000_000_000),
+        token_bucket(10, 1_000_000, 10),
+        token_bucket(4_294_967_291, 1_000_000, TWO_32),
+        token_bucket(4_294_967_291, 1_000_000, TWO_32 - 1),
+        // A period of which no state has room for more.
+        token_bucket(3, 5_000_000_000_000, 7),
+        token_bucket(MOST_UNITS - MOST_UNITS % 4_294_967, 4_294_967, MOST_UNITS),
+        leaky_bucket(6_000_000_000, 1_000_000, 6_000_000_000, 0, 0),
+    ];
+    let counts = [5_000_000_000, MOST_UNITS, 100, TWO_32 - 1, TWO_32];
+    let windows = counts.map(|count| fixed_window(count, 1_000_000)).into();
+    let clocks = counts.map(|count| clock_window(count, 1_000_000, 300_001));
+    let calendar = calendar(MOST_UNITS, Unit::Day, 1, "Europe/Berlin", 0);
+    let sliding = vec![
+        sliding_window(5_000_000_000, 1_000_000, 5, false),
+        sliding_window(4_000_000_000_000, 1_000_000, 1, false),
+        sliding_window(7, 1_000_000, 5, true),
+        sliding_window(22_000_000_000_000, 1_000_000, 5, true),
+        sliding_window(TWO_32 - 1, 1_000_000, 2, false),
+    ];
+    let clocks = clocks.into_iter().chain([calendar]).collect();
+    [tokens, windows, clocks, sliding]
+}
 
 /// The numbers that a limit gets in turn while its file is edited.
 pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
@@ -133,7 +163,7 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         shadow(all("flips", &tokens[..3])),
     ]
     .concat();
-    let metered = |limits: Vec<Arc<Limit>>, max: u32| {
+    let metered = |limits: Vec<Arc<Limit>>, max: u64| {
         let header = HeaderName::from_static("x-units");
         let place = MeterPlace::Header(header);
         let limits = limits.into_iter();
@@ -149,6 +179,7 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         };
         limits.map(one).collect::<Vec<_>>()
     };
+    let all_large = large();
     let meters: Vec<_> = [leaky[2].clone()]
         .into_iter()
         .chain([
@@ -173,7 +204,23 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         };
         limits.map(one).collect::<Vec<_>>()
     };
+    let [large_tokens, large_windows, large_clocks, large_sliding] = &all_large;
     vec![
+        all("large-tokens", large_tokens),
+        metered(all("large-meter", large_tokens), 1 << 40),
+        refunds(less("large-less", large_tokens)),
+        once("large-once", large_tokens, true),
+        blocking(all("large-block", large_tokens)),
+        shadow(all("beside-large", large_tokens)),
+        all("large-window", large_windows),
+        metered(all("large-counted", large_windows), MOST_UNITS),
+        refunds(less("large-less-window", large_windows)),
+        once("large-once-window", large_windows, true),
+        all("large-clock", large_clocks),
+        metered(all("large-calendar", large_clocks), 1 << 40),
+        all("large-sliding", large_sliding),
+        metered(less("large-less-sliding", large_sliding), 1 << 40),
+        once("large-once-sliding", large_sliding, false),
         flips,
         list(&tokens[..3]),
         list(&windows[..2]),
@@ -188,7 +235,7 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         shadow(all("beside-log", &logs)),
         shadow(all("beside-flight", &flights)),
         metered(all("meter-tokens", &tokens), 9),
-        metered(all("meter-deep", &tokens[1..4]), u32::MAX),
+        metered(all("meter-deep", &tokens[1..4]), u64::from(u32::MAX)),
         metered(all("meter-leaky", &meters), 5),
         metered(all("meter-window", &windows), 40),
         metered(all("meter-clock", &clocks), 40),

@@ -81,7 +81,7 @@ async fn as_in_memory(servers: &Servers) {
         let checks: Vec<Check<'_>> = limits
             .iter()
             .filter_map(|limit| {
-                let cost = Cost::new(random.u32(1..3));
+                let cost = Cost::new(random.u64(1..3));
                 let check = Check::new(limit, key.as_bytes());
                 random.bool().then_some(Check { cost, ..check })
             })

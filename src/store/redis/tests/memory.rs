@@ -21,7 +21,7 @@ const ROOM: u64 = 400_000;
 /// Requests to a full server.
 const MEETINGS: usize = 60;
 
-fn limits() -> Vec<(Arc<Limit>, u32)> {
+fn limits() -> Vec<(Arc<Limit>, u64)> {
     const HOUR: u64 = 3_600_000_000;
     vec![
         (limit("tokens", token_bucket(7, HOUR, 9)), 2),
@@ -44,7 +44,7 @@ fn used(client: &mut Client) -> u64 {
 }
 
 /// One request of several limits, and the number of its keys that exist afterwards.
-fn ask(client: &mut Client, key: &[u8], asked: &[&(Arc<Limit>, u32)]) -> (ScriptReply, usize) {
+fn ask(client: &mut Client, key: &[u8], asked: &[&(Arc<Limit>, u64)]) -> (ScriptReply, usize) {
     let mut question = Question::default();
     let mut exists = cmd("EXISTS");
     for (limit, cost) in asked {
@@ -132,7 +132,7 @@ fn without_memory_what_writes_nothing_is_still_answered() {
     }
     let limits = limits();
     for (limit, _) in &limits {
-        let all = u32::try_from(limit.rule.most()).unwrap();
+        let all = limit.rule.most();
         ask(&mut client, b"a", &[&(limit.clone(), all)]).0.unwrap();
     }
     client.say("CONFIG SET maxmemory 1");

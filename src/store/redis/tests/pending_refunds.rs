@@ -243,7 +243,7 @@ pub(super) fn thousands() -> Vec<Arc<Limit>> {
     rules.into_iter().map(of).collect()
 }
 
-pub(super) async fn charge(store: &RedisStore, limit: &Arc<Limit>, cost: u32) -> Reservation {
+pub(super) async fn charge(store: &RedisStore, limit: &Arc<Limit>, cost: u64) -> Reservation {
     let check = Check {
         cost: Cost::new(cost),
         ..Check::new(limit, KEY)

@@ -45,7 +45,7 @@ fn bt1_no_script_names_what_nobody_has_defined() {
     }
     for limits in editions() {
         for limit in limits {
-            for cost in [0, 1, 2, u32::MAX] {
+            for cost in [0, 1, 2, u64::from(u32::MAX)] {
                 let mut question = Question::default();
                 let check = Check {
                     limit: &limit,

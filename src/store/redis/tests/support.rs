@@ -28,43 +28,43 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
-pub(crate) fn rate(count: u32, period: u64) -> Rate {
+pub(crate) fn rate(count: u64, period: u64) -> Rate {
     Rate {
-        count: NonZeroU32::new(count).unwrap(),
+        count: NonZeroU64::new(count).unwrap(),
         period: NonZeroU64::new(period).unwrap(),
     }
 }
 
-pub(crate) fn token_bucket(count: u32, period: u64, burst: u32) -> (Rate, Rule) {
+pub(crate) fn token_bucket(count: u64, period: u64, burst: u64) -> (Rate, Rule) {
     let rate = rate(count, period);
-    let burst = NonZeroU32::new(burst).unwrap();
+    let burst = NonZeroU64::new(burst).unwrap();
     (rate, Rule::TokenBucket(TokenBucket::new(rate, burst)))
 }
 
 pub(crate) fn leaky_bucket(
-    count: u32,
+    count: u64,
     period: u64,
-    burst: u32,
+    burst: u64,
     queue: u32,
     max_wait: u64,
 ) -> (Rate, Rule) {
     let rate = rate(count, period);
-    let burst = NonZeroU32::new(burst).unwrap();
+    let burst = NonZeroU64::new(burst).unwrap();
     let rule = LeakyBucket::new(rate, burst, queue, max_wait);
     (rate, Rule::LeakyBucket(rule))
 }
 
-pub(crate) fn fixed_window(count: u32, period: u64) -> (Rate, Rule) {
+pub(crate) fn fixed_window(count: u64, period: u64) -> (Rate, Rule) {
     let rate = rate(count, period);
     (rate, Rule::FixedWindow(FixedWindow::new(rate)))
 }
 
-pub(crate) fn clock_window(count: u32, period: u64, offset: u64) -> (Rate, Rule) {
+pub(crate) fn clock_window(count: u64, period: u64, offset: u64) -> (Rate, Rule) {
     let rate = rate(count, period);
     (rate, Rule::ClockWindow(ClockWindow::by_clock(rate, offset)))
 }
 
-pub(crate) fn calendar(count: u32, unit: Unit, many: u32, zone: &str, offset: u64) -> (Rate, Rule) {
+pub(crate) fn calendar(count: u64, unit: Unit, many: u32, zone: &str, offset: u64) -> (Rate, Rule) {
     let calendar = Calendar {
         unit,
         many,
@@ -76,7 +76,7 @@ pub(crate) fn calendar(count: u32, unit: Unit, many: u32, zone: &str, offset: u6
     (rate(count, 86_400_000_000), Rule::ClockWindow(rule))
 }
 
-pub(crate) fn sliding_window(count: u32, period: u64, parts: u32, strict: bool) -> (Rate, Rule) {
+pub(crate) fn sliding_window(count: u64, period: u64, parts: u32, strict: bool) -> (Rate, Rule) {
     let rate = rate(count, period);
     let parts = NonZeroU32::new(parts).unwrap();
     (
@@ -85,7 +85,7 @@ pub(crate) fn sliding_window(count: u32, period: u64, parts: u32, strict: bool) 
     )
 }
 
-pub(crate) fn sliding_log(count: u32, period: u64) -> (Rate, Rule) {
+pub(crate) fn sliding_log(count: u64, period: u64) -> (Rate, Rule) {
     let rate = rate(count, period);
     (rate, Rule::SlidingLog(SlidingLog::new(rate)))
 }
@@ -93,7 +93,7 @@ pub(crate) fn sliding_log(count: u32, period: u64) -> (Rate, Rule) {
 pub(crate) fn concurrency(max: u32, ttl: u64) -> (Rate, Rule) {
     let most = NonZeroU32::new(max).unwrap();
     (
-        rate(max, ttl),
+        rate(u64::from(max), ttl),
         Rule::Concurrency(Concurrency { max: most, ttl }),
     )
 }

@@ -9,7 +9,7 @@ use super::model::{Asked, How, Model};
 use super::support::Server;
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
-use crate::limit::rate::Cost;
+use crate::limit::rate::{Cost, MOST_OF_FOUR_BYTES, MOST_UNITS};
 use crate::limit::verdict::{Measurement, Repeat, Wait};
 use crate::limit::{Limit, Mark, Mode, Rule, Ticket};
 use crate::store::Reservation;
@@ -126,11 +126,7 @@ impl History {
                 {
                     limit = overdraft;
                 }
-                let most = match self.random.u8(..4) {
-                    0 => limit.rate.count.get().min(200) + 3,
-                    _ => 3,
-                };
-                let cost = Cost::new(self.random.u32(..=most));
+                let cost = self.cost(&limit);
                 let id = (self.random.u8(..4) > 0).then(|| {
                     let nth = [self.random.u8(..4)];
                     RepeatId::of("POST", "/pay", 1, &nth)
@@ -176,6 +172,25 @@ impl History {
         let command = question::decide(Some(now), asked);
         self.ask(command, Expected::StoreDecision(now, expected));
         self.look(touched);
+    }
+
+    /// A cost that the limit admits, perhaps.
+    fn cost(&mut self, limit: &Limit) -> Cost {
+        let most = match self.random.u8(..8) {
+            0 | 1 => limit.rate.count.get().min(200) + 3,
+            2 | 3 => limit.rule.most(),
+            4 if limit.rule.most() > MOST_OF_FOUR_BYTES => {
+                let steps = [1 << 32, MOST_OF_FOUR_BYTES, MOST_UNITS];
+                return Cost::new(steps[self.random.usize(..3)]);
+            }
+            _ => 3,
+        };
+        // Slots are taken one by one, and a log enters each unit.
+        let most = match limit.rule {
+            Rule::SlidingLog(_) | Rule::Concurrency(_) => most.min(203),
+            _ => most,
+        };
+        Cost::new(self.random.u64(..=most))
     }
 
     /// Keeps the tickets of the charges of `asked`, a request that was `measured`.
@@ -255,7 +270,7 @@ impl History {
                 how = How::Renew;
             } else if !listed && !limit.rule.queues() && self.random.bool() {
                 // A part of the charge was too much, and the record of its id stays.
-                let less = self.random.u32(..=ticket.cost.units());
+                let less = self.random.u64(..=ticket.cost.units());
                 (how, record) = (How::Settle, None);
                 ticket = Ticket {
                     cost: Cost::new(less),

@@ -126,7 +126,7 @@ async fn one_after_the_other(
     assert!(admitted(&first), "{}", limit.name);
     // Half of the bucket is used, so that it is not empty in the meantime.
     let partial = Check {
-        cost: Cost::new(u32::try_from(limit.rule.most() / 2).unwrap()),
+        cost: Cost::new(limit.rule.most() / 2),
         ..both[0]
     };
     assert!(admitted(&store.at(NOW).decide(&[partial]).await.unwrap()));
@@ -154,7 +154,7 @@ async fn many_at_once(
     // Half of the bucket is used, so that it is not empty in the meantime.
     let most = limit.rule.most();
     let partial = Check {
-        cost: Cost::new(u32::try_from(most / 2).unwrap()),
+        cost: Cost::new(most / 2),
         ..Check::new(limit, a.as_bytes())
     };
     assert!(admitted(&store.decide(&[partial]).await.unwrap()));

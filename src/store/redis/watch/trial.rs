@@ -59,7 +59,7 @@ pub(crate) async fn decide(
 /// A limit that never refuses.
 fn rate() -> Rate {
     Rate {
-        count: NonZeroU32::MAX,
+        count: NonZeroU32::MAX.into(),
         period: NonZeroU64::MIN.saturating_add(LIFE - 1),
     }
 }

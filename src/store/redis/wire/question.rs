@@ -209,7 +209,7 @@ impl Question {
         self.slots.push(ChosenSlots {
             limit: self.counters.len(),
             first,
-            cost: u64::from(check.cost.units()),
+            cost: check.cost.units(),
             ttl: rule.ttl,
             decides: check.limit.mode.decides(),
         });

@@ -29,7 +29,7 @@ fn what_others_may_have_taken_since_is_not_told_from_memory() {
                 _ => 0,
             };
             let here = random.usize(..2);
-            let ask = [check_of(limit, b"one", random.u32(1..=9))];
+            let ask = [check_of(limit, b"one", random.u64(1..=9))];
             for world in &mut worlds {
                 world.passed += pause;
             }
@@ -52,7 +52,7 @@ fn what_others_may_have_taken_since_is_not_told_from_memory() {
             let [known, real] = [&recalled, &truth].map(|decided| decided.decision.verdicts[0]);
             assert_eq!(known.outcome, real.outcome, "{}", limit.name);
             assert!(known.remaining <= real.remaining, "{}", limit.name);
-            never += u32::from(known.outcome == VerdictOutcome::Refuse(Wait::Never));
+            never += u64::from(known.outcome == VerdictOutcome::Refuse(Wait::Never));
             if !matches!(limit.rule, Rule::SlidingWindow(_) | Rule::SlidingLog(_)) {
                 assert_eq!(known, real, "{}", limit.name);
             }
@@ -81,7 +81,7 @@ fn a_remembered_refusal_knows_all_rates_of_its_list() {
     for seed in 0..60 {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut world = World::new();
-        let cost = random.u32(1..=3);
+        let cost = random.u64(1..=3);
         let some = random.choose_multiple(&listed, 3);
         let checks: Vec<_> = some
             .iter()
@@ -97,7 +97,7 @@ fn a_remembered_refusal_knows_all_rates_of_its_list() {
             let truth = world.store.at(world.at()).decide(&checks);
             agree(&checks, &recalled, &truth);
             assert!(recalled.is_whole(), "{checks:?}");
-            left += u32::from(
+            left += u64::from(
                 recalled
                     .decision
                     .verdicts
@@ -121,7 +121,7 @@ fn histories_with_memory_admit_what_always_asking_admits() {
         // faster.
         let (dearest, pace) = match seed % 2 {
             0 => (1, 40),
-            _ => (random.u32(1..=9), 1),
+            _ => (random.u64(1..=9), 1),
         };
         let most = random.usize(1..=3);
         for _ in 0..300 {
@@ -139,8 +139,8 @@ fn histories_with_memory_admit_what_always_asking_admits() {
             let checks: Vec<_> = chosen
                 .into_iter()
                 .map(|limit| {
-                    let least = u32::from(random.u8(..20) > 0);
-                    check_of(limit, key, random.u32(least..=dearest))
+                    let least = u64::from(random.u8(..20) > 0);
+                    check_of(limit, key, random.u64(least..=dearest))
                 })
                 .collect();
             let truth = *always.at(world.at()).decide(&checks);
@@ -176,7 +176,7 @@ fn blocked_keys_are_refused_as_by_calls() {
         let first = random.u64(50_000..SECOND);
         let rule = BlockRule::new(time(first), time(first * random.u64(1..5)));
         let limit = Arc::new(limit.edited(|policy| policy.blocking = Some(rule)));
-        let ask = [check_of(&limit, b"one", random.u32(1..3))];
+        let ask = [check_of(&limit, b"one", random.u64(1..3))];
         for _ in 0..300 {
             world.passed += match random.u8(..10) {
                 0 => random.u64(..2 * SECOND),
@@ -189,8 +189,8 @@ fn blocked_keys_are_refused_as_by_calls() {
             let begins = truth.measured(0).unwrap().block == BlockPhase::Begins;
             // Only a call can note that a block begins.
             assert!(was_asked || !begins);
-            (asked, spared) = (asked + u32::from(was_asked), spared + u32::from(!was_asked));
-            blocks += u32::from(begins);
+            (asked, spared) = (asked + u64::from(was_asked), spared + u64::from(!was_asked));
+            blocks += u64::from(begins);
         }
     }
     assert!(

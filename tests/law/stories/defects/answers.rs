@@ -37,14 +37,14 @@ async fn ask_times(
     store: &UnderTest,
     limit: &Arc<Limit>,
     millis: u64,
-    times: u32,
-) -> (u32, Option<Wait>) {
+    times: u64,
+) -> (u64, Option<Wait>) {
     let at = NOON.plus(millis * 1000);
     let (mut granted, mut last) = (0, None);
     for _ in 0..times {
         let (ruling, _) = store.one(at, ask(limit, 1)).await;
         last = wait(ruling);
-        granted += u32::from(last.is_none());
+        granted += u64::from(last.is_none());
     }
     (granted, last)
 }
@@ -252,7 +252,7 @@ async fn bl1_waits_have_fractions(store: &UnderTest) {
 async fn bt4_polling_does_not_drift(store: &UnderTest) {
     let slow = limit("slow", token_bucket(1, 10 * SECOND, 1));
     for second in 0..41 {
-        let granted = u32::from(second % 10 == 0);
+        let granted = u64::from(second % 10 == 0);
         assert_eq!(
             ask_times(store, &slow, second * 1000, 1).await.0,
             granted,

@@ -18,10 +18,10 @@ use tollgate::clock::Timestamp;
 use tollgate::limit::Limit;
 
 /// The number of admitted requests, of `times` requests at `at`.
-async fn granted(store: &UnderTest, at: Timestamp, limit: &Arc<Limit>, times: u32) -> u32 {
+async fn granted(store: &UnderTest, at: Timestamp, limit: &Arc<Limit>, times: u64) -> u64 {
     let mut granted = 0;
     for _ in 0..times {
-        granted += u32::from(admitted(&store.decide(at, &[ask(limit, 1)]).await));
+        granted += u64::from(admitted(&store.decide(at, &[ask(limit, 1)]).await));
     }
     granted
 }

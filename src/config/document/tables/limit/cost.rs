@@ -3,7 +3,7 @@
 use super::cost_by_status::{LIMIT_COST_BY_STATUS, StatusCost};
 use super::response_json::members_form;
 use crate::config::document::{
-    Fields, Form, Setting, Table, ValueShape, count, custom, inner_table, number, table, text_form,
+    Fields, Form, Setting, Table, ValueShape, custom, inner_table, number, table, text_form, units,
     whole, word, words,
 };
 
@@ -24,10 +24,10 @@ table! {
     header: HeaderName = text_form(field), Required, "\"x-cost\"";
 
     /// The cost of a request without the field.
-    default: u32 = count(), Value("1"), "1";
+    default: u64 = units(), Value("1"), "1";
 
     /// The most that a request costs.
-    max: u32 = count(), Required, "50";
+    max: u64 = units(), Required, "50";
 
     /// The least that a request costs; 0 lets requests ask without taking.
     min: u32 = number(0, 1), Value("1"), "0";
@@ -48,10 +48,10 @@ table! {
     response_json: Arc<JsonCost> = members_form(), Words("none"), "\"usage.total_tokens\"";
 
     /// The charge before the response. The charge stays where the response gives no number.
-    estimate: u32 = count(), Value("1"), "100";
+    estimate: u64 = units(), Value("1"), "100";
 
     /// The most that a request costs.
-    max: u32 = count(), Words("whatever the response says"), "5000";
+    max: u64 = units(), Words("whatever the response says"), "5000";
 
     /// The cost of a request whose client leaves after the body began and before the number came. The cost is `max`
     /// (the whole size of the limit, without a `max`), or the estimate.
@@ -68,7 +68,7 @@ words! { OnSilent: Max "max", Estimate "estimate" }
 /// The cost of a request.
 #[derive(Debug, Clone)]
 pub(in crate::config) enum CostSource {
-    Fixed(u32),
+    Fixed(u64),
     /// A number in a field of the request.
     Request(RequestCost),
     /// A number in the response.
@@ -86,7 +86,7 @@ pub(super) fn cost_form() -> impl Form<CostSource> {
 fn cost(key: &'static str, fields: &mut Fields<'_>) -> Setting<CostSource> {
     let value = fields.value(key);
     let Some(DeValue::Table(table)) = value.map(Spanned::get_ref) else {
-        return count().read(key, fields).map(CostSource::Fixed);
+        return units().read(key, fields).map(CostSource::Fixed);
     };
     match Saying::of(table).filter(|_| names_a_place(table)) {
         Some(Saying::Response) => {

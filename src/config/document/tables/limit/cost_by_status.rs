@@ -4,7 +4,7 @@ use crate::config::document::{Fields, Form, Setting, ValueShape, custom, describ
 use crate::config::input::At;
 use crate::config::report::{Code, Details as _};
 use crate::config::value::{quoted, status_pattern, with_valid_offers};
-use crate::key::{StatusCosts, StatusPattern};
+use crate::key::{MOST_COST, StatusCosts, StatusPattern};
 use std::sync::Arc;
 use toml::Spanned;
 use toml::de::DeValue;
@@ -56,7 +56,7 @@ fn cost(
     fields: &mut Fields<'_>,
     name: &At<String>,
     value: &Spanned<DeValue<'_>>,
-) -> Option<(Option<StatusPattern>, u32)> {
+) -> Option<(Option<StatusPattern>, u64)> {
     let read = |text: &str| {
         if text == ELSE {
             return Ok(None);
@@ -74,8 +74,9 @@ fn cost(
         return None;
     };
     let number = i128::from_str_radix(number.as_str(), number.radix()).ok();
-    let Some(units) = number.and_then(|number| u32::try_from(number).ok()) else {
-        let label = format!("must be from 0 to {}", u32::MAX);
+    let units = number.and_then(|number| u64::try_from(number).ok());
+    let Some(units) = units.filter(|units| *units <= MOST_COST) else {
+        let label = format!("must be from 0 to {MOST_COST}");
         fields
             .wrong(key, Code::BadNumber, "has a cost that is out of range")
             .at(&value.span(), label);

@@ -1,8 +1,8 @@
 //! `rate` of a limit, of its tiers and of its candidate.
 
 use crate::config::document::{
-    Emptiness, Fields, Form, Items, List, Setting, ValueShape, as_written, count, custom,
-    entry_table, table, text_form,
+    Emptiness, Fields, Form, Items, List, Setting, ValueShape, as_written, custom, entry_table,
+    table, text_form, units,
 };
 use crate::config::input::At;
 use crate::config::value::{Quota, rate, with_valid_offers};
@@ -17,7 +17,7 @@ table! {
     rate: Quota = text_form(rate), Required, "\"100/min\"";
 
     /// The number of requests that may arrive at once.
-    burst: u32 = count(), Words("N of the rate; 1 for `leaky-bucket`"), "20";
+    burst: u64 = units(), Words("N of the rate; 1 for `leaky-bucket`"), "20";
 }
 
 /// One of a limit's rates.
@@ -25,7 +25,7 @@ table! {
 pub(in crate::config) struct RateEntry {
     pub(in crate::config) quota: At<Quota>,
     /// In a list, the burst of this rate alone.
-    pub(in crate::config) burst: Setting<u32>,
+    pub(in crate::config) burst: Setting<u64>,
 }
 
 /// One rate, or a list of rates, each of which may have its own burst.

@@ -3,7 +3,7 @@
 use super::cost::{CostSource, cost_form};
 use super::rate::{RateEntry, rate_form};
 use crate::config::document::{
-    Emptiness, Fields, Items, List, Section as _, Zero, count, describe, table, time, whole,
+    Emptiness, Fields, Items, List, Section as _, Zero, count, describe, table, time, units, whole,
 };
 use crate::config::input::At;
 use crate::config::report::{Code, Details as _};
@@ -19,7 +19,7 @@ table! {
     rate: Items<RateEntry> = rate_form(), Words("the limit's"), "\"1000/min\"";
 
     /// The number of requests that may arrive at once.
-    burst: u32 = count(), Words("the limit's"), "200";
+    burst: u64 = units(), Words("the limit's"), "200";
 
     /// The number of requests that may be in flight at once.
     max: u32 = count(), Words("the limit's"), "50";

@@ -15,7 +15,13 @@ fn rates_are_read_as_people_write_them() {
         ("600/m", 600, 60 * MICROS),
         ("2/w", 2, 604_800 * MICROS),
         ("3/250us", 3, 250),
-        ("4294967295/4503599627370496us", u32::MAX, MAX_SPAN),
+        ("4294967295/4503599627370496us", 4_294_967_295, MAX_SPAN),
+        ("4294967296/s", 4_294_967_296, MICROS),
+        (
+            "9007199254740991/month",
+            9_007_199_254_740_991,
+            30 * 86_400 * MICROS,
+        ),
     ] {
         let rate = rate(text).unwrap();
         assert_eq!(

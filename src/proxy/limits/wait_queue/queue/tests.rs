@@ -11,7 +11,7 @@ use crate::limit::rate::Rate;
 use crate::limit::verdict::Ruling;
 use crate::limit::{Limit, Policy, Rule, State};
 use crate::store::{Amendment, Check, MemoryStore, RefundOutcome, Reservation};
-use std::num::{NonZeroU32, NonZeroU64};
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 const KEY: &[u8] = b"k";
@@ -36,10 +36,10 @@ struct World {
 
 fn limit() -> Arc<Limit> {
     let rate = Rate {
-        count: NonZeroU32::MIN,
+        count: NonZeroU64::MIN,
         period: NonZeroU64::new(APART).unwrap(),
     };
-    let rule = LeakyBucket::new(rate, NonZeroU32::MIN, QUEUE, 1_000_000);
+    let rule = LeakyBucket::new(rate, NonZeroU64::MIN, QUEUE, 1_000_000);
     let by = KeyTemplate {
         parts: Vec::new(),
         missing: MissingKey::Shared,

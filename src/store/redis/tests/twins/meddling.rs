@@ -95,6 +95,9 @@ impl History {
                 (bucket.interval, latest.min(bucket.capacity))
             }
             Rule::SlidingWindow(rule) => return self.parts(rule),
+            Rule::FixedWindow(_) | Rule::ClockWindow(_) if self.random.bool() => {
+                return self.counted_in_a_double();
+            }
             _ => return self.garbage(),
         };
         let held = match self.model.stored.get(key).map(|(bytes, _)| bytes.get(..8)) {
@@ -103,8 +106,16 @@ impl History {
         };
         let at = held + [0.0, 0.0, 0.0, 0.5][self.random.usize(..4)];
         let whole = interval.den.get();
-        let den = [whole, whole, whole, whole + 4][self.random.usize(..4)];
-        let part = [0, brim.part, brim.part + 1, 1, whole, whole + 1][self.random.usize(..6)];
+        let den = [whole, whole, whole, whole.saturating_add(4)][self.random.usize(..4)];
+        let brim_part = u32::try_from(brim.part).unwrap();
+        let part = [
+            0,
+            brim_part,
+            brim_part.saturating_add(1),
+            1,
+            whole,
+            whole.saturating_add(1),
+        ][self.random.usize(..6)];
         let mut bytes = at.to_be_bytes().to_vec();
         bytes.extend_from_slice(&part.to_be_bytes());
         bytes.extend_from_slice(&den.to_be_bytes());
@@ -115,8 +126,49 @@ impl History {
         bytes
     }
 
+    /// A window whose count is a double, or nearly.
+    fn counted_in_a_double(&mut self) -> Vec<u8> {
+        let start = (self.now - self.random.u64(..900_000)) as f64;
+        [start.to_be_bytes(), self.large_number().to_be_bytes()].concat()
+    }
+
+    /// A large number in a state, or nearly one.
+    fn large_number(&mut self) -> f64 {
+        let numbers = [
+            4_294_967_296.0,
+            4_294_967_295.0,
+            6_000_000_000.0,
+            9_007_199_254_740_991.0,
+            9_007_199_254_740_992.0,
+            0.5,
+            -1.0,
+            f64::NAN,
+            3.0,
+        ];
+        numbers[self.random.usize(..numbers.len())]
+    }
+
+    /// Numbers of a large bucket, or nearly.
+    fn follow_large(&mut self, bytes: &mut Vec<u8>) {
+        let periods = [
+            -1.0_f64,
+            -1_000_000.0,
+            -7_000_000.0,
+            -5_000_000_000_000.0,
+            7.0,
+        ];
+        let period = periods[self.random.usize(..periods.len())];
+        let count = [6_000, 1, 4_294_967_291, 0][self.random.usize(..4)];
+        bytes.extend_from_slice(&period.to_be_bytes());
+        bytes.extend_from_slice(&u32::to_be_bytes(count));
+        bytes.extend_from_slice(&self.large_number().to_be_bytes());
+    }
+
     /// Bytes that may follow a bucket's state, or nearly.
     fn follow(&mut self, bytes: &mut Vec<u8>) {
+        if self.random.u8(..3) == 0 {
+            return self.follow_large(bytes);
+        }
         let now = self.now as f64;
         let found =
             [now - 1_000.0, now - 2_000_000.0, now, now + 1.0, 0.5, -1.0][self.random.usize(..6)];
@@ -135,6 +187,16 @@ impl History {
         let start = self.now - self.now % part + part * self.random.u64(..3);
         let start = start - part * self.random.u64(..4);
         let mut bytes = (start as f64).to_be_bytes().to_vec();
+        if self.random.u8(..3) == 0 {
+            for _ in 0..=held {
+                let is_whole = self.random.u8(..20) > 0;
+                let small = f64::from(self.random.u32(..6));
+                let count = if is_whole { small } else { self.large_number() };
+                bytes.extend_from_slice(&count.to_be_bytes());
+            }
+            bytes.push(0);
+            return bytes;
+        }
         for _ in 0..=held {
             let count = match self.random.u8(..20) {
                 0 => u32::MAX,

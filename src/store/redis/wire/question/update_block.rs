@@ -29,7 +29,7 @@ pub(crate) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
         put(REPEAT, &[ticket.record?.ends]);
         return Some(block);
     }
-    let cost = u64::from(ticket.cost.units());
+    let cost = ticket.cost.units();
     match (&limit.rule, ticket.mark) {
         (Rule::LeakyBucket(rule), Mark::Bucket(was)) if rule.queue > 0 => {
             let interval = rule.bucket.interval;
@@ -38,7 +38,7 @@ pub(crate) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
                 return None;
             }
             let charge = interval.times(cost);
-            let (was_part, part) = (u64::from(was.part), u64::from(charge.part));
+            let (was_part, part) = (u64::from(was.part), charge.part);
             let numbers = [was.at, was_part, charge.whole, part, u64::from(den)];
             put(QUEUE, &numbers);
         }
@@ -47,13 +47,12 @@ pub(crate) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
             if !bucket::is_of_rate(was, interval) {
                 return None;
             }
-            let full = interval.times(u64::from(mark.cost.units()));
+            let full = interval.times(mark.cost.units());
             let less = interval.times(cost);
-            let parts = [was.part, full.part, less.part, interval.den.get()].map(u64::from);
-            let [was_part, full_part, less_part, den] = parts;
+            let [was_part, den] = [was.part, interval.den.get()].map(u64::from);
             let taken = [mark.at, mark.charged].map(Timestamp::micros);
             let charged = [was.at, was_part, taken[0], taken[1], mark.back];
-            let much = [full.whole, full_part, less.whole, less_part, den];
+            let much = [full.whole, full.part, less.whole, less.part, den];
             put(SETTLE, &[&charged[..], &much].concat());
             block.extend_from_slice(&wire::numbers(rule.open_bucket()?.numbers));
         }

@@ -24,12 +24,12 @@ struct Gate {
 }
 
 impl Gate {
-    fn new(spacing: u64, burst: u32, max_wait: u64) -> Self {
+    fn new(spacing: u64, burst: u64, max_wait: u64) -> Self {
         let rate = Rate {
-            count: NonZeroU32::MIN,
+            count: NonZeroU64::MIN,
             period: NonZeroU64::new(spacing).unwrap(),
         };
-        let burst = NonZeroU32::new(burst).unwrap();
+        let burst = NonZeroU64::new(burst).unwrap();
         let rule = Rule::LeakyBucket(LeakyBucket::new(rate, burst, 200, max_wait));
         let by = limit().by.clone();
         Self {
@@ -130,7 +130,7 @@ fn over_any_time_no_more_go_on_than_the_rate_whatever_the_machine_does() {
     let mut stops = 0;
     for seed in 0..60 {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let (spacing, burst) = (rng.u64(2_000..120_000), rng.u32(1..5));
+        let (spacing, burst) = (rng.u64(2_000..120_000), rng.u64(1..5));
         let max_wait = [LONG, 800_000][rng.usize(..2)];
         let mut gate = Gate::new(spacing, burst, max_wait);
         for _ in 0..150 {
@@ -159,7 +159,7 @@ fn over_any_time_no_more_go_on_than_the_rate_whatever_the_machine_does() {
                 gate.wakes(|due| rng.usize(..due));
             }
         }
-        gate.check_the_law(u64::from(burst), seed);
+        gate.check_the_law(burst, seed);
         // In the end every request was released, or refused for its long wait.
         let end = gate.passed + LONG;
         while !gate.held.is_empty() && gate.passed < end {
@@ -167,7 +167,7 @@ fn over_any_time_no_more_go_on_than_the_rate_whatever_the_machine_does() {
             gate.wakes(|due| rng.usize(..due));
         }
         assert!(gate.held.is_empty(), "seed {seed}");
-        gate.check_the_law(u64::from(burst), seed);
+        gate.check_the_law(burst, seed);
     }
     assert!(stops > 50, "{stops}");
 }
