@@ -100,7 +100,7 @@ impl Ticket {
     #[must_use]
     pub fn is_unrepeated(&self, record: Option<RecordState>) -> bool {
         self.record.is_none_or(|mark| {
-            record.is_some_and(|record| record.ends == mark.ends && record.free == 0)
+            record.is_some_and(|record| record.ends == mark.ends() && record.free == 0)
         })
     }
 
@@ -113,7 +113,7 @@ impl Ticket {
         now: Timestamp,
     ) -> Option<RecordState> {
         let mark = self.record.filter(|_| self.mark == Mark::Repeat)?;
-        let lasts = now.micros() + 1..=mark.ends;
+        let lasts = now.micros() + 1..=mark.ends();
         let record = record.filter(|record| lasts.contains(&record.ends))?;
         let free = record.free.checked_sub(1)?;
         Some(RecordState { free, ..record })

@@ -6,6 +6,7 @@ use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroU64;
 
 /// The state of one counter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -370,9 +371,27 @@ pub struct Ticket {
 pub struct RecordMark {
     /// The id of the record, which together with the key names it.
     pub id: RepeatId,
-    /// Its end, in microseconds since the epoch. Another record of the same id has another end.
-    pub ends: u64,
+    /// A ticket without a record has no room for the end.
+    ends: NonZeroU64,
 }
+
+impl RecordMark {
+    /// The record of `id` that ends at `ends`, which is after the epoch.
+    #[must_use]
+    pub fn new(id: RepeatId, ends: Timestamp) -> Self {
+        let ends = NonZeroU64::new(ends.micros()).unwrap_or(NonZeroU64::MIN);
+        Self { id, ends }
+    }
+
+    /// The record's end, in microseconds since the epoch. Another record of the same id has another end.
+    #[must_use]
+    pub fn ends(self) -> u64 {
+        self.ends.get()
+    }
+}
+
+// A ticket is kept for each charge of a request.
+const _: () = assert!(size_of::<Ticket>() == 112);
 
 /// The place at which a charge is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

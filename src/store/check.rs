@@ -87,10 +87,7 @@ impl Check<'_> {
         gateways: NonZeroU32,
     ) -> Option<Ticket> {
         let repeats = self.repeats().filter(|_| measured.repeat != Repeat::No);
-        let record = repeats.map(|(dedupe, id)| RecordMark {
-            id,
-            ends: at.plus(dedupe.ttl).micros(),
-        });
+        let record = repeats.map(|(dedupe, id)| RecordMark::new(id, at.plus(dedupe.ttl)));
         let cost = self.limit.share(measured.charged(self.cost), gateways);
         let ticket = self.limit.ticket(at, measured, cost);
         let mark = match measured.repeat {

@@ -270,7 +270,7 @@ impl Question {
         }
         let mut whole = wire::Block::new();
         whole.push(WITH_RECORD);
-        whole.extend_from_slice(&wire::double(record.ends));
+        whole.extend_from_slice(&wire::double(record.ends()));
         whole.push(u8::try_from(block.len()).unwrap_or(u8::MAX));
         whole.extend_from_slice(block);
         self.records.push(layout::record(prefix, key, record.id));

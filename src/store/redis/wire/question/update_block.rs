@@ -26,7 +26,7 @@ pub(crate) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
     };
     if ticket.mark == Mark::Repeat {
         // A free repeat has cost nothing.
-        put(REPEAT, &[ticket.record?.ends]);
+        put(REPEAT, &[ticket.record?.ends()]);
         return Some(block);
     }
     let cost = ticket.cost.units();
