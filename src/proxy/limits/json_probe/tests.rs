@@ -74,7 +74,7 @@ fn the_member_is_found_where_it_stands_and_nowhere_else() {
         ),
         (
             r#"{"usage":null,"usage":{"total_tokens":99999999999}}"#,
-            Some(u64::from(u32::MAX)),
+            Some(99_999_999_999),
         ),
         (r#"{"usage":{"total_tokens":1"#, None),
         ("", None),
