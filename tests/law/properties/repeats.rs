@@ -54,7 +54,7 @@ proptest! {
                     prop_assert!(lives);
                     let free = free.entry(id).or_default();
                     *free += 1;
-                    prop_assert!(*free <= repeats);
+                    prop_assert!(*free <= u64::from(repeats));
                 }
                 repeat => {
                     let (verdict, _) = plain.take(cost);

@@ -40,7 +40,7 @@ told_to_both! {
 
 const TTL: u64 = 10 * SECOND;
 
-pub(in crate::law) fn once(limit: Arc<Limit>, ttl: u64, repeats: u64) -> Arc<Limit> {
+pub(in crate::law) fn once(limit: Arc<Limit>, ttl: u64, repeats: u32) -> Arc<Limit> {
     let dedupe = Dedupe {
         field: IdField(HeaderName::from_static("idempotency-key")),
         ttl,
