@@ -128,6 +128,8 @@ pub struct Service {
     pub identity: Option<Arc<IdentityFields>>,
     /// The customers that groups name, if any do.
     pub customers: Option<Arc<Customers>>,
+    /// What looks for the customer of its requests beside its limits.
+    pub customer_use: CustomerUse,
     /// The changes to the fields of its answers.
     pub response_fields: Option<Changes>,
     /// Its limits, first the route's, then its upstream's, each once; they are decided together.
@@ -137,7 +139,7 @@ pub struct Service {
     pub early_limits: Box<[usize]>,
     /// Does one of its limits recognise repeats by the beginning of their bodies?
     pub compares_bodies: bool,
-    /// Does one of its limits ask for the request's token?
+    /// Does one of its limits ask for the request's token? Also true if another part asks, and the service has limits.
     pub asks_token: bool,
     /// Is one of its limits in no field unless it refuses?
     pub hides_limits: bool,
@@ -167,6 +169,18 @@ impl Service {
     pub fn route(&self) -> Option<&str> {
         Some(&*self.name).filter(|name| !name.is_empty())
     }
+}
+
+/// What looks for the customer of a route's requests beside its limits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CustomerUse {
+    /// Nothing does.
+    #[default]
+    Limits,
+    /// The choice of a server.
+    Choice,
+    /// A field that tells servers the customer.
+    Identity,
 }
 
 /// The longest time for which a server may delay the head of an answer.

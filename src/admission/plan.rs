@@ -1,14 +1,21 @@
 //! The limits that apply to one request, each with its key.
+//!
+//! ```text
+//! lack  what the request lacks that a limit or its route requires
+//! ```
+
+mod lack;
 
 use super::refusal_cause::RefusalCause;
 use super::request_cost::{cost, repeat_id};
-use crate::key::{Caller, Doubt, KeyOutcome, KeyPart, Memberships, RepeatId, TokenDoubt};
+use crate::key::{Caller, KeyOutcome, Memberships, RepeatId};
 use crate::limit::rate::Cost;
 use crate::limit::tier::NumbersChoice;
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::limit::{Limit, Preflights};
 use crate::snapshot::Service;
 use crate::store::Check;
+use lack::Lack;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -34,17 +41,6 @@ struct PlanFindings {
     lack: Option<Lack>,
     /// Positions of limits that charge repeats once, and the request's id for each.
     ids: Vec<(usize, RepeatId)>,
-}
-
-/// A requirement of a limit that the request does not meet. Its other limits are checked and charged nevertheless:
-/// otherwise a client could guess keys at any rate.
-#[derive(Debug)]
-struct Lack {
-    /// The position of the limit among the service's; the first of several such limits.
-    limit: usize,
-    cause: RefusalCause,
-    /// The parts with values that no group knows. These values get no counter.
-    unknown: Vec<KeyPart>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -178,7 +174,7 @@ impl Plan {
                         limit: Arc::clone(limit),
                         part: part.clone(),
                     });
-                    self.leave_out(service, part);
+                    self.leave_out(service, limit, part, caller);
                 }
                 KeyOutcome::Doubt(doubt) => self.doubts(at, doubt, caller),
             }
@@ -282,82 +278,6 @@ impl Plan {
         if let Some(id) = repeat_id(limit, cost, caller) {
             self.note().ids.push((index, id));
         }
-    }
-
-    /// Notes that an upstream may read a value differently on which the limit's key or groups depend.
-    #[cold]
-    fn doubts(&mut self, at: LimitPosition<'_>, doubt: Doubt<'_>, caller: &Caller<'_>) {
-        let limit = Arc::clone(at.limit);
-        self.lacks(at, || match doubt {
-            Doubt::Several(part) => RefusalCause::AmbiguousKey {
-                limit,
-                part: part.clone(),
-            },
-            Doubt::Malformed(part) => RefusalCause::MalformedKey {
-                limit,
-                part: part.clone(),
-            },
-            Doubt::Untrusted(part) => match caller.identity.doubt() {
-                Some(TokenDoubt::KeysUnread) => RefusalCause::KeysUnread,
-                why => RefusalCause::BadToken {
-                    limit,
-                    part: part.clone(),
-                    why: why.unwrap_or(TokenDoubt::Untrusted),
-                },
-            },
-        });
-    }
-
-    /// Marks the request for refusal because of the limit, if the limit decides.
-    #[cold]
-    fn lacks(&mut self, at: LimitPosition<'_>, cause: impl FnOnce() -> RefusalCause) {
-        let LimitPosition { index, limit } = at;
-        if !limit.mode.decides() {
-            return self.note().keyless.push(index);
-        }
-        let findings = self.note();
-        let unknown = match findings.lack.take() {
-            Some(lack) if lack.limit <= index => return findings.lack = Some(lack),
-            Some(lack) => lack.unknown,
-            None => Vec::new(),
-        };
-        findings.lack = Some(Lack {
-            limit: index,
-            cause: cause(),
-            unknown,
-        });
-    }
-
-    /// Removes the limits that would count by `part`: no group knows the request's value of `part`, and another limit
-    /// refuses the request because of that.
-    #[cold]
-    fn leave_out(&mut self, service: &Service, part: &KeyPart) {
-        let Some(lack) = &mut self.note().lack else {
-            return;
-        };
-        lack.unknown.push(part.clone());
-        self.limits.retain(|planned| {
-            let by = &service.limits[planned.limit].by;
-            by.unknown.is_some() || !by.parts.contains(part)
-        });
-    }
-
-    /// The part of the limit's key whose value no group knows, so that the value gets no counter.
-    #[must_use]
-    pub fn unknown_part(&self, limit: &Limit) -> Option<&KeyPart> {
-        let mut unknown = self.findings.as_ref()?.lack.as_ref()?.unknown.iter();
-        unknown.find(|part| limit.by.unknown.is_none() && limit.by.parts.contains(part))
-    }
-
-    /// The cause for which the request is refused if none of its limits refuses it.
-    #[must_use]
-    pub fn lack(&self) -> Option<&RefusalCause> {
-        Some(&self.findings.as_ref()?.lack.as_ref()?.cause)
-    }
-
-    /// Takes the cause out, for the answer.
-    pub fn take_lack(&mut self) -> Option<RefusalCause> {
-        Some(self.findings.as_mut()?.lack.take()?.cause)
     }
 
     /// Does no limit apply?

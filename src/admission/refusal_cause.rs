@@ -25,10 +25,10 @@ pub enum RefusalCause {
         part: KeyPart,
     },
     /// The limit, or a group of it, needs a claim, and the request's token is not trusted.
-    #[error("the limit \"{}\" asks for {part}, and the request's token is {}", limit.name, why.as_str())]
+    #[error("{} asks for {part}, and the request's token is {}", asker(limit.as_ref()), why.as_str())]
     BadToken {
-        /// The limit.
-        limit: Arc<Limit>,
+        /// The limit; `None` if the route looks for the customer.
+        limit: Option<Arc<Limit>>,
         /// The claim.
         part: KeyPart,
         /// The fault of the token.
@@ -36,18 +36,18 @@ pub enum RefusalCause {
     },
     /// The request gives several different values for a part that the limit, or a group of it, counts by. If the part
     /// is the customer, the values are credentials of different customers.
-    #[error("the limit \"{}\" counts by {part}, {}", limit.name, differing(part))]
+    #[error("{} {part}, {}", counts_by(limit.as_ref()), differing(part))]
     AmbiguousKey {
-        /// The limit.
-        limit: Arc<Limit>,
+        /// The limit; `None` if the route looks for the customer.
+        limit: Option<Arc<Limit>>,
         /// The part with several values.
         part: KeyPart,
     },
     /// The request's value of a part that the limit, or a group of it, goes by cannot be read in one way only.
-    #[error("the limit \"{}\" counts by {part}, which is malformed", limit.name)]
+    #[error("{} {part}, which is malformed", counts_by(limit.as_ref()))]
     MalformedKey {
-        /// The limit.
-        limit: Arc<Limit>,
+        /// The limit; `None` if the route looks for the customer.
+        limit: Option<Arc<Limit>>,
         /// The malformed part.
         part: KeyPart,
     },
@@ -69,6 +69,21 @@ pub enum RefusalCause {
     StoreDown,
 }
 
+/// What asks for a part of the request.
+fn asker(limit: Option<&Arc<Limit>>) -> String {
+    match limit {
+        Some(limit) => format!("the limit \"{}\"", limit.name),
+        None => "the route".to_owned(),
+    }
+}
+
+fn counts_by(limit: Option<&Arc<Limit>>) -> String {
+    match limit {
+        Some(limit) => format!("the limit \"{}\" counts by", limit.name),
+        None => "the route looks at".to_owned(),
+    }
+}
+
 fn differing(part: &KeyPart) -> &'static str {
     if part.is_customer() {
         "and the request has credentials of different customers"
@@ -84,10 +99,10 @@ impl RefusalCause {
         match self {
             Self::Limited { limit, .. }
             | Self::MissingKey { limit, .. }
-            | Self::UnknownKey { limit, .. }
-            | Self::BadToken { limit, .. }
+            | Self::UnknownKey { limit, .. } => Some(limit),
+            Self::BadToken { limit, .. }
             | Self::AmbiguousKey { limit, .. }
-            | Self::MalformedKey { limit, .. } => Some(limit),
+            | Self::MalformedKey { limit, .. } => limit.as_ref(),
             Self::StoreDown | Self::KeysUnread => None,
         }
     }

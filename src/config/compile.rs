@@ -14,12 +14,15 @@ use super::{Compiled, Diagnostic, Report};
 use crate::client::Nat64;
 use crate::key::client_ip::Trust;
 use crate::key::{
-    FieldWriters, FieldsOfOthers, Group, IdentityFields, KeyCase, KeyTemplate, MissingKey, Sameness,
+    Customers, FieldWriters, FieldsOfOthers, Group, IdentityFields, IdentityPiece, KeyCase,
+    KeyPart, KeyTemplate, MissingKey, Sameness,
 };
 use crate::limit::Limit;
 use crate::route::{PathBack, PathPattern, Rule, Segment};
 use crate::snapshot::errors::ErrorFormats;
-use crate::snapshot::{HoldCaps, HostChange, LimitFields, Service, Snapshot, StaticReply};
+use crate::snapshot::{
+    CustomerUse, HoldCaps, HostChange, LimitFields, Service, Snapshot, StaticReply,
+};
 use crate::store::Backend;
 use crate::tls::Offers;
 use crate::upstream::{self, ServerHost};
@@ -85,6 +88,8 @@ impl Compilation<'_> {
         let route_groups = route_groups(document, &outline.groups);
         for service in &mut services {
             service.customers.clone_from(&customers);
+            service.customer_use = customer_use(service, document);
+            service.asks_token |= looks_for_claims(service);
         }
         find_early_limits(&mut services, &route_groups);
         Compiled {
@@ -198,6 +203,7 @@ fn services(
                 limits,
                 customers: None,
                 early_limits: Box::default(),
+                customer_use: CustomerUse::Limits,
                 timeout: route.answer_timeout(),
                 idle: route.idle.get().copied(),
             }
@@ -355,6 +361,29 @@ fn chosen<'a>(names: impl Iterator<Item = &'a At<String>>, limits: &ByName<'_>) 
 }
 
 fn compare_bodies(limits: &[Arc<Limit>]) -> bool {
+/// What looks for the customer of the route's requests beside its limits.
+fn customer_use(service: &Service, document: &Document) -> CustomerUse {
+    let fields = service.identity.iter().flat_map(|all| &all.fields);
+    let mut pieces = fields.flat_map(|field| field.pieces());
+    let upstream = service.upstream.and_then(|at| document.upstreams.get(at));
+    if pieces.any(|piece| *piece == IdentityPiece::Customer) {
+        CustomerUse::Identity
+    } else if upstream.and_then(|one| one.balance().key) == Some(KeyPart::Customer) {
+        CustomerUse::Choice
+    } else {
+        CustomerUse::Limits
+    }
+}
+
+/// Does the customer depend on a token, where more than limits looks for the customer? The limits come first.
+fn looks_for_claims(service: &Service) -> bool {
+    let ask_token = service
+        .customers
+        .as_deref()
+        .is_some_and(Customers::ask_token);
+    ask_token && service.customer_use != CustomerUse::Limits && !service.limits.is_empty()
+}
+
     let mut dedupes = limits.iter().filter_map(|limit| limit.dedupe.as_ref());
     dedupes.any(|dedupe| dedupe.of == Sameness::Request)
 }

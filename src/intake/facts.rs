@@ -51,8 +51,20 @@ pub enum EarlyLimits {
 pub struct ClientReadings {
     /// The result of the verification of the request's token.
     pub token: Option<TokenReading>,
-    /// The customer of the request.
+    /// The customer of the request, as long as the request is as it was when it was looked at.
     pub customer: Option<Rc<CustomerReading>>,
+    /// The customer that a condition of a route has found.
+    pub route_customer: Option<Rc<CustomerReading>>,
+}
+
+impl ClientReadings {
+    /// Has a condition of a route found credentials of different customers?
+    #[inline]
+    #[must_use]
+    pub fn has_contradiction(&self) -> bool {
+        let found = self.route_customer.as_deref();
+        found.is_some_and(|found| *found == CustomerReading::Different)
+    }
 }
 
 /// The source of what the walk reads: one method for each step. The methods with a default are those that a line of a log
@@ -127,7 +139,13 @@ pub trait RequestFacts {
     }
 
     /// Drops the fields that identify clients to the servers of the route.
-    fn drop_identity(&mut self, _service: &Service, _recorder: &mut impl Recorder) {}
+    fn drop_identity(
+        &mut self,
+        _service: &Service,
+        _readings: &mut ClientReadings,
+        _recorder: &mut impl Recorder,
+    ) {
+    }
 
     /// Does the request have a body that can still be read?
     fn has_body(&self) -> bool {
@@ -148,4 +166,15 @@ pub trait RequestFacts {
         plan: &mut Plan,
         those: impl Fn(&Limit) -> bool,
     );
+
+    /// Looks for the customer where more than limits needs one, and marks the request for refusal if its credentials do
+    /// not say whose it is. A line of a log states the customer.
+    fn look_for_customer(
+        &self,
+        _snapshot: &Snapshot,
+        _service: &Service,
+        _readings: &mut ClientReadings,
+        _plan: &mut Plan,
+    ) {
+    }
 }

@@ -12,7 +12,7 @@ use super::routing::RouteRequest;
 use super::stripped_fields::{self, FieldTrust, StripCause};
 use crate::admission::Plan;
 use crate::key::token::Token;
-use crate::key::{Content, CustomerSearch, NoIdentity};
+use crate::key::{Caller, Content, CustomerSearch, NoIdentity};
 use crate::limit::Limit;
 use crate::listen::FramingFault;
 use crate::route::{host_key, path};
@@ -74,6 +74,27 @@ impl<C: ConnectionFacts> HeadFacts<'_, C> {
         let assumed = self.connection.assumed_customer();
         let assumed = assumed.and_then(|name| Some(all?.assumed(name)));
         CustomerSearch::of(all).knowing(assumed)
+    }
+
+    /// Gives `reader` the client of a request to `service`, with the results of earlier lookups, and keeps the results.
+    #[inline]
+    fn read_knowing(
+        &self,
+        snapshot: &Snapshot,
+        service: &Service,
+        readings: &mut ClientReadings,
+        reader: impl FnOnce(&Caller<'_>),
+    ) {
+        let token = Token::new(snapshot.tokens.as_deref(), &self.parts.headers);
+        let token = token.knowing(readings.token.take());
+        let customers = match readings.customer.take() {
+            None => self.customers(service),
+            known => CustomerSearch::of(service.customers.as_deref()).knowing(known),
+        };
+        self.caller()
+            .read_searching(service, &token, &customers, reader);
+        readings.token = token.reading();
+        readings.customer = customers.reading();
     }
 
     /// The client, where routes ask for members of groups.
@@ -138,7 +159,11 @@ impl<C: ConnectionFacts> HeadFacts<'_, C> {
         if let Some(members) = members {
             members.are_known()?;
             readings.token = members.reading();
-            readings.customer = members.customer();
+            readings.route_customer = members.customer();
+            let customers = snapshot.customers.as_deref();
+            if customers.is_some_and(|customers| !customers.depend_on_route()) {
+                readings.customer.clone_from(&readings.route_customer);
+            }
         }
         Ok(found)
     }
@@ -297,10 +322,19 @@ impl<C: ConnectionFacts> RequestFacts for HeadFacts<'_, C> {
     }
 
     #[inline]
-    fn drop_identity(&mut self, service: &Service, recorder: &mut impl Recorder) {
+    fn drop_identity(
+        &mut self,
+        service: &Service,
+        readings: &mut ClientReadings,
+        recorder: &mut impl Recorder,
+    ) {
         if let Some(identity) = &service.identity {
             let fields = &mut self.parts.headers;
-            identity.strip(fields, |name| recorder.dropped(name, StripCause::Identity));
+            identity.strip(fields, |name| {
+                // The field may have named the customer.
+                readings.customer = None;
+                recorder.dropped(name, StripCause::Identity);
+            });
         }
     }
 
@@ -323,19 +357,24 @@ impl<C: ConnectionFacts> RequestFacts for HeadFacts<'_, C> {
         plan: &mut Plan,
         those: impl Fn(&Limit) -> bool,
     ) {
-        let token = Token::new(snapshot.tokens.as_deref(), &self.parts.headers);
-        let token = token.knowing(readings.token.take());
-        // The fields of the request may be fewer than those that its route was found by, so that the customer is looked
-        // for anew.
-        let customers = self.customers(service);
-        let caller = self.caller();
-        caller.read_searching(service, &token, &customers, |caller| {
+        self.read_knowing(snapshot, service, readings, |caller| {
             plan.fill(service, caller, those);
         });
-        readings.token = token.reading();
-        if let Some(reading) = customers.reading() {
-            readings.customer = Some(reading);
-        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_for_customer(
+        &self,
+        snapshot: &Snapshot,
+        service: &Service,
+        readings: &mut ClientReadings,
+        plan: &mut Plan,
+    ) {
+        let is_contradictory = readings.has_contradiction();
+        self.read_knowing(snapshot, service, readings, |caller| {
+            plan.look_for_customer(service, is_contradictory, caller);
+        });
     }
 }
 

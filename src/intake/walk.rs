@@ -7,7 +7,7 @@ use super::early_answer::{EarlyAnswer, IntakeError};
 use super::facts::{ClientReadings, EarlyLimits, RequestFacts};
 use super::recorder::Recorder;
 use crate::limit::Limit;
-use crate::snapshot::{Service, Snapshot};
+use crate::snapshot::{CustomerUse, Service, Snapshot};
 
 /// Generates from the list of steps everything that depends on their order: their numbers, the list as a value, and the
 /// program that executes them. In the program each step is known at compile time, so that a request needs no jump
@@ -170,7 +170,8 @@ impl RequestWalk {
         if let Some(reading) = self.readings.token.take() {
             recorder.token(reading);
         }
-        if let Some(reading) = self.readings.customer.take() {
+        let readings = &mut self.readings;
+        if let Some(reading) = readings.customer.take().or(readings.route_customer.take()) {
             recorder.customer(reading);
         }
         Ok(Stop::Planned)
@@ -217,7 +218,10 @@ impl RequestWalk {
             Step::Certificate if service(self).asks_certificate && facts.lacks_certificate() => {
                 return Err(IntakeError::CertificateRequired);
             }
-            Step::DropIdentity => facts.drop_identity(service(self), recorder),
+            Step::DropIdentity => {
+                let service = &snapshot.services[self.service];
+                facts.drop_identity(service, &mut self.readings, recorder);
+            }
             Step::OpenFile if service(self).is_forwarded() => return Ok(Some(Stop::OpenFile)),
             Step::BodyBeginning if service(self).compares_bodies && facts.has_body() => {
                 return Ok(Some(Stop::BodyBeginning));
@@ -266,7 +270,9 @@ impl RequestWalk {
         facts: &impl RequestFacts,
         recorder: &mut impl Recorder,
     ) {
-        if service.limits.is_empty() {
+        let looks =
+            service.customer_use != CustomerUse::Limits || self.readings.has_contradiction();
+        if service.limits.is_empty() && !looks {
             return;
         }
         let plan = recorder.plan();
@@ -282,6 +288,9 @@ impl RequestWalk {
         } else {
             plan.make_room(service);
             facts.fill(snapshot, service, &mut self.readings, plan, |_| true);
+        }
+        if looks {
+            facts.look_for_customer(snapshot, service, &mut self.readings, plan);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The caller of a request: the values for keys, the known facts about the client, and the outcome of a key.
 
 use super::cookie::Cookies;
+use super::group::CUSTOMER;
 use super::{Content, CustomerReading, KeyPart};
 use http::{HeaderMap, Method};
 use std::borrow::Cow;
@@ -58,6 +59,23 @@ impl Caller<'_> {
             }
         )
     }
+
+    /// The cause for which the credentials of the request do not say whose request it is: they are of different
+    /// customers, unreadable, or not trusted. `room` has room after its end.
+    #[must_use]
+    pub fn customer_doubt(&self, room: &mut Vec<u8>) -> Option<Doubt<'_>> {
+        let reading = self.customers.read(self, room);
+        let credential = || self.customers.faulty_credential().unwrap_or(&CUSTOMER);
+        match reading {
+            CustomerReading::Different => Some(Doubt::Several(&CUSTOMER)),
+            CustomerReading::Several(_) => Some(Doubt::Several(credential())),
+            CustomerReading::Malformed(_) => Some(Doubt::Malformed(credential())),
+            CustomerReading::Untrusted(_) => Some(Doubt::Untrusted(credential())),
+            CustomerReading::Named { .. }
+            | CustomerReading::Nothing
+            | CustomerReading::Unknown(_) => None,
+        }
+    }
 }
 
 /// Known facts about a client, beyond the request itself.
@@ -109,6 +127,10 @@ pub trait CustomerLookup: fmt::Debug {
     /// The one part for whose credential the customer is not known: no group knows it, it came several times, it is
     /// malformed, or it is not trusted.
     fn faulty_credential(&self) -> Option<&KeyPart>;
+
+    /// Calls `each` with every part for whose credential the request has a value that no group knows. `room` has room
+    /// after its end.
+    fn each_unknown(&self, caller: &Caller<'_>, room: &mut Vec<u8>, each: &mut dyn FnMut(&KeyPart));
 
     /// Does `is_elsewhere` hold for one of the parts that are credentials?
     fn are_elsewhere(&self, is_elsewhere: &dyn Fn(&KeyPart) -> bool) -> bool;

@@ -59,13 +59,16 @@ impl<'a> Cookies<'a> {
         named.map(|(_, _, value)| cookie_value(value))
     }
 
-    /// Would another reader find a value of this name if this one finds none? Some readers split at commas, as older
-    /// standards require (RFC 2965, section 3.3.4). Some split at blanks, as Python does. Some ignore the case of
+    /// Would another reader find a value of this name that this one does not find? Some readers split at commas, as
+    /// older standards require (RFC 2965, section 3.3.4). Some split at blanks, as Python does. Some ignore the case of
     /// names.
     #[must_use]
     pub fn are_read_elsewhere(&self, name: &str) -> bool {
-        self.as_long_as(name)
-            .any(|(_, key, value)| !value.is_empty() && key.eq_ignore_ascii_case(name.as_bytes()))
+        let bytes = name.as_bytes();
+        self.as_long_as(name).any(|(pair, key, value)| {
+            let is_found = !pair.is_inside && key == bytes && is_read_alike(value);
+            !value.is_empty() && key.eq_ignore_ascii_case(bytes) && !is_found
+        })
     }
 
     /// The pairs of this name's bucket whose name has the same length, with name and value; the last first.
@@ -201,6 +204,11 @@ fn is_between(byte: &u8) -> bool {
     *byte == b',' || byte.is_ascii_whitespace()
 }
 
+/// Do all readers find a value here, and the same one?
+fn is_read_alike(value: &[u8]) -> bool {
+    !value.iter().any(is_between) && !cookie_value(value).is_empty()
+}
+
 /// The first position from `start` on whose byte fulfils `is_such`, else the end.
 fn end_of(piece: &[u8], start: usize, is_such: impl FnMut(&u8) -> bool) -> usize {
     let rest = piece.get(start..).unwrap_or_default();
@@ -317,6 +325,10 @@ mod tests {
             "x=1 sid = a",
             "x=1 sid= \"a\"",
             "x sid=a",
+            "sid=a b",
+            "sid=a,b",
+            "sid=a; SID=b",
+            "sid=\"\"",
         ] {
             assert!(elsewhere(line), "{line}");
         }
@@ -325,6 +337,8 @@ mod tests {
             "x=1, y=2",
             "x=sid=a",
             "sid=",
+            "sid=a",
+            "x=1; sid=a; sid=b",
             "x=1, sid=",
             "xsid=a",
             "x=1 y=2",

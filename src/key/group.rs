@@ -251,7 +251,7 @@ fn differences<T: Eq + Hash>(now: &MemberSet<T>, then: &MemberSet<T>) -> (usize,
 }
 
 /// The part that requests with credentials of different customers are in doubt about.
-static CUSTOMER: KeyPart = KeyPart::Customer;
+pub(super) static CUSTOMER: KeyPart = KeyPart::Customer;
 
 /// Is the customer of the request a member of the group?
 fn is_named<'a>(
@@ -270,9 +270,7 @@ fn is_named<'a>(
         CustomerReading::Malformed(at) => return Err(Doubt::Malformed(source(*at))),
         CustomerReading::Different => return Err(Doubt::Several(&CUSTOMER)),
         CustomerReading::Untrusted(at) => return Err(Doubt::Untrusted(source(*at))),
-        CustomerReading::Nothing | CustomerReading::Unknown(_) | CustomerReading::Repeated(_) => {
-            false
-        }
+        CustomerReading::Nothing | CustomerReading::Unknown(_) => false,
     };
     if is_listed || !named.is_open() {
         return Ok(is_listed);

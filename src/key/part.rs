@@ -31,8 +31,6 @@ pub(super) enum PartReading {
     Untrusted,
     /// A credential that no group knows, where its customer is looked for.
     Unknown,
-    /// Such a credential, of which the upstream may read another value.
-    Unclear,
 }
 
 /// The beginning of a certificate's subject, before the digest of its authorities and `:`.
@@ -131,7 +129,6 @@ fn write_customer(case: KeyCase, caller: &Caller<'_>, out: &mut Vec<u8>) -> Part
         }
         CustomerReading::Nothing => PartReading::Nothing,
         CustomerReading::Unknown(_) => PartReading::Unknown,
-        CustomerReading::Repeated(_) => PartReading::Unclear,
         CustomerReading::Several(_) | CustomerReading::Different => PartReading::Several,
         CustomerReading::Malformed(_) => PartReading::Malformed,
         CustomerReading::Untrusted(_) => PartReading::Untrusted,
@@ -210,7 +207,7 @@ fn write_method(method: &Method, out: &mut Vec<u8>) {
     }
 }
 
-/// Would the upstream find a value of the part if this gateway finds none?
+/// Would the upstream find a value of the part that this gateway does not find?
 pub(super) fn is_elsewhere(part: &KeyPart, caller: &Caller<'_>) -> bool {
     match part {
         KeyPart::Query { name, .. } => {

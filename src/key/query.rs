@@ -12,14 +12,20 @@ pub(super) fn values<'a>(query: &'a str, name: &'a str) -> impl Iterator<Item = 
     })
 }
 
-/// Would another reader find a value of this name if this one finds none? Some readers also split parameters at `;`,
-/// and some do not compare names byte for byte.
+/// Would another reader find a value of this name that this one does not find? Some readers also split parameters at
+/// `;`, and some do not compare names byte for byte.
 #[must_use]
 pub(super) fn is_read_elsewhere(query: &str, name: &str) -> bool {
-    let mut pairs = query.as_bytes().split(|byte| matches!(byte, b'&' | b';'));
+    let mut pairs = query.as_bytes().split(|byte| *byte == b'&');
     pairs.any(|pair| {
-        let (key, value) = split_pair(pair);
-        !value.is_empty() && is_taken_for(&decoded(key), name.as_bytes())
+        let is_whole = !pair.contains(&b';');
+        let mut parts = pair.split(|byte| *byte == b';');
+        parts.any(|part| {
+            let (key, value) = split_pair(part);
+            let key = decoded(key);
+            let is_found = is_whole && *key == *name.as_bytes();
+            !value.is_empty() && !is_found && is_taken_for(&key, name.as_bytes())
+        })
     })
 }
 
@@ -91,8 +97,9 @@ mod tests {
             "x;k=a",
             "x=1;k=a",
             "K=a",
-            "k=&%6B=a",
             "k=;k=a",
+            "k=a;b",
+            "k=a&K=b",
             "k[]=a",
             "k[0]=a",
             "x&K%5Bx%5D[y]=a",
@@ -106,8 +113,8 @@ mod tests {
             assert!(is_read_elsewhere(query, "k"), "{query}");
         }
         for query in [
-            "", "k", "k=", "x=k=a", "xk=a", "x;k=", "k%3Da", "k[]", "k[]=", "k.x=a", "k_=a",
-            "kx=a", "x[k]=a", "[k]=a", "k+x=a", "%00k=a",
+            "", "k", "k=", "k=a", "k=&%6B=a", "x=k=a", "xk=a", "x;k=", "k%3Da", "k[]", "k[]=",
+            "k.x=a", "k_=a", "kx=a", "x[k]=a", "[k]=a", "k+x=a", "%00k=a",
         ] {
             assert!(!is_read_elsewhere(query, "k"), "{query}");
         }

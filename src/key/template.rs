@@ -82,14 +82,10 @@ impl KeyTemplate {
                 }
             };
         }
-        if matches!(reading, PartReading::Unknown | PartReading::Unclear) {
+        if reading == PartReading::Unknown {
             let otherwise = match self.unknown.as_ref().map(|known| known.otherwise) {
                 // The limit applies to a client that the upstream can name.
-                Some(UnknownKey::Skip)
-                    if reading == PartReading::Unclear || is_elsewhere(part, caller) =>
-                {
-                    UnknownKey::Ip
-                }
+                Some(UnknownKey::Skip) if is_elsewhere(part, caller) => UnknownKey::Ip,
                 otherwise => otherwise.unwrap_or(UnknownKey::Refuse),
             };
             return write_unknown(otherwise, self.faulty(index, part, caller), caller, out);
@@ -166,6 +162,26 @@ impl KeyTemplate {
             return Ok(MissingKey::Ip);
         }
         Ok(self.missing)
+    }
+
+    /// The parts of the request, among those of the key, whose values no group knows: of a customer, the credentials.
+    #[cold]
+    pub fn unknown_parts(&self, caller: &Caller<'_>, room: &mut Vec<u8>) -> Vec<KeyPart> {
+        let (start, mut unknown) = (room.len(), Vec::new());
+        for (index, part) in self.parts.iter().enumerate() {
+            let reading = write_part(part, self.case, caller, room);
+            if reading == PartReading::Unknown {
+                caller
+                    .customers
+                    .each_unknown(caller, room, &mut |by| unknown.push(by.clone()));
+            } else if reading == PartReading::One
+                && self.unknown_value(index, &room[start..]).is_some()
+            {
+                unknown.push(part.clone());
+            }
+            room.truncate(start);
+        }
+        unknown
     }
 
     /// Turns a key from outside (a log, for instance), in `out` from `start` on, into the key that counts here. The

@@ -227,7 +227,12 @@ fn refusal_row(cause: &RefusalCause) -> CauseRow {
         },
         RefusalCause::MissingKey { limit, .. } => keyless(limit, Reason::MissingKey),
         RefusalCause::UnknownKey { limit, .. } => keyless(limit, Reason::UnknownKey),
-        RefusalCause::BadToken { limit, .. } => keyless(limit, Reason::BadToken),
+        RefusalCause::BadToken {
+            limit: Some(limit), ..
+        } => keyless(limit, Reason::BadToken),
+        RefusalCause::BadToken { limit: None, .. } => {
+            row(401, GrpcStatus::UNAUTHENTICATED, Reason::BadToken)
+        }
         RefusalCause::AmbiguousKey { .. } | RefusalCause::MalformedKey { .. } => {
             invalid(400, Reason::BadRequest)
         }

@@ -435,10 +435,11 @@ impl Exchange {
         }
     }
 
-    /// Do limits apply to the request?
-    pub(super) fn has_limits(&self) -> bool {
+    /// Do limits apply to the request, or does it lack something that its route requires?
+    pub(super) fn is_checked(&self) -> bool {
         let service = self.service();
         service.is_some_and(|service| !service.limits.is_empty())
+            || self.decided.plan.lack().is_some()
     }
 
     /// Notes that the body broke before forwarding.

@@ -258,7 +258,7 @@ impl Worker {
             Err(Unplanned::Failed(error)) => return Err(error),
         };
         let target = head.target;
-        if exchange.has_limits() {
+        if exchange.is_checked() {
             self.check_limits(peer, exchange).await?;
         }
         let local = Rc::clone(&exchange.local);

@@ -165,6 +165,28 @@ impl Customers {
     fn look(&self, caller: &Caller<'_>, room: &mut Vec<u8>) -> CustomerReading {
         if let Some(name) = caller.identity.tells_customer() {
             let name = match self.names.find(&name) {
+    /// Calls `each` with every source in which the request has a credential that no line knows.
+    #[cold]
+    fn each_unknown(
+        &self,
+        caller: &Caller<'_>,
+        room: &mut Vec<u8>,
+        each: &mut dyn FnMut(&KeyPart),
+    ) {
+        for (position, source) in self.sources.iter().enumerate() {
+            let reading = source.look(self, caller, position, room);
+            if matches!(reading, CustomerReading::Unknown(_)) {
+                each(&source.by);
+            }
+        }
+    }
+
+    /// Is a credential a part of the route's path, so that it is unknown until the route is?
+    #[must_use]
+    pub fn depend_on_route(&self) -> bool {
+        self.sources.iter().any(|source| source.by.is_of_route())
+    }
+
                 Some(index) => CustomerName::Listed(index),
                 None => CustomerName::Claimed(name.into()),
             };
@@ -227,13 +249,19 @@ impl CredentialSource {
         room.truncate(start);
         match reading {
             PartReading::One => {}
-            PartReading::Several if self.by.may_repeat() => {
-                return CustomerReading::Repeated(position);
+            PartReading::Several => {
+                return match &self.by {
+                    // The upstream may read any one of them.
+                    KeyPart::Cookie(name) => {
+                        let values = caller.cookies.values(name);
+                        self.look_in_values(values, position)
+                    }
+                    _ => CustomerReading::Several(position),
+                };
             }
-            PartReading::Several => return CustomerReading::Several(position),
             PartReading::Malformed => return CustomerReading::Malformed(position),
             PartReading::Untrusted => return CustomerReading::Untrusted(position),
-            PartReading::Nothing | PartReading::Unknown | PartReading::Unclear => {
+            PartReading::Nothing | PartReading::Unknown => {
                 return self.look_in_list(caller, position);
             }
         }
@@ -271,22 +299,7 @@ impl CredentialSource {
         };
         let mut found = CustomerReading::Nothing;
         caller.identity.listed(claim, &mut |entry| {
-            let known = self.known.get(&digest::value_digest(entry.as_bytes()));
-            found = match (&found, known) {
-                (CustomerReading::Nothing, None) => CustomerReading::Unknown(position),
-                (CustomerReading::Nothing | CustomerReading::Unknown(_), Some(index)) => {
-                    CustomerReading::Named {
-                        name: CustomerName::Listed(*index),
-                        is_proven: true,
-                    }
-                }
-                (CustomerReading::Named { name, .. }, Some(index))
-                    if *name != CustomerName::Listed(*index) =>
-                {
-                    CustomerReading::Different
-                }
-                _ => found.clone(),
-            };
+            self.join(&mut found, entry.as_bytes(), position);
         });
         found
     }
@@ -299,6 +312,37 @@ fn verified_value<'c>(by: &KeyPart, caller: &Caller<'c>) -> Option<Cow<'c, str>>
         KeyPart::TlsSubject => Some(Cow::Borrowed(caller.certificate?.subject)),
         KeyPart::TlsFingerprint => {
             let digits = caller.certificate?.fingerprint;
+
+    /// The customer whom one of several values of the part names.
+    fn look_in_values<V: AsRef<[u8]>>(
+        &self,
+        values: impl Iterator<Item = V>,
+        position: usize,
+    ) -> CustomerReading {
+        let mut found = CustomerReading::Nothing;
+        values.for_each(|value| self.join(&mut found, value.as_ref(), position));
+        found
+    }
+
+    /// Adds one of several values to what the others have shown: a known value counts more than unknown ones.
+    fn join(&self, found: &mut CustomerReading, value: &[u8], position: usize) {
+        let known = self.known.get(&digest::value_digest(value));
+        match (&*found, known) {
+            (CustomerReading::Nothing, None) => *found = CustomerReading::Unknown(position),
+            (CustomerReading::Nothing | CustomerReading::Unknown(_), Some(index)) => {
+                *found = CustomerReading::Named {
+                    name: CustomerName::Listed(*index),
+                    is_proven: self.by.is_proof(),
+                };
+            }
+            (CustomerReading::Named { name, .. }, Some(index))
+                if *name != CustomerName::Listed(*index) =>
+            {
+                *found = CustomerReading::Different;
+            }
+            _ => {}
+        }
+    }
             Some(digits.iter().map(|byte| format!("{byte:02x}")).collect())
         }
         _ => None,

@@ -35,14 +35,17 @@ pub(super) fn refusal(cause: &RefusalCause) -> ReplayOutcome {
         },
         RefusalCause::MissingKey { limit, .. }
         | RefusalCause::UnknownKey { limit, .. }
-        | RefusalCause::BadToken { limit, .. } => ReplayOutcome::Refuse {
+        | RefusalCause::BadToken {
+            limit: Some(limit), ..
+        } => ReplayOutcome::Refuse {
             wait: None,
             limit: Arc::clone(&limit.name),
             window: None,
         },
         // The gateway answers an ambiguous key with 400. The store of a replay is never unavailable, and a log contains
-        // no keys of issuers.
+        // no keys of issuers. No route of a replay looks for the customer.
         RefusalCause::AmbiguousKey { .. }
+        | RefusalCause::BadToken { limit: None, .. }
         | RefusalCause::MalformedKey { .. }
         | RefusalCause::StoreDown
         | RefusalCause::KeysUnread => ReplayOutcome::NoRoute,

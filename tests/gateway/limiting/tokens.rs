@@ -1,5 +1,6 @@
 //! Limits that count by claims, and only by claims of a token that one of the file's keys has signed.
 
+mod contradictions;
 mod doubted;
 mod published;
 

@@ -26,8 +26,6 @@ pub enum CustomerReading {
     Nothing,
     /// The request has a credential that no group knows, in this source.
     Unknown(usize),
-    /// The request has several cookies of one name, in this source: it is not known which one the upstream reads.
-    Repeated(usize),
     /// The request has several different values in this source.
     Several(usize),
     /// The request has a credential in this source that cannot be read in one way only.

@@ -67,13 +67,23 @@ impl CustomerLookup for CustomerSearch<'_> {
     fn faulty_credential(&self) -> Option<&KeyPart> {
         match &**self.found.get()? {
             CustomerReading::Unknown(source)
-            | CustomerReading::Repeated(source)
             | CustomerReading::Several(source)
             | CustomerReading::Malformed(source)
             | CustomerReading::Untrusted(source) => self.all?.source(*source),
             CustomerReading::Named { .. }
             | CustomerReading::Nothing
             | CustomerReading::Different => None,
+        }
+    }
+
+    fn each_unknown(
+        &self,
+        caller: &Caller<'_>,
+        room: &mut Vec<u8>,
+        each: &mut dyn FnMut(&KeyPart),
+    ) {
+        if let Some(all) = self.all {
+            all.each_unknown(caller, room, each);
         }
     }
 

@@ -288,6 +288,61 @@ fn an_unknown_credential_is_worth_no_more_than_none() {
     }
 }
 
+/// The upstream may read any of several cookies of one name: each of them counts.
+#[test]
+fn each_cookie_of_a_name_may_name_the_customer() {
+    let by = KeyPart::Cookie("sid".into());
+    let mut builder = CustomersBuilder::default();
+    for (value, name) in [("s-1", "acme"), ("s-2", "acme"), ("s-3", "beta")] {
+        let customer = builder.name(name).unwrap();
+        builder.value(&by, Group::digest(value.as_bytes()), customer);
+    }
+    let all = Arc::new(builder.build());
+    let names = all.names().filter_map(|name| all.find(name));
+    let group = Group::of_values("g".into(), by, []).naming(NamedMembers::new(&all, names, false));
+    let template = KeyTemplate {
+        parts: vec![KeyPart::Customer],
+        missing: MissingKey::Skip,
+        unknown: Some(KnownValues {
+            groups: vec![vec![Arc::new(group)]],
+            otherwise: UnknownKey::Skip,
+        }),
+        case: KeyCase::Sensitive,
+    };
+    let elsewhere = "198.51.100.1";
+    for (sent, reading, key) in [
+        ("sid=s-1; sid=s-2", "acme", "acme"),
+        ("sid=s-1; sid=other", "acme", "acme"),
+        ("sid=other; sid=%22s-3; sid=s-3", "beta", "beta"),
+        ("sid=s-1; sid=s-3", "Different", "Doubt"),
+        ("sid=other; sid=s-3; sid=s-2", "Different", "Doubt"),
+        ("sid=other; sid=others", "Unknown(0)", "Skip"),
+        ("sid=other", "Unknown(0)", "Skip"),
+        ("sid=", "Nothing", "Skip"),
+        // Another reader finds a known one.
+        ("sid=other; SID=s-1", "Unknown(0)", "%ip=198.51.100.1"),
+        ("sid=other sid=s-1", "Unknown(0)", "%ip=198.51.100.1"),
+        ("sid=s-1,x", "Unknown(0)", "%ip=198.51.100.1"),
+    ] {
+        let fields = (&[("cookie", sent)][..], "");
+        let found = read_customer(&all, fields, elsewhere, &NoIdentity, &template);
+        assert_eq!((&*found.0, &*found.1), (reading, key), "{sent}");
+    }
+}
+
+#[test]
+fn names_that_come_behind_the_credentials_have_none() {
+    let mut builder = CustomersBuilder::default();
+    let acme = builder.name("acme").unwrap();
+    builder.value(&header(), Group::digest(b"key-1"), acme);
+    builder.end_credentials();
+    let gold = builder.name("gold").unwrap();
+    assert!(builder.has_credential("acme") && !builder.has_credential("gold"));
+    let all = builder.build();
+    assert!(all.has_credential(acme) && !all.has_credential(gold));
+    assert!(customers().has_credential(gold));
+}
+
 #[test]
 fn the_part_that_a_client_lacks_is_a_credential() {
     let all = customers();
