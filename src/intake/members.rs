@@ -16,6 +16,8 @@ pub struct RouteMembers<'a> {
     caller: CallerFacts<'a>,
     token: Token<'a>,
     customers: CustomerSearch<'a>,
+    /// The customer that the request is assumed to be of.
+    assumed: Option<Rc<CustomerReading>>,
 }
 
 impl<'a> RouteMembers<'a> {
@@ -36,7 +38,8 @@ impl<'a> RouteMembers<'a> {
             groups: &snapshot.route_groups,
             caller,
             token: Token::new(snapshot.tokens.as_deref(), caller.fields),
-            customers: CustomerSearch::of(all).knowing(assumed),
+            customers: CustomerSearch::of(all).knowing(assumed.clone()),
+            assumed,
         })
     }
 
@@ -50,7 +53,8 @@ impl<'a> RouteMembers<'a> {
     pub(super) fn without_token(&self) -> Self {
         Self {
             token: self.token.unread(),
-            customers: CustomerSearch::of(self.customers.all()),
+            customers: CustomerSearch::of(self.customers.all()).knowing(self.assumed.clone()),
+            assumed: self.assumed.clone(),
             ..*self
         }
     }

@@ -161,6 +161,94 @@ async fn users_and_their_passwords_are_explained() {
     }
 }
 
+/// The line that names the customer is the one with the credential of the request. A plan's list alone names nobody.
+#[tokio::test]
+async fn a_customer_is_shown_with_groups_and_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write(
+        "keys.txt",
+        "# NAME CREDENTIAL\nacme key-1\nbeta key-2\nacme\tkey-3\n",
+    );
+    write("gold.txt", "beta\nlost\nacme\n");
+    write(
+        "gateway.toml",
+        "[groups.pro]\nby = \"header:x-api-key\"\ncustomers = \"keys.txt\"\n\
+         [groups.gold]\nby = \"customer\"\nfile = \"gold.txt\"\n\
+         [groups.office]\nby = \"ip\"\ncustomers = { acme = \"192.0.2.0/24\" }\n\
+         [limits.l]\nby = \"customer\"\nmissing = \"refuse\"\nrate = \"9/h\"\ntiers.gold = { burst = 4 }\n\
+         [upstreams.u]\nservers = \"127.0.0.1:1\"\n[routes.r]\nupstream = \"u\"\nlimits = \"l\"\n",
+    );
+    for (asked, said) in [
+        (
+            &["-H", "x-api-key: key-1"][..],
+            "customer acme, pro, keys.txt:2; gold, gold.txt:3; office, gateway.toml:7",
+        ),
+        (
+            &["-H", "x-api-key: key-3"],
+            "customer acme, pro, keys.txt:4; gold, gold.txt:3; office, gateway.toml:7",
+        ),
+        (
+            &["--customer", "acme"],
+            "customer acme, pro, keys.txt:2; gold, gold.txt:3; office, gateway.toml:7",
+        ),
+        (
+            &["--customer", "beta"],
+            "customer beta, pro, keys.txt:3; gold, gold.txt:1\n",
+        ),
+        (
+            &["--customer", "lost"],
+            "customer lost, gold, gold.txt:2; no credential is known for it",
+        ),
+    ] {
+        let all = [&["explain", "GET", "/"], asked].concat();
+        let done = tollgate(folder.path(), &all).await;
+        assert_eq!(done.code, Some(0), "{done:?}");
+        assert!(done.stdout.contains(said), "{said}: {done:?}");
+        assert!(!done.stdout.contains("key-"), "{done:?}");
+    }
+    let all = ["explain", "GET", "/", "--customer", "acme", "--json"];
+    let done = tollgate(folder.path(), &all).await;
+    let said: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(said["customer"]["at"][0], "keys.txt:2", "{done:?}");
+    assert_eq!(said["customer"]["has_credential"], true);
+}
+
+/// The route of an assumed customer depends on no token, so that no limit comes before the token.
+#[tokio::test]
+async fn an_assumed_customer_is_not_lost_before_the_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = format!("{}/tests/config/jwt/hs.secret", env!("CARGO_MANIFEST_DIR"));
+    let file = format!(
+        "[jwt]\nkeys = {key:?}\nalgorithms = \"HS256\"\n\
+         [groups.pro]\nby = \"jwt:sub\"\ncustomers = true\n\
+         [groups.gold]\nby = \"customer\"\nmembers = \"acme\"\n\
+         [limits.l]\nby = \"ip\"\nrate = \"9/h\"\n[upstreams.u]\nservers = \"127.0.0.1:1\"\n\
+         [routes.r]\nupstream = \"u\"\nlimits = \"l\"\ngroups = \"gold\"\n\
+         [routes.rest]\nupstream = \"u\"\nlimits = \"l\"\n"
+    );
+    std::fs::write(folder.path().join("gateway.toml"), file).unwrap();
+    let field = "authorization: Bearer opaque";
+    let all = [
+        "explain",
+        "GET",
+        "/",
+        "--customer",
+        "acme",
+        "-H",
+        field,
+        "--json",
+    ];
+    let done = tollgate(folder.path(), &all).await;
+    let said: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(said["route"]["name"], "r", "{done:?}");
+    assert_eq!(
+        said["limits_before_token"],
+        serde_json::json!([]),
+        "{done:?}"
+    );
+}
+
 /// Groups of the main file come first, then those of the included files, in their order.
 #[tokio::test]
 async fn groups_of_several_files_have_one_order() {
