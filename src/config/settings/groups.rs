@@ -85,7 +85,10 @@ pub(in crate::config) fn read_groups(
     }
     for ((text, names), noted) in texts.iter().zip(&mut names).zip(&mut noted) {
         if text.by.is_customer() {
+        let is_wrong = text.is_noted || found.has_error_since(before);
+        reader.is_broken |= is_wrong && !text.written.customers.is_absent();
             let before = found.len();
+    reader.builder.end_credentials();
             let listed = gather(text.written, &text.files, one_name, found);
             names.extend(reader.names(text, &listed, found));
             *noted |= found.len() > before;
@@ -94,9 +97,10 @@ pub(in crate::config) fn read_groups(
     numbers
         .all()
         .for_each(|file| reader.add_numbered(file, found));
-    let builder = reader.builder;
+    // Customers that could not be read are not taken for none.
+    let names_some = reader.is_broken || !reader.builder.is_empty();
     let mut groups = Groups {
-        customers: (!builder.is_empty()).then(|| Arc::new(builder.build())),
+        customers: names_some.then(|| Arc::new(reader.builder.build())),
         ..Groups::default()
     };
     for ((text, names), noted) in texts.iter_mut().zip(names).zip(noted) {

@@ -57,8 +57,6 @@ pub(in crate::config) struct WrittenNumbers {
     pub(in crate::config) max: Option<u32>,
     pub(in crate::config) queue: Option<u32>,
     pub(in crate::config) max_wait: Option<Duration>,
-    /// The first line with these numbers.
-    pub(in crate::config) line: u32,
 }
 
 impl NumberFiles {
@@ -215,7 +213,7 @@ impl<'a, 'c> Reader<'a, 'c> {
         let set = match self.known.get(numbers) {
             Some(set) => *set,
             None => {
-                let read = read_numbers(numbers, line)?;
+                let read = read_numbers(numbers)?;
                 let set = u32::try_from(self.file.sets.len()).unwrap_or(u32::MAX);
                 self.file.sets.push(read);
                 self.known.insert(numbers, set);
@@ -249,11 +247,8 @@ impl<'a, 'c> Reader<'a, 'c> {
 }
 
 /// Reads `RATE[,RATE] [burst=N] [max=N] [queue=N] [max_wait=TIME]`.
-fn read_numbers(text: &str, line: u32) -> Result<WrittenNumbers, LineFault> {
-    let mut numbers = WrittenNumbers {
-        line,
-        ..WrittenNumbers::default()
-    };
+fn read_numbers(text: &str) -> Result<WrittenNumbers, LineFault> {
+    let mut numbers = WrittenNumbers::default();
     for (position, piece) in text.split_ascii_whitespace().enumerate() {
         match piece.split_once('=') {
             Some((word, value)) => numbers.put(word, value)?,
@@ -380,24 +375,24 @@ mod tests {
     use super::*;
 
     fn why(text: &str) -> String {
-        let fault = read_numbers(text, 1).unwrap_err();
+        let fault = read_numbers(text).unwrap_err();
         format!("{} ({})", fault.why, fault.help.unwrap_or_default())
     }
 
     #[test]
     fn a_line_has_rates_and_numbers_by_their_words() {
-        let read = read_numbers("50/min,1000/h burst=7\tmax_wait=2s  queue=9 max=3", 4).unwrap();
+        let read = read_numbers("50/min,1000/h burst=7\tmax_wait=2s  queue=9 max=3").unwrap();
         assert_eq!(
-            (read.burst, read.queue, read.max, read.line),
-            (Some(7), Some(9), Some(3), 4)
+            (read.burst, read.queue, read.max),
+            (Some(7), Some(9), Some(3))
         );
         assert_eq!(read.max_wait, Some(Duration::from_secs(2)));
         assert_eq!(
             read.rates,
             [rate("50/min").unwrap(), rate("1000/h").unwrap()]
         );
-        assert!(read_numbers("burst=2", 1).unwrap().rates.is_empty());
-        let most = read_numbers("9007199254740991/d burst=9007199254740991", 1).unwrap();
+        assert!(read_numbers("burst=2").unwrap().rates.is_empty());
+        let most = read_numbers("9007199254740991/d burst=9007199254740991").unwrap();
         assert_eq!(most.burst, Some(9_007_199_254_740_991));
     }
 

@@ -38,6 +38,8 @@ pub struct Customers {
     /// The parts of requests that are credentials, in the file's order; addresses are not among them.
     sources: Vec<CredentialSource>,
     networks: Networks<CustomerIndex>,
+    /// The number of names that have a credential, which come first; `None` if all have one.
+    with_credential: Option<u32>,
 }
 
 /// The credentials in one part of requests.
@@ -106,6 +108,13 @@ impl Customers {
         self.names.find(name)
     }
 
+    /// Has the customer with this number a credential, rather than only a plan or numbers?
+    #[must_use]
+    pub fn has_credential(&self, index: CustomerIndex) -> bool {
+        let many = self.with_credential;
+        many.is_none_or(|many| index.position() < many as usize)
+    }
+
     /// The customer of this name, as if a credential had named it.
     #[must_use]
     pub fn assumed(&self, name: &str) -> Rc<CustomerReading> {
@@ -156,15 +165,6 @@ impl Customers {
         self.sources.iter().any(|source| is_elsewhere(&source.by))
     }
 
-    /// The part of a request that the source at this position is.
-    pub(super) fn source(&self, position: usize) -> Option<&KeyPart> {
-        Some(&self.sources.get(position)?.by)
-    }
-
-    /// Finds the customer of `caller`. `room` has room after its end.
-    fn look(&self, caller: &Caller<'_>, room: &mut Vec<u8>) -> CustomerReading {
-        if let Some(name) = caller.identity.tells_customer() {
-            let name = match self.names.find(&name) {
     /// Calls `each` with every source in which the request has a credential that no line knows.
     #[cold]
     fn each_unknown(
@@ -187,6 +187,15 @@ impl Customers {
         self.sources.iter().any(|source| source.by.is_of_route())
     }
 
+    /// The part of a request that the source at this position is.
+    pub(super) fn source(&self, position: usize) -> Option<&KeyPart> {
+        Some(&self.sources.get(position)?.by)
+    }
+
+    /// Finds the customer of `caller`. `room` has room after its end.
+    fn look(&self, caller: &Caller<'_>, room: &mut Vec<u8>) -> CustomerReading {
+        if let Some(name) = caller.identity.tells_customer() {
+            let name = match self.names.find(&name) {
                 Some(index) => CustomerName::Listed(index),
                 None => CustomerName::Claimed(name.into()),
             };
@@ -303,15 +312,6 @@ impl CredentialSource {
         });
         found
     }
-}
-
-/// The text of a part that the client has proved.
-fn verified_value<'c>(by: &KeyPart, caller: &Caller<'c>) -> Option<Cow<'c, str>> {
-    match by {
-        KeyPart::Jwt { claim, .. } => caller.identity.claim(claim),
-        KeyPart::TlsSubject => Some(Cow::Borrowed(caller.certificate?.subject)),
-        KeyPart::TlsFingerprint => {
-            let digits = caller.certificate?.fingerprint;
 
     /// The customer whom one of several values of the part names.
     fn look_in_values<V: AsRef<[u8]>>(
@@ -343,6 +343,15 @@ fn verified_value<'c>(by: &KeyPart, caller: &Caller<'c>) -> Option<Cow<'c, str>>
             _ => {}
         }
     }
+}
+
+/// The text of a part that the client has proved.
+fn verified_value<'c>(by: &KeyPart, caller: &Caller<'c>) -> Option<Cow<'c, str>> {
+    match by {
+        KeyPart::Jwt { claim, .. } => caller.identity.claim(claim),
+        KeyPart::TlsSubject => Some(Cow::Borrowed(caller.certificate?.subject)),
+        KeyPart::TlsFingerprint => {
+            let digits = caller.certificate?.fingerprint;
             Some(digits.iter().map(|byte| format!("{byte:02x}")).collect())
         }
         _ => None,

@@ -27,6 +27,8 @@ pub(super) struct CustomerReader<'a> {
     networks: HashMap<IpNet, Holder<'a>, RandomState>,
     /// Can customers have names that no line has?
     is_open: bool,
+    /// Has a mistake been noted in the customers of a group? Then it is not known which names have a credential.
+    pub(super) is_broken: bool,
 }
 
 /// The customer of a credential, and the credential's place.
@@ -193,7 +195,7 @@ impl<'a> CustomerReader<'a> {
             .iter()
             .filter_map(|(name, place)| Some((str::from_utf8(name).ok()?, *place)));
         let names: Vec<(&str, MemberPlace<'_>)> = names.collect();
-        let is_strange = |(name, _): &&(&str, MemberPlace<'_>)| self.builder.find(name).is_none();
+        let is_strange = |(name, _): &&(&str, MemberPlace<'_>)| !self.builder.has_credential(name);
         let many = names.iter().filter(is_strange).count();
         let strange = names.iter().filter(is_strange);
         let strange = strange.min_by_key(|(_, place)| place.order());
@@ -209,7 +211,7 @@ impl CustomerReader<'_> {
     /// Reads the names of customers with numbers of their own.
     pub(super) fn add_numbered(&mut self, file: &NumberFile, found: &mut Findings) {
         if self.tells_strange_names() {
-            let is_known = |name: &str| self.builder.find(name).is_some();
+            let is_known = |name: &str| self.builder.has_credential(name);
             warn_of_strange_names(file, is_known, found);
         }
         for line in &file.lines {
@@ -220,7 +222,7 @@ impl CustomerReader<'_> {
 
     /// Can only a line have a name, and does any line have one?
     fn tells_strange_names(&self) -> bool {
-        !self.is_open && !self.builder.is_empty()
+        !self.is_open && !self.is_broken && !self.builder.is_empty()
     }
 }
 

@@ -127,3 +127,95 @@ fn a_customers_network_with_bits_behind_its_prefix_is_a_warning() {
         .collect();
     assert_eq!(warnings, ["10.0.0.1/8 is more than one address"]);
 }
+
+const REST: &str =
+    "[upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = \"day\"\n";
+
+/// The codes and messages about a file in a folder with these other files.
+fn said(text: &str, files: &[(&str, &str)]) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gateway.toml");
+    std::fs::write(&path, format!("{text}{REST}")).unwrap();
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let report = crate::config::load(&path).map_or_else(|report| report, |good| good.report());
+    let said = report.diagnostics.iter();
+    said.map(|one| format!("{}: {}", one.code, one.message))
+        .collect()
+}
+
+const PLANS: &str = "[groups.pro]\nby = \"header:x-api-key\"\ncustomers = \"keys.txt\"\n\
+    [groups.gold]\nby = \"customer\"\nfile = \"gold.txt\"\n\
+    [limits.day]\nby = \"customer\"\nmissing = \"refuse\"\nrate = \"100/d\"\n\
+    tiers.gold = { rate = \"1000/d\", burst = 50 }\nown = \"own.txt\"\n";
+
+#[test]
+fn a_name_of_a_plan_without_a_credential_is_unknown_everywhere() {
+    let files = [
+        ("keys.txt", "acme key-1\n"),
+        ("gold.txt", "acme\nlost\n"),
+        ("own.txt", "acme 5/d\nlost 7/d\n"),
+    ];
+    assert_eq!(
+        said(PLANS, &files),
+        [
+            "unknown-customer: gold.txt:2: no group names the customer `lost` of group `gold`",
+            "unknown-customer: own.txt:2: no group names the customer `lost`",
+        ]
+    );
+}
+
+#[test]
+fn customers_that_cannot_be_read_are_not_taken_for_none() {
+    let own = ("own.txt", "acme 5/d\n");
+    let files = [("gold.txt", "acme\n"), own];
+    let alone = PLANS.replace(
+        "[groups.gold]\nby = \"customer\"\nfile = \"gold.txt\"\n",
+        "",
+    );
+    let alone = alone.replace("tiers.gold = { rate = \"1000/d\", burst = 50 }\n", "");
+    let told = said(&alone, &files);
+    assert!(
+        told.len() == 1 && told[0].starts_with("unreadable: "),
+        "{told:?}"
+    );
+    let told = said(PLANS, &files);
+    assert!(
+        told.len() == 1 && told[0].starts_with("unreadable: "),
+        "{told:?}"
+    );
+    let files = [
+        ("keys.txt", "acme\nbeta key-2\n"),
+        ("gold.txt", "acme\n"),
+        own,
+    ];
+    let told = said(PLANS, &files);
+    assert!(
+        told.len() == 1 && told[0].starts_with("bad-customer: keys.txt:1 "),
+        "{told:?}"
+    );
+}
+
+/// The numbers of the first line are right for its customer, who has no plan.
+#[test]
+fn a_mistake_in_numbers_names_a_customer_who_meets_it() {
+    let text = PLANS.replace("rate = \"100/d\"", "rate = \"1000/s\"");
+    let text = text.replace(
+        "rate = \"1000/d\", burst = 50",
+        "rate = \"1/30d\", burst = 2",
+    );
+    let files = [
+        ("keys.txt", "acme key-1\nbeta key-2\n"),
+        ("gold.txt", "beta\n"),
+        (
+            "own.txt",
+            "# NAME NUMBERS\nacme burst=4000000000\nbeta burst=4000000000\n",
+        ),
+    ];
+    let told = said(&text, &files);
+    assert!(
+        told.len() == 1 && told[0].contains("own.txt:3: customer `beta`: "),
+        "{told:?}"
+    );
+}

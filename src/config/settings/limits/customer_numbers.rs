@@ -7,6 +7,7 @@ use crate::config::document::{Limit, RateEntry, Setting};
 use crate::config::input::{At, Span};
 use crate::config::report::{Code, Details as _, Diagnostic, Findings, Severity, counted};
 use crate::config::settings::number_files::{NumberFile, SHOWN, WrittenNumbers};
+use crate::config::value::quoted;
 use crate::key::{CustomerIndex, Customers};
 use crate::limit;
 use crate::limit::tier::Tier;
@@ -33,10 +34,11 @@ pub(super) fn add(
     let mut compiled: Vec<Vec<Option<Arc<limit::Limit>>>> = limits.iter().map(|_| vec![]).collect();
     for (set, numbers) in file.sets.iter().enumerate() {
         for (tier, base) in bases.iter_mut().enumerate() {
-            let is_held = holders.have(set, tier);
-            let made = is_held
-                .then(|| base.compile(numbers, &mut faults))
-                .flatten();
+            let holder = holders.first(set, tier);
+            let made = holder.and_then(|holder| {
+                faults.holder = Some(holder);
+                base.compile(numbers, &mut faults)
+            });
             let mut made = made.into_iter().flatten();
             for all in &mut compiled {
                 all.push(made.next());
@@ -54,32 +56,41 @@ pub(super) fn add(
 }
 
 /// The customers of a file, and the tiers that each set of numbers can meet.
-struct Holders {
+struct Holders<'a> {
     customers: Vec<(CustomerIndex, NumberedLine)>,
-    /// For each set: can a customer with it have no tier, the first tier, and so on?
-    meets: Vec<bool>,
+    /// For each set: the first customer with it that can have no tier, the first tier, and so on.
+    meets: Vec<Option<Holder<'a>>>,
     width: usize,
 }
 
-impl Holders {
-    fn new(file: &NumberFile, all: &Customers, tiers: &[Tier]) -> Self {
+/// A customer and its line.
+#[derive(Debug, Clone, Copy)]
+struct Holder<'a> {
+    name: &'a str,
+    line: u32,
+}
+
+impl<'a> Holders<'a> {
+    fn new(file: &'a NumberFile, all: &Customers, tiers: &[Tier]) -> Self {
         let width = tiers.len() + 1;
-        let mut meets = vec![false; file.sets.len() * width];
-        let lines = file.lines.iter();
-        // Every name of the file is among the customers.
-        let customers = lines.filter_map(|line| {
-            let customer = all.find(&line.name)?;
-            let place = NumberedLine {
-                numbers: line.set,
-                line: line.line,
+        let mut meets = vec![None; file.sets.len() * width];
+        let mut customers = Vec::with_capacity(file.lines.len());
+        for written in &file.lines {
+            // Every name of the file is among the customers.
+            let Some(customer) = all.find(&written.name) else {
+                continue;
             };
-            Some((customer, place))
-        });
-        let customers: Vec<_> = customers.collect();
-        for (customer, line) in &customers {
-            let start = line.numbers as usize * width;
+            let (numbers, line) = (written.set, written.line);
+            customers.push((customer, NumberedLine { numbers, line }));
+            let start = numbers as usize * width;
             let set = &mut meets[start..start + width];
-            set[0] |= !note_tiers(tiers, *customer, &mut set[1..]);
+            let holder = Holder {
+                name: &written.name,
+                line,
+            };
+            if !note_tiers(tiers, customer, holder, &mut set[1..]) {
+                set[0].get_or_insert(holder);
+            }
         }
         Self {
             customers,
@@ -88,7 +99,8 @@ impl Holders {
         }
     }
 
-    fn have(&self, set: usize, tier: usize) -> bool {
+    /// The first customer with these numbers that can have this tier.
+    fn first(&self, set: usize, tier: usize) -> Option<Holder<'a>> {
         self.meets[set * self.width + tier]
     }
 
@@ -99,13 +111,20 @@ impl Holders {
 }
 
 /// Notes the tiers that the customer can have; returns whether the customer has one of them in any case.
-fn note_tiers(tiers: &[Tier], customer: CustomerIndex, meets: &mut [bool]) -> bool {
+fn note_tiers<'a>(
+    tiers: &[Tier],
+    customer: CustomerIndex,
+    holder: Holder<'a>,
+    meets: &mut [Option<Holder<'a>>],
+) -> bool {
     for (tier, meets) in tiers.iter().zip(meets) {
         let named = tier.group.named();
         let is_member = named.is_some_and(|named| named.has(customer));
         // A credential of the request may decide.
         let may_be = named.is_none_or(|named| named.is_open() || named.len() < tier.group.len());
-        *meets |= is_member || may_be;
+        if is_member || may_be {
+            meets.get_or_insert(holder);
+        }
         if is_member {
             return true;
         }
@@ -171,7 +190,7 @@ impl Base {
             let fault = Diagnostic::error(Code::BadOwn, message)
                 .at(&self.span, "in this file")
                 .help("write as many, in the same order, with commas between");
-            faults.add(numbers.line, fault);
+            faults.add(fault);
             return None;
         }
         self.take(numbers);
@@ -185,7 +204,7 @@ impl Base {
         }
         let is_right = !notes.has_error_since(0);
         for note in notes.into_inner() {
-            faults.add(numbers.line, note);
+            faults.add(note);
         }
         let rules = rules.filter(|rules| is_right && rules.len() == self.limits.len())?;
         let both = self.limits.iter().zip(rules);
@@ -232,6 +251,8 @@ fn number<T: Clone>(written: Option<T>, default: &Setting<T>, span: &Span) -> Se
 /// The mistakes in the numbers of a file.
 struct LineFaults<'a> {
     file: &'a NumberFile,
+    /// The customer whose numbers are compiled.
+    holder: Option<Holder<'a>>,
     found: &'a mut Findings,
     /// The mistakes that were found before, of the limit itself.
     before: usize,
@@ -243,6 +264,7 @@ impl<'a> LineFaults<'a> {
     fn new(file: &'a NumberFile, found: &'a mut Findings) -> Self {
         Self {
             file,
+            holder: None,
             before: found.len(),
             found,
             errors: 0,
@@ -251,7 +273,7 @@ impl<'a> LineFaults<'a> {
     }
 
     /// Notes what is wrong with the numbers of a line. What is wrong with the limit itself has been reported.
-    fn add(&mut self, line: u32, mut fault: Diagnostic) {
+    fn add(&mut self, mut fault: Diagnostic) {
         let span = |one: &Diagnostic| one.primary.as_ref().map(|label| label.span.clone());
         let is_same = |one: &Diagnostic| one.code == fault.code && span(one) == span(&fault);
         if self.found[..self.before].iter().any(is_same) {
@@ -266,7 +288,10 @@ impl<'a> LineFaults<'a> {
         if *count > SHOWN {
             return;
         }
-        fault.message = format!("{}:{line}: {}", path.value, fault.message);
+        if let Some(Holder { name, line }) = self.holder {
+            let (path, name) = (&path.value, quoted(name));
+            fault.message = format!("{path}:{line}: customer {name}: {}", fault.message);
+        }
         if fault.severity == Severity::Error {
             fault.code = Code::BadOwn;
         }

@@ -15,10 +15,16 @@ impl CustomersBuilder {
         self.0.names.add(name)
     }
 
-    /// The number of a name, if it is known.
+    /// States that all credentials have been added: names that are added later have none.
+    pub fn end_credentials(&mut self) {
+        self.0.with_credential = u32::try_from(self.0.len()).ok();
+    }
+
+    /// Has a customer of this name a credential?
     #[must_use]
-    pub fn find(&self, name: &str) -> Option<CustomerIndex> {
-        self.0.names.find(name)
+    pub fn has_credential(&self, name: &str) -> bool {
+        let index = self.0.names.find(name);
+        index.is_some_and(|index| self.0.has_credential(index))
     }
 
     /// The name with this number.
