@@ -4,7 +4,7 @@
 use super::document::{self, ClientCert, CounterStore, Document, List, ServerTable, Words as _};
 use super::input::At;
 use super::presentation::{Boot, Outline, RouteOutline, UpstreamOutline};
-use super::settings::groups::Groups;
+use super::settings::groups::{Groups, customer_files};
 use super::settings::identities::ReadIdentities;
 use super::settings::identity_writers::IdentityWriters;
 use super::settings::jwt::TokenRules;
@@ -119,6 +119,7 @@ impl Compilation<'_> {
             key_sets: key_sets.unwrap_or_default(),
             warnings: self.report.diagnostics,
             ignored: self.ignored,
+            customer_files: customer_files(document, &self.report.source),
             source: self.report.source,
             files: self.report.files,
             places: places(document),
@@ -202,8 +203,8 @@ fn services(
                 hides_limits: hide_one(&limits),
                 limits,
                 customers: None,
-                early_limits: Box::default(),
                 customer_use: CustomerUse::Limits,
+                early_limits: Box::default(),
                 timeout: route.answer_timeout(),
                 idle: route.idle.get().copied(),
             }
@@ -360,7 +361,6 @@ fn chosen<'a>(names: impl Iterator<Item = &'a At<String>>, limits: &ByName<'_>) 
     chosen
 }
 
-fn compare_bodies(limits: &[Arc<Limit>]) -> bool {
 /// What looks for the customer of the route's requests beside its limits.
 fn customer_use(service: &Service, document: &Document) -> CustomerUse {
     let fields = service.identity.iter().flat_map(|all| &all.fields);
@@ -384,6 +384,7 @@ fn looks_for_claims(service: &Service) -> bool {
     ask_token && service.customer_use != CustomerUse::Limits && !service.limits.is_empty()
 }
 
+fn compare_bodies(limits: &[Arc<Limit>]) -> bool {
     let mut dedupes = limits.iter().filter_map(|limit| limit.dedupe.as_ref());
     dedupes.any(|dedupe| dedupe.of == Sameness::Request)
 }

@@ -58,16 +58,19 @@ pub use input::set::Set;
 pub use presentation::outline::Boot;
 pub use presentation::print::print;
 pub use report::diagnostic::{Code, Diagnostic, Severity};
+pub use settings::groups::ShownCredentials;
 pub use settings::identities::{Identities, LoadedIdentity};
 pub use settings::jwt::PublishedKeys;
 
 use crate::acme::OrderedIdentity;
+use crate::key::Group;
 use crate::snapshot::Snapshot;
 use crate::tls::Offer;
 use input::side_files::SideFiles;
 use input::source::{Source, Span};
 use presentation::diff::Outline;
 use report::diagnostic::{Details as _, Findings};
+use settings::groups::{CustomerFile, line_of};
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
@@ -111,6 +114,8 @@ pub struct Compiled {
     pub outline: Arc<Outline>,
     /// The places where limits, upstreams and routes are defined, by table and name: a byte of the text.
     places: HashMap<(&'static str, String), usize>,
+    /// The files with names of customers.
+    customer_files: Vec<CustomerFile>,
     /// Are counters in a Redis, if the file states it?
     shared: bool,
     /// The place of the store's address.
@@ -131,6 +136,19 @@ impl Compiled {
     pub fn nearest_customer(&self, name: &str) -> Option<&str> {
         let all = self.snapshot.customers.as_deref()?;
         report::nearest(name, all.names())
+    }
+
+    /// The place that names a customer in `group`: the line with a credential of the request, or else the first line of
+    /// the name, `pro-keys.txt:17`; for a list of the file itself the place of the group.
+    #[must_use]
+    pub fn customer_place(
+        &self,
+        group: &Group,
+        name: &str,
+        shown: &ShownCredentials,
+    ) -> Option<String> {
+        let line = line_of(&self.customer_files, group, name, shown);
+        line.or_else(|| self.place("groups", &group.name))
     }
 
     /// The warnings as a report that includes the ignored warnings.

@@ -281,6 +281,27 @@ fn is_named<'a>(
     Ok(shown == PartReading::One)
 }
 
+/// The digests of the request's values of `by`, each of which may be a credential.
+#[must_use]
+pub fn shown_digests(by: &KeyPart, caller: &Caller<'_>) -> Vec<Digest> {
+    let mut room = Vec::new();
+    let reading = write_part(by, KeyCase::Sensitive, caller, &mut room);
+    let mut digests = Vec::new();
+    match (reading, by) {
+        (PartReading::One, _) => digests.extend(piece_digest(&room)),
+        (PartReading::Several, KeyPart::Cookie(name)) => {
+            let values = caller.cookies.values(name);
+            digests.extend(values.map(|value| Group::digest(&value)));
+        }
+        _ => {}
+    }
+    if let Some(claim) = by.claim() {
+        let mut add = |entry: &str| digests.push(Group::digest(entry.as_bytes()));
+        caller.identity.listed(claim, &mut add);
+    }
+    digests
+}
+
 /// The memberships of one request that have been looked up. Each value is digested once.
 #[derive(Debug, Default)]
 pub struct Memberships<'a> {

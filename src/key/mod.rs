@@ -67,7 +67,7 @@ pub use digest::{Digest, DigestText};
 pub use exemption::Exemption;
 pub use group::{
     CustomerIndex, CustomerName, CustomerReading, CustomerSearch, Customers, CustomersBuilder,
-    Group, Memberships, NAME_FORM, NamedMembers, is_name,
+    Group, Memberships, NAME_FORM, NamedMembers, is_name, shown_digests,
 };
 pub use identity_field::{
     FieldWriters, FieldsOfOthers, IdentityField, IdentityFields, IdentityPiece, same_field,

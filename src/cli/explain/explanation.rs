@@ -87,8 +87,10 @@ pub(super) struct Routing {
 #[derive(Debug)]
 pub(super) struct ExplainedCustomer {
     pub(super) name: String,
-    /// The groups that have the name.
-    pub(super) groups: Vec<Arc<str>>,
+    /// The groups that have the name, each with the place that names it: `pro-keys.txt:17`.
+    pub(super) groups: Vec<(Arc<str>, Option<String>)>,
+    /// Can a credential name the customer, rather than only a plan or a line of numbers?
+    pub(super) has_credential: bool,
 }
 
 /// The counters that the gateway looks at before a token is verified.

@@ -37,8 +37,9 @@ pub(super) fn object(explanation: &Explanation) -> Value {
             all.map(|(name, value)| json!({ "field": name.as_str(), "value": value })).collect::<Vec<_>>()
         }),
         "customer": routing.and_then(|routing| routing.customer.as_ref()).map(|customer| {
-            let groups: Vec<&str> = customer.groups.iter().map(|name| &**name).collect();
-            json!({ "name": customer.name, "groups": groups })
+            let groups: Vec<&str> = customer.groups.iter().map(|(name, _)| &**name).collect();
+            let places: Vec<Option<&str>> = customer.groups.iter().map(|(_, at)| at.as_deref()).collect();
+            json!({ "name": customer.name, "groups": groups, "at": places, "has_credential": customer.has_credential })
         }),
         "limits_before_token": routing.map(|routing| {
             let all = routing.before_token.iter();

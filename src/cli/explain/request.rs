@@ -13,13 +13,13 @@ use super::server_choice::ServerChoice;
 use crate::admission::Plan;
 use crate::client::Scheme;
 use crate::clock;
-use crate::config::{Compiled, describe, leases};
+use crate::config::{Compiled, ShownCredentials, describe, leases};
 use crate::intake::HeadFacts;
 use crate::intake::head::{BadRequest, Target};
 use crate::key::token::Token;
 use crate::key::{
     Caller, Content, CustomerName, CustomerReading, Doubt, Group, KeyOutcome, Memberships,
-    NamedMembers, TokenDoubt,
+    NamedMembers, TokenDoubt, shown_digests,
 };
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
@@ -187,6 +187,7 @@ fn explained(
     let token = Token::new(snapshot.tokens.as_deref(), &head.parts.headers);
     let token = token.knowing(notes.token.take());
     let customers = head.customers(service);
+    let noted = notes.customer.take();
     let caller = head.caller();
     let (answer, doubt) = caller.read_searching(service, &token, &customers, |caller| {
         routing.limits = applied(compiled, service, caller, &notes.plan);
@@ -196,10 +197,10 @@ fn explained(
         routing.server = ServerChoice::of(compiled, service, caller);
         let (lack, limits) = (notes.plan.lack(), &routing.limits);
         let answer = outlook::answer(service, caller, &forwarded_target, lack, limits);
+        let reading = customers.reading().or(noted);
+        routing.customer = reading.and_then(|reading| named(compiled, &reading, caller));
         (answer, doubt)
     });
-    let reading = customers.reading().or(notes.customer.take());
-    routing.customer = reading.and_then(|reading| named(compiled, &reading));
     routing.token = routing.token.or(token.why_not());
     routing.early = token.is_there().then_some(if compiled.asks_redis() {
         EarlyCounters::OfGateway
@@ -252,7 +253,11 @@ fn close_candidates(
 }
 
 /// The customer of the request, and the groups whose lines have the name.
-fn named(compiled: &Compiled, reading: &CustomerReading) -> Option<ExplainedCustomer> {
+fn named(
+    compiled: &Compiled,
+    reading: &CustomerReading,
+    caller: &Caller<'_>,
+) -> Option<ExplainedCustomer> {
     let all = compiled.snapshot.customers.as_deref()?;
     let CustomerReading::Named { name, .. } = reading else {
         return None;
@@ -261,10 +266,26 @@ fn named(compiled: &Compiled, reading: &CustomerReading) -> Option<ExplainedCust
         CustomerName::Listed(index) => group.named().is_some_and(|named| named.has(*index)),
         CustomerName::Claimed(_) => group.named().is_some_and(NamedMembers::is_open),
     };
+    let text = all.text(name);
     let groups = compiled.outline.groups.iter().filter(is_in);
+    let groups = groups.map(|group| {
+        let shown = ShownCredentials {
+            digests: shown_digests(&group.by, caller),
+            address: caller.address,
+        };
+        let place = match name {
+            CustomerName::Listed(_) => compiled.customer_place(group, text, &shown),
+            CustomerName::Claimed(_) => compiled.place("groups", &group.name),
+        };
+        (Arc::clone(&group.name), place)
+    });
     Some(ExplainedCustomer {
-        name: all.text(name).to_owned(),
-        groups: groups.map(|group| Arc::clone(&group.name)).collect(),
+        name: text.to_owned(),
+        groups: groups.collect(),
+        has_credential: match name {
+            CustomerName::Listed(index) => all.are_open() || all.has_credential(*index),
+            CustomerName::Claimed(_) => true,
+        },
     })
 }
 

@@ -129,14 +129,8 @@ fn request(routing: &Routing, out: &mut String) {
             &format!("for {host}, in place of the client's host"),
         );
     }
-    if let Some(ExplainedCustomer { name, groups }) = &routing.customer {
-        let groups = groups.join(", ");
-        let text = if groups.is_empty() {
-            format!("customer {name}")
-        } else {
-            format!("customer {name}, in {groups}")
-        };
-        line(out, "is", &text);
+    if let Some(customer) = &routing.customer {
+        line(out, "is", &customer_text(customer));
     }
     for (at, (name, value)) in routing.identity.iter().enumerate() {
         let title = if at == 0 { "tells" } else { "" };
@@ -277,6 +271,23 @@ fn key_fault(fault: KeyFault, part: &str, decides: bool) -> String {
             format!("{refuses}: {part} is needed, and the request's token is not trusted")
         }
     }
+}
+
+/// `customer acme, pro, pro-keys.txt:17; gold, gold.txt:3`.
+fn customer_text(customer: &ExplainedCustomer) -> String {
+    let groups = customer.groups.iter().map(|(group, place)| match place {
+        Some(place) => format!("{group}, {place}"),
+        None => group.to_string(),
+    });
+    let mut text = format!("customer {}", customer.name);
+    for (position, group) in groups.enumerate() {
+        text.push_str(if position == 0 { ", " } else { "; " });
+        text.push_str(&group);
+    }
+    if !customer.has_credential {
+        text.push_str("; no credential is known for it");
+    }
+    text
 }
 
 /// The numbers of the customer or the tier that apply, if the limit has any.

@@ -1,6 +1,7 @@
 //! Compiles groups with their members: lists and files are read, and each member is kept as a digest. No message shows
 //! a member that may be secret.
 
+mod customer_lines;
 mod customers;
 mod passwords;
 mod warnings;
@@ -18,6 +19,8 @@ use crate::key::{
     credential, is_name,
 };
 use crate::tls::canonical_subject;
+pub use customer_lines::ShownCredentials;
+pub(in crate::config) use customer_lines::{CustomerFile, customer_files, line_of};
 use customers::CustomerReader;
 use ipnet::IpNet;
 use std::collections::HashMap;
@@ -82,13 +85,13 @@ pub(in crate::config) fn read_groups(
         let before = found.len();
         names.push(reader.read(text, &nat64, found));
         noted.push(found.len() > before);
-    }
-    for ((text, names), noted) in texts.iter().zip(&mut names).zip(&mut noted) {
-        if text.by.is_customer() {
         let is_wrong = text.is_noted || found.has_error_since(before);
         reader.is_broken |= is_wrong && !text.written.customers.is_absent();
-            let before = found.len();
+    }
     reader.builder.end_credentials();
+    for ((text, names), noted) in texts.iter().zip(&mut names).zip(&mut noted) {
+        if text.by.is_customer() {
+            let before = found.len();
             let listed = gather(text.written, &text.files, one_name, found);
             names.extend(reader.names(text, &listed, found));
             *noted |= found.len() > before;

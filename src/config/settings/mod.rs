@@ -7,6 +7,7 @@
 //! file_lines                   files with one entry on a line
 //! groups                       groups with their members, read and digested
 //! groups/customers             names behind credentials, and credentials with two names
+//! groups/customer_lines        the line that names a customer
 //! groups/passwords             digests of users with their passwords, and lines of password files
 //! groups/warnings              what is odd about the members of a group
 //! jwt                          the rules that verify tokens

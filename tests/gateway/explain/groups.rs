@@ -131,7 +131,7 @@ async fn users_and_their_passwords_are_explained() {
         (
             "Basic YW5uYTpyaWdodC0x",
             &[
-                "customer clerk, in staff",
+                "customer clerk, staff, gateway.toml:1",
                 "on the key anna",
                 "on the key clerk",
             ][..],
