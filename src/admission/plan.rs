@@ -360,6 +360,14 @@ impl Plan {
         tiers.chain(spared.map(|(limit, group)| (*limit, group)))
     }
 
+    /// Does the request's customer have numbers of its own in the limit at this position of the service?
+    #[must_use]
+    pub fn has_own_numbers(&self, limit: usize) -> bool {
+        let mut planned = self.limits.iter();
+        let planned = planned.find(|planned| planned.limit == limit);
+        planned.is_some_and(|planned| matches!(planned.numbers, NumbersChoice::Customer(_)))
+    }
+
     /// Each limit's position in the service.
     pub fn positions(&self) -> impl Iterator<Item = usize> {
         self.limits.iter().map(|planned| planned.limit)

@@ -31,7 +31,7 @@ pub(crate) use escape::LONGEST as LONGEST_TEXT;
 #[cfg(test)]
 pub(crate) use refusal_summary::LINES_A_SECOND;
 
-pub use record::{AccessRecord, CallRecord, Charge, Reason, TlsFacts};
+pub use record::{AccessRecord, CallRecord, Charge, NumbersOf, Reason, TlsFacts};
 
 use super::AccessFormat;
 use super::metrics::Metrics;

@@ -164,7 +164,8 @@ fn limit(applied: &AppliedLimit) -> Value {
 
 /// The cost of the request, and the counter that it charges.
 fn charge(applied: &AppliedLimit, counted: &CountedKey) -> Value {
-    let tier = applied.tier.as_ref();
+    // A customer's own numbers come before those of a tier.
+    let tier = applied.tier.as_ref().filter(|_| applied.numbers.is_none());
     let mut charge = json!({
         "group": tier.map(|(group, _)| &**group),
         "tier": tier.map(|(_, means)| means),

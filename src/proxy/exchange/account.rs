@@ -14,7 +14,7 @@ use crate::proxy::limits::response_cost::ResponseCost;
 use crate::proxy::request::handshake_facts;
 use crate::proxy::server::answer_wait::AnswerWait;
 use crate::snapshot::{AnswerTimeout, Service};
-use crate::telemetry::access_log::{AccessRecord, Charge, Reason};
+use crate::telemetry::access_log::{AccessRecord, Charge, NumbersOf, Reason};
 use crate::telemetry::metrics::{AnswerSource, Failure, RouteMetrics};
 use crate::upstream::http1::AnswerError;
 use crate::upstream::owed_time::UploadState;
@@ -434,12 +434,18 @@ impl Exchange {
         }
     }
 
-    /// The limits that a group of the client has changed: their names, and the group's.
-    pub(super) fn groups<'a>(&'a self, service: &'a Service) -> Vec<(&'a str, &'a str)> {
-        let groups = self.decided.plan.groups(service);
+    /// The limits that have other numbers for the client, or none: their names, and whose numbers.
+    pub(super) fn groups<'a>(&'a self, service: &'a Service) -> Vec<(&'a str, NumbersOf<'a>)> {
+        let plan = &self.decided.plan;
+        let groups = plan.groups(service);
+        let groups = groups.filter(|(at, _)| !plan.has_own_numbers(*at));
         let mut groups: Vec<_> = groups
-            .map(|(at, group)| (&*service.limits[at].name, &**group))
+            .map(|(at, group)| (&*service.limits[at].name, NumbersOf::Group(group)))
             .collect();
+        if let Some(CustomerReading::Named { .. }) = self.decided.customer.get().map(|one| &**one) {
+            let own = plan.positions().filter(|at| plan.has_own_numbers(*at));
+            groups.extend(own.map(|at| (&*service.limits[at].name, NumbersOf::Customer)));
+        }
         groups.dedup();
         groups
     }

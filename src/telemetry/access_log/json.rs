@@ -5,7 +5,7 @@
 //! adapters are longer than the code that the derive would save.
 
 use super::escape::{self, millis, number, protocol};
-use super::record::{AccessRecord, CallRecord, TlsFacts};
+use super::record::{AccessRecord, CallRecord, NumbersOf, TlsFacts};
 use super::timestamp::TimestampText;
 use crate::client::UNIX;
 use std::net::IpAddr;
@@ -68,11 +68,14 @@ fn decision(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
     member(out, br#","duration_ms":"#, record.duration);
     member(out, br#","keys":"#, JsonObject(by_limit.clone().zip(keys)));
     member(out, br#","costs":"#, JsonObject(by_limit.zip(costs)));
-    member(
-        out,
-        br#","groups":"#,
-        JsonObject(record.groups.iter().copied()),
-    );
+    let of_groups = record.groups.iter().filter_map(|(limit, of)| match of {
+        NumbersOf::Group(group) => Some((*limit, *group)),
+        NumbersOf::Customer => None,
+    });
+    member(out, br#","groups":"#, JsonObject(of_groups.clone()));
+    if of_groups.count() < record.groups.len() {
+        own_numbers(out, record);
+    }
     member(out, br#","remaining":"#, record.remaining);
     member(out, br#","retry_after_ms":"#, record.retry_after);
     member(
@@ -80,6 +83,15 @@ fn decision(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
         br#","decided_by":"#,
         record.decided_by.map(|by| JsonWord(by.as_str())),
     );
+}
+
+/// The limits in which the customer has numbers of its own.
+#[cold]
+fn own_numbers(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
+    let all = record.groups.iter();
+    let own = all.filter(|(_, of)| *of == NumbersOf::Customer);
+    let own: Vec<&str> = own.map(|(limit, _)| *limit).collect();
+    member(out, br#","own":"#, &*own);
 }
 
 /// The names that only the line of a TLS connection has.
@@ -260,7 +272,7 @@ mod tests {
             "peer": "10.0.0.4", "proto": "HTTP/1.1", "user_agent": "curl/8.7",
         });
         let mut record = AccessRecord::sample();
-        record.groups = &[("per-key", "gold")];
+        record.groups = &[("per-key", NumbersOf::Group("gold"))];
         assert_eq!(parsed(&record), expected);
     }
 

@@ -5,6 +5,15 @@ use crate::telemetry::metrics::{DecidedBy, EndedBy, Failure};
 use std::net::IpAddr;
 use std::time::Duration;
 
+/// Whose numbers of a limit applied to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NumbersOf<'a> {
+    /// Those of the group of this name, or none, since its members are exempt.
+    Group(&'a str),
+    /// The customer's own.
+    Customer,
+}
+
 /// One request that has ended. Untrusted values are bytes with any content; they are cut and escaped when written.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct AccessRecord<'a> {
@@ -40,8 +49,8 @@ pub struct AccessRecord<'a> {
     pub would_refuse: &'a [&'a str],
     /// The key and the units that each limit counted.
     pub charges: &'a [Charge<'a>],
-    /// The limits that a group of the client has changed: names of limit and group.
-    pub groups: &'a [(&'a str, &'a str)],
+    /// The limits with other numbers for the client than for most, or none: the name of each, and whose numbers.
+    pub groups: &'a [(&'a str, NumbersOf<'a>)],
     /// The time for which the request was held.
     pub delay: Duration,
     /// The time from the request's head to the end of the answer.

@@ -66,6 +66,13 @@ async fn a_line_is_in_front_of_plan_and_limit(place: Place) {
             (200, left),
             "{key}"
         );
+        let line = gateway.line_of(&answer).await;
+        let (own, groups) = match key {
+            "key-3" => (Value::Null, json!({ "key": "gold" })),
+            "key-4" => (Value::Null, json!({})),
+            _ => (json!(["key"]), json!({})),
+        };
+        assert_eq!((&line["own"], &line["groups"]), (&own, &groups), "{key}");
     }
     for _ in 0..2 {
         ask(&mut client, "key-2").await.expect(200);
@@ -224,7 +231,10 @@ async fn check_and_explain_say_whose_numbers_apply() {
     let json: Value = serde_json::from_str(&said(folder.path(), &ask).await).unwrap();
     let limit = &json["limits"][0];
     assert_eq!(limit["own"]["place"], "own-month.txt:2", "{limit}");
-    assert_eq!(limit["group"], "gold");
+    assert_eq!(
+        (&limit["group"], &limit["tier"]),
+        (&Value::Null, &Value::Null)
+    );
     let none = said(
         folder.path(),
         &["explain", "GET", "/", "--customer", "gamma"],
