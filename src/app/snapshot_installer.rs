@@ -48,6 +48,8 @@ pub(super) fn start_reload(
 pub(super) struct SnapshotInstaller {
     pub(super) boot: Boot,
     pub(super) outline: Arc<Outline>,
+    /// The files from which the configuration in force was read.
+    pub(super) files: Files,
     pub(super) shared: GatewayState,
     pub(super) tls: Arc<TlsListeners>,
     pub(super) servers: ServerFollower,
@@ -65,10 +67,14 @@ impl reload::ReloadTarget for SnapshotInstaller {
             offers,
             orders,
             key_sets,
+            files,
             ..
         } = compiled;
-        let generation = self.shared.snapshots.load().generation + 1;
+        // Other members and other numbers of customers change no setting.
+        let is_setting = !files.differ_in_lists(&self.files);
+        let generation = self.shared.snapshots.load().generation + u64::from(is_setting);
         snapshot.generation = generation;
+        self.files = files;
         if let Err(error) = start_demo(&snapshot).await {
             tracing::warn!("the demo upstream cannot start: {error}");
         }
@@ -86,10 +92,7 @@ impl reload::ReloadTarget for SnapshotInstaller {
         self.tls.install(snapshot, listeners, offers, identities);
         self.count_customers();
         self.shared.metrics.reloaded(generation);
-        tracing::info!("reloaded: generation {generation} is in force");
-        for change in changes {
-            tracing::info!("  {change}");
-        }
+        log_changes(&changes, is_setting.then_some(generation));
         self.orders.want(orders).await;
     }
 
@@ -126,6 +129,23 @@ impl SnapshotInstaller {
         });
         let of_groups: BTreeMap<String, i64> = groups.collect();
         self.shared.metrics.customers(of_groups);
+    }
+}
+
+/// Logs what a new file changes, and its generation. A change of lists has none.
+fn log_changes(changes: &[FileChange], generation: Option<u64>) {
+    let indent = match generation {
+        Some(generation) => {
+            tracing::info!("reloaded: generation {generation} is in force");
+            "  "
+        }
+        None => "",
+    };
+    for change in changes {
+        tracing::info!("{indent}{change}");
+    }
+    if changes.is_empty() && generation.is_none() {
+        tracing::info!("lists of members or numbers were read again: nothing in force has changed");
     }
 }
 

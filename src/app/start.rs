@@ -154,6 +154,7 @@ impl UnopenedGateway {
         let installer = SnapshotInstaller {
             boot: boot.clone(),
             outline,
+            files: files.clone(),
             shared: shared.clone(),
             tls: Arc::clone(&tls),
             servers,

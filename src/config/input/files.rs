@@ -29,6 +29,8 @@ struct FileState {
     most: u64,
     /// The fence of the file that names the path, if that file must not read every file.
     fence: Option<Fence>,
+    /// Is the file a list of members, or of numbers of customers, and nothing else?
+    is_list: bool,
     found: Result<Fingerprint, String>,
 }
 
@@ -67,6 +69,7 @@ impl Files {
         let state = FileState {
             most: crate::config::MOST_BYTES,
             fence: None,
+            is_list: false,
             found: Ok(Fingerprint::of(bytes)),
         };
         Self {
@@ -94,19 +97,62 @@ impl Files {
         path: &Path,
         most: u64,
     ) -> io::Result<Vec<u8>> {
+        self.read_as(false, fence, path, most)
+    }
+
+    /// Reads a list in the same way: a file with members or with numbers of customers, whose changes change no setting.
+    ///
+    /// # Errors
+    /// If the file cannot be read: the reason.
+    pub fn read_list(
+        &mut self,
+        fence: Option<&Fence>,
+        path: &Path,
+        most: u64,
+    ) -> io::Result<Vec<u8>> {
+        self.read_as(true, fence, path, most)
+    }
+
+    fn read_as(
+        &mut self,
+        is_list: bool,
+        fence: Option<&Fence>,
+        path: &Path,
+        most: u64,
+    ) -> io::Result<Vec<u8>> {
         let read = read_bounded(fence, path, most);
         let found = match &read {
             Ok(bytes) => Ok(Fingerprint::of(bytes)),
             Err(error) => Err(error.to_string()),
         };
-        // A state without a fence contains more than a state within a fence.
-        let whole = |seen: &FileState| seen.fence.is_none();
-        if fence.is_none() || !self.seen.get(path).is_some_and(whole) {
-            let fence = fence.cloned();
-            let state = FileState { most, fence, found };
-            self.seen.insert(path.to_owned(), state);
+        let seen = self.seen.get_mut(path);
+        let is_list = is_list && seen.as_ref().is_none_or(|seen| seen.is_list);
+        match seen {
+            // A state without a fence contains more than a state within a fence.
+            Some(seen) if seen.fence.is_none() && fence.is_some() => seen.is_list = is_list,
+            _ => {
+                let fence = fence.cloned();
+                let state = FileState {
+                    most,
+                    fence,
+                    is_list,
+                    found,
+                };
+                self.seen.insert(path.to_owned(), state);
+            }
         }
         read
+    }
+
+    /// Do the files differ from `before`, and only in the content of lists?
+    #[must_use]
+    pub fn differ_in_lists(&self, before: &Self) -> bool {
+        let is_list =
+            |files: &Self, path: &Path| files.seen.get(path).is_some_and(|one| one.is_list);
+        let mut changed = self.changed_since(before).peekable();
+        changed.peek().is_some()
+            && self.matched == before.matched
+            && changed.all(|path| is_list(self, path) && is_list(before, path))
     }
 
     /// The files that match `pattern`. From then on the configuration depends on the pattern.
@@ -126,7 +172,7 @@ impl Files {
         let mut files = Self::default();
         for (path, seen) in &self.seen {
             // An error is part of the fingerprint.
-            let _ = files.read_within(seen.fence.as_ref(), path, seen.most);
+            let _ = files.read_as(seen.is_list, seen.fence.as_ref(), path, seen.most);
         }
         for pattern in self.matched.keys() {
             let _ = files.matching(pattern);
@@ -176,6 +222,42 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_is_no_setting_unless_it_is_read_as_one_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let [list, both, setting] =
+            ["list", "both", "setting"].map(|name| folder.path().join(name));
+        let write = |path: &PathBuf, text: &str| fs::write(path, text).unwrap();
+        let mut files = Files::default();
+        for path in [&list, &both, &setting] {
+            write(path, "1");
+        }
+        for path in [&list, &list, &both] {
+            files.read_list(None, path, 9).unwrap();
+        }
+        files.read(&both, 9).unwrap();
+        files.read(&setting, 9).unwrap();
+        assert!(
+            !files.reread().differ_in_lists(&files),
+            "nothing has changed"
+        );
+        write(&list, "2");
+        let after = files.reread();
+        assert!(after.differ_in_lists(&files));
+        for path in [&both, &setting] {
+            write(path, "2");
+            assert!(
+                !files.reread().differ_in_lists(&files),
+                "{}",
+                path.display()
+            );
+            write(path, "1");
+        }
+        assert_eq!(files.reread(), after);
+        fs::remove_file(&list).unwrap();
+        assert!(files.reread().differ_in_lists(&after));
+    }
 
     #[test]
     fn files_are_equal_when_they_hold_the_same() {

@@ -38,6 +38,17 @@ impl SideFiles<'_> {
         self.kept(read, at, unread(self.source, at.span, path))
     }
 
+    /// Reads the list at `path`: members, or numbers of customers.
+    pub(in crate::config) fn list(
+        &mut self,
+        path: &str,
+        most: u64,
+        at: Reference<'_>,
+    ) -> Option<Vec<u8>> {
+        let read = self.source.read_list(at.span.start, path, most, self.files);
+        self.kept(read, at, unread(self.source, at.span, path))
+    }
+
     /// Reads the text of the file at `path`.
     pub(in crate::config) fn text(
         &mut self,

@@ -233,6 +233,21 @@ impl Source {
         files.read_within(fence.as_ref(), &self.resolve_path(offset, path), most)
     }
 
+    /// Reads a list that is named at a byte, in the same way.
+    ///
+    /// # Errors
+    /// If the file cannot be read: the reason.
+    pub fn read_list(
+        &self,
+        offset: usize,
+        path: &str,
+        most: u64,
+        files: &mut Files,
+    ) -> io::Result<Vec<u8>> {
+        let fence = self.fence(offset);
+        files.read_list(fence.as_ref(), &self.resolve_path(offset, path), most)
+    }
+
     /// The grant of the file that contains a byte; `None` if the file is not restricted.
     pub(in crate::config) fn grant(&self, offset: usize) -> Option<&Grant> {
         self.part(offset).grant.as_deref()

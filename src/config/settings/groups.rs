@@ -258,7 +258,7 @@ fn content(
         failure: &format!("cannot read {shown}, the members of {written}"),
         label: "a file with one member on a line",
     };
-    side_files.bytes(&file.value, MOST_BYTES, at)
+    side_files.list(&file.value, MOST_BYTES, at)
 }
 
 /// The place of a member: the list, or a line of a file.

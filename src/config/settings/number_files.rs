@@ -91,7 +91,7 @@ pub(in crate::config) fn read_number_files(
             failure: &failure,
             label: "a file with the numbers of one customer on a line",
         };
-        if let Some(content) = side_files.bytes(&path.value, MOST_BYTES, at) {
+        if let Some(content) = side_files.list(&path.value, MOST_BYTES, at) {
             let file = Reader::new(path, side_files.found).read(&content);
             files.insert(limit.name.span.start, file);
         }

@@ -63,11 +63,10 @@ impl Fleet {
         replace(&self.folder.path().join(name), text);
         for (gateway, before) in self.gateways.iter().zip(before) {
             gateway.signal("HUP");
-            let said = "reloaded: generation";
-            gateway
-                .said
-                .line(before, said, |line| line.contains(said))
-                .await;
+            let is_taken = |line: &str| {
+                line.contains("groups.") || line.contains("nothing in force has changed")
+            };
+            gateway.said.line(before, "the list", is_taken).await;
         }
     }
 

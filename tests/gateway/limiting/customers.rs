@@ -75,6 +75,33 @@ async fn the_page_about_plans_keeps_its_word() {
         .await;
     assert_eq!(third.remaining("day"), 49_997);
     client.ask(get("/")).await.expect(401);
+    // Other members are no other configuration.
+    std::fs::write(gateway.folder().join("own-day.txt"), "gamma 300000/d\n").unwrap();
+    let own = "limits.day: own numbers for 1 customer changed";
+    gateway.said.line(0, own, |line| line.contains(own)).await;
+    std::fs::write(
+        gateway.folder().join("gold.txt"),
+        "beta\nacme\n# no change\n",
+    )
+    .unwrap();
+    let none = "nothing in force has changed";
+    gateway
+        .said
+        .line(0, none, |line| line.ends_with(none))
+        .await;
+    let metrics = gateway.metrics().await;
+    assert!(
+        metrics.contains("tollgate_config_generation 1"),
+        "{metrics}"
+    );
+    assert!(!gateway.said.text().contains("reloaded"));
+    let text = std::fs::read_to_string(gateway.file()).unwrap();
+    gateway.rename_over(&text.replace("60/min", "70/min"));
+    let said = "reloaded: generation 2 is in force";
+    gateway
+        .said
+        .line(0, said, |line| line.ends_with(said))
+        .await;
 }
 
 #[tokio::test]
