@@ -362,7 +362,7 @@ impl Plan {
 
     /// Does the request's customer have numbers of its own in the limit at this position of the service?
     #[must_use]
-    pub fn has_own_numbers(&self, limit: usize) -> bool {
+    pub fn has_customer_numbers(&self, limit: usize) -> bool {
         let mut planned = self.limits.iter();
         let planned = planned.find(|planned| planned.limit == limit);
         planned.is_some_and(|planned| matches!(planned.numbers, NumbersChoice::Customer(_)))

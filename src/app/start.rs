@@ -161,7 +161,6 @@ impl UnopenedGateway {
             keys,
             orders: Arc::clone(&orders),
         };
-        let reload = start_reload(file, files, identities, installer);
         Ok(Self {
             boot,
             program,
@@ -173,7 +172,7 @@ impl UnopenedGateway {
             frontend,
             tls,
             orders,
-            signals: SignalDesk::new(signals, reload),
+            signals: SignalDesk::new(signals, start_reload(file, files, identities, installer)),
         })
     }
 

@@ -218,10 +218,7 @@ impl RequestWalk {
             Step::Certificate if service(self).asks_certificate && facts.lacks_certificate() => {
                 return Err(IntakeError::CertificateRequired);
             }
-            Step::DropIdentity => {
-                let service = &snapshot.services[self.service];
-                facts.drop_identity(service, &mut self.readings, recorder);
-            }
+            Step::DropIdentity => self.drop_identity(snapshot, facts, recorder),
             Step::OpenFile if service(self).is_forwarded() => return Ok(Some(Stop::OpenFile)),
             Step::BodyBeginning if service(self).compares_bodies && facts.has_body() => {
                 return Ok(Some(Stop::BodyBeginning));
@@ -240,6 +237,17 @@ impl RequestWalk {
             | Step::EarlyPlan => {}
         }
         Ok(None)
+    }
+
+    #[inline]
+    fn drop_identity(
+        &mut self,
+        snapshot: &Snapshot,
+        facts: &mut impl RequestFacts,
+        recorder: &mut impl Recorder,
+    ) {
+        let service = &snapshot.services[self.service];
+        facts.drop_identity(service, &mut self.readings, recorder);
     }
 
     /// Plans the limits that do not ask for the token. The other limits do. A forged token is then no dearer for the

@@ -1,12 +1,14 @@
 //! The caller of a request: the values for keys, the known facts about the client, and the outcome of a key.
 
 use super::cookie::Cookies;
-use super::group::CUSTOMER;
 use super::{Content, CustomerReading, KeyPart};
 use http::{HeaderMap, Method};
 use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
+
+/// The part that requests with credentials of different customers are in doubt about.
+pub(super) static CUSTOMER: KeyPart = KeyPart::Customer;
 
 /// The values of a request that a key can be made of.
 #[derive(Debug, Clone, Copy)]

@@ -19,6 +19,7 @@ pub use customers::{
 };
 pub use named_members::NamedMembers;
 
+use super::caller::CUSTOMER;
 use super::part::{PartReading, piece_digest, write_part};
 use super::{Caller, Digest, Doubt, KeyCase, KeyPart, KeyTemplate, digest};
 use foldhash::fast::RandomState;
@@ -249,9 +250,6 @@ impl Eq for Group {}
 fn differences<T: Eq + Hash>(now: &MemberSet<T>, then: &MemberSet<T>) -> (usize, usize) {
     (now.difference(then).count(), then.difference(now).count())
 }
-
-/// The part that requests with credentials of different customers are in doubt about.
-pub(super) static CUSTOMER: KeyPart = KeyPart::Customer;
 
 /// Is the customer of the request a member of the group?
 fn is_named<'a>(

@@ -438,12 +438,12 @@ impl Exchange {
     pub(super) fn groups<'a>(&'a self, service: &'a Service) -> Vec<(&'a str, NumbersOf<'a>)> {
         let plan = &self.decided.plan;
         let groups = plan.groups(service);
-        let groups = groups.filter(|(at, _)| !plan.has_own_numbers(*at));
+        let groups = groups.filter(|(at, _)| !plan.has_customer_numbers(*at));
         let mut groups: Vec<_> = groups
             .map(|(at, group)| (&*service.limits[at].name, NumbersOf::Group(group)))
             .collect();
-        if let Some(CustomerReading::Named { .. }) = self.decided.customer.get().map(|one| &**one) {
-            let own = plan.positions().filter(|at| plan.has_own_numbers(*at));
+        if self.customer().is_some() {
+            let own = plan.positions().filter(|at| plan.has_customer_numbers(*at));
             groups.extend(own.map(|at| (&*service.limits[at].name, NumbersOf::Customer)));
         }
         groups.dedup();

@@ -74,7 +74,7 @@ fn decision(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
     });
     member(out, br#","groups":"#, JsonObject(of_groups.clone()));
     if of_groups.count() < record.groups.len() {
-        own_numbers(out, record);
+        customer_numbers(out, record);
     }
     member(out, br#","remaining":"#, record.remaining);
     member(out, br#","retry_after_ms":"#, record.retry_after);
@@ -87,7 +87,7 @@ fn decision(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
 
 /// The limits in which the customer has numbers of its own.
 #[cold]
-fn own_numbers(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
+fn customer_numbers(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
     let all = record.groups.iter();
     let own = all.filter(|(_, of)| *of == NumbersOf::Customer);
     let own: Vec<&str> = own.map(|(limit, _)| *limit).collect();

@@ -175,25 +175,25 @@ fn customers_that_cannot_be_read_are_not_taken_for_none() {
         "",
     );
     let alone = alone.replace("tiers.gold = { rate = \"1000/d\", burst = 50 }\n", "");
-    let told = said(&alone, &files);
+    let found = said(&alone, &files);
     assert!(
-        told.len() == 1 && told[0].starts_with("unreadable: "),
-        "{told:?}"
+        found.len() == 1 && found[0].starts_with("unreadable: "),
+        "{found:?}"
     );
-    let told = said(PLANS, &files);
+    let found = said(PLANS, &files);
     assert!(
-        told.len() == 1 && told[0].starts_with("unreadable: "),
-        "{told:?}"
+        found.len() == 1 && found[0].starts_with("unreadable: "),
+        "{found:?}"
     );
     let files = [
         ("keys.txt", "acme\nbeta key-2\n"),
         ("gold.txt", "acme\n"),
         own,
     ];
-    let told = said(PLANS, &files);
+    let found = said(PLANS, &files);
     assert!(
-        told.len() == 1 && told[0].starts_with("bad-customer: keys.txt:1 "),
-        "{told:?}"
+        found.len() == 1 && found[0].starts_with("bad-customer: keys.txt:1 "),
+        "{found:?}"
     );
 }
 
@@ -213,9 +213,9 @@ fn a_mistake_in_numbers_names_a_customer_who_meets_it() {
             "# NAME NUMBERS\nacme burst=4000000000\nbeta burst=4000000000\n",
         ),
     ];
-    let told = said(&text, &files);
+    let found = said(&text, &files);
     assert!(
-        told.len() == 1 && told[0].contains("own.txt:3: customer `beta`: "),
-        "{told:?}"
+        found.len() == 1 && found[0].contains("own.txt:3: customer `beta`: "),
+        "{found:?}"
     );
 }

@@ -59,13 +59,13 @@ pub(super) fn add(
 struct Holders<'a> {
     customers: Vec<(CustomerIndex, NumberedLine)>,
     /// For each set: the first customer with it that can have no tier, the first tier, and so on.
-    meets: Vec<Option<Holder<'a>>>,
+    meets: Vec<Option<NumberedName<'a>>>,
     width: usize,
 }
 
 /// A customer and its line.
 #[derive(Debug, Clone, Copy)]
-struct Holder<'a> {
+struct NumberedName<'a> {
     name: &'a str,
     line: u32,
 }
@@ -84,7 +84,7 @@ impl<'a> Holders<'a> {
             customers.push((customer, NumberedLine { numbers, line }));
             let start = numbers as usize * width;
             let set = &mut meets[start..start + width];
-            let holder = Holder {
+            let holder = NumberedName {
                 name: &written.name,
                 line,
             };
@@ -100,7 +100,7 @@ impl<'a> Holders<'a> {
     }
 
     /// The first customer with these numbers that can have this tier.
-    fn first(&self, set: usize, tier: usize) -> Option<Holder<'a>> {
+    fn first(&self, set: usize, tier: usize) -> Option<NumberedName<'a>> {
         self.meets[set * self.width + tier]
     }
 
@@ -114,8 +114,8 @@ impl<'a> Holders<'a> {
 fn note_tiers<'a>(
     tiers: &[Tier],
     customer: CustomerIndex,
-    holder: Holder<'a>,
-    meets: &mut [Option<Holder<'a>>],
+    holder: NumberedName<'a>,
+    meets: &mut [Option<NumberedName<'a>>],
 ) -> bool {
     for (tier, meets) in tiers.iter().zip(meets) {
         let named = tier.group.named();
@@ -252,7 +252,7 @@ fn number<T: Clone>(written: Option<T>, default: &Setting<T>, span: &Span) -> Se
 struct LineFaults<'a> {
     file: &'a NumberFile,
     /// The customer whose numbers are compiled.
-    holder: Option<Holder<'a>>,
+    holder: Option<NumberedName<'a>>,
     found: &'a mut Findings,
     /// The mistakes that were found before, of the limit itself.
     before: usize,
@@ -288,7 +288,7 @@ impl<'a> LineFaults<'a> {
         if *count > SHOWN {
             return;
         }
-        if let Some(Holder { name, line }) = self.holder {
+        if let Some(NumberedName { name, line }) = self.holder {
             let (path, name) = (&path.value, quoted(name));
             fault.message = format!("{path}:{line}: customer {name}: {}", fault.message);
         }

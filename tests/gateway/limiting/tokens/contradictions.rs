@@ -44,10 +44,11 @@ async fn cookies_of_two_customers_are_400_and_counted(place: Place) {
     let upstream = Upstream::echo().await;
     for (missing, without) in [("refuse", 401), ("skip", 200), ("ip", 200)] {
         let limit = format!("by = \"customer\"\nmissing = \"{missing}\"\nrate = \"100/h\"");
-        let file = File::to(&upstream, &["guess", "key"])
+        let (guess, key) = (format!("guess-{missing}"), format!("key-{missing}"));
+        let file = File::to(&upstream, &[&guess, &key])
             .with(SESSIONS)
-            .limit("guess", "by = \"ip\"\nrate = \"9/h\"")
-            .limit("key", &limit);
+            .limit(&guess, "by = \"ip\"\nrate = \"9/h\"")
+            .limit(&key, &limit);
         let gateway = place.gateway(file).await;
         let mut client = gateway.connect().await;
         for (sent, expected, customer) in [
@@ -67,7 +68,7 @@ async fn cookies_of_two_customers_are_400_and_counted(place: Place) {
             assert_eq!(line["customer"], customer, "{missing} {sent}");
             let is_counted = customer != Value::Null || missing == "ip" && expected == 200;
             assert_eq!(
-                line["keys"]["key"] != Value::Null,
+                line["keys"][&key] != Value::Null,
                 is_counted,
                 "{missing} {sent}"
             );
