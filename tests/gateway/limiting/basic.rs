@@ -342,7 +342,11 @@ async fn the_page_about_passwords_keeps_its_word() {
         .expect(401);
     let field = format!("authorization: {}", basic("anna:PASSWORD"));
     let done = tollgate(gateway.folder(), &["explain", "GET", "/", "-H", &field]).await;
-    for line in ["customer anna, in staff", "on the key anna", "x-user: anna"] {
+    for line in [
+        "customer anna, staff, staff.txt:",
+        "on the key anna",
+        "x-user: anna",
+    ] {
         assert!(done.stdout.contains(line), "{line}: {done:?}");
     }
     assert!(!done.stdout.contains("PASSWORD"), "{done:?}");
