@@ -2,6 +2,7 @@
 //! since request targets end up in logs.
 
 use super::endpoints::{AdminResponse, json, problem};
+use crate::limit::rate::MOST_UNITS;
 use crate::snapshot::{NumbersName, Snapshot};
 use crate::store::Store;
 use arc_swap::ArcSwap;
@@ -43,7 +44,7 @@ struct PeekedCounter {
     customer: Option<String>,
     key: Vec<u8>,
     /// The cost of a request, if its wait is asked.
-    cost: Option<u32>,
+    cost: Option<u64>,
 }
 
 /// The channel that carries peeks to the worker that answers them from its store.
@@ -95,7 +96,7 @@ async fn look(store: &Store, snapshot: &Snapshot, counter: &PeekedCounter) -> Va
             seen["reset_us"] = verdict.map(|verdict| verdict.reset).into();
             seen["blocked_us"] = decided.left_of_block(0).into();
             let remaining = verdict.map_or(0, |verdict| verdict.remaining);
-            if let Some(cost) = counter.cost.filter(|cost| u64::from(*cost) > remaining)
+            if let Some(cost) = counter.cost.filter(|cost| *cost > remaining)
                 && let Ok(Some(wait)) = store.wait_for(cost, limit, &counter.key).await
             {
                 seen["wait_us"] = wait.into();
@@ -170,9 +171,7 @@ fn read_counters(body: &[u8]) -> Result<Vec<PeekedCounter>, &'static str> {
             group: one["group"].as_str().map(str::to_owned),
             customer: one["customer"].as_str().map(str::to_owned),
             key: HEXLOWER_PERMISSIVE.decode(key.as_bytes()).ok()?,
-            cost: one["cost"]
-                .as_u64()
-                .and_then(|cost| u32::try_from(cost).ok()),
+            cost: one["cost"].as_u64().filter(|cost| *cost <= MOST_UNITS),
         })
     };
     counters

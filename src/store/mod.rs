@@ -159,7 +159,7 @@ impl Store {
     /// If the store is unavailable.
     pub async fn wait_for(
         &self,
-        units: u32,
+        units: u64,
         limit: &Arc<Limit>,
         key: &[u8],
     ) -> Result<Option<u64>, StoreError> {
