@@ -98,7 +98,13 @@ fn moderate() -> [(&'static str, Arc<Limit>); 9] {
         ("in 6 parts", parts(6, false)),
         ("in 60 parts, strict", parts(60, true)),
         ("sliding-log", Rule::SlidingLog(SlidingLog::new(rate))),
-        ("concurrency", Rule::Concurrency(Concurrency { max, ttl })),
+        (
+            "concurrency",
+            Rule::Concurrency(Concurrency {
+                max: NonZeroU32::new(600).unwrap(),
+                ttl,
+            }),
+        ),
     ];
     rules.map(|(name, rule)| (name, limit(&name.replace(' ', "-"), rate, rule)))
 }
