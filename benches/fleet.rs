@@ -327,7 +327,8 @@ fn bounded(traffic: &Traffic, counts: &Counts, took: Duration) {
     let allowed = match traffic.limit.rule {
         Rule::TokenBucket(_) => 1.0 + periods,
         _ => 1.0 + periods.ceil(),
-    } * f64::from(count.get() * traffic.keys);
+    } * count.get() as f64
+        * f64::from(traffic.keys);
     let admitted = counts.hot.get() as f64;
     println!("    admitted where requests meet: {admitted}, of {allowed:.0} allowed");
     assert!(admitted <= allowed, "too many");

@@ -2,7 +2,6 @@
 //! since request targets end up in logs.
 
 use super::endpoints::{AdminResponse, json, problem};
-use crate::limit::rate::MOST_UNITS;
 use crate::snapshot::{NumbersName, Snapshot};
 use crate::store::Store;
 use arc_swap::ArcSwap;
@@ -171,7 +170,7 @@ fn read_counters(body: &[u8]) -> Result<Vec<PeekedCounter>, &'static str> {
             group: one["group"].as_str().map(str::to_owned),
             customer: one["customer"].as_str().map(str::to_owned),
             key: HEXLOWER_PERMISSIVE.decode(key.as_bytes()).ok()?,
-            cost: one["cost"].as_u64().filter(|cost| *cost <= MOST_UNITS),
+            cost: one["cost"].as_u64(),
         })
     };
     counters

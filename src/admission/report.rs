@@ -2,7 +2,7 @@
 
 use super::{Admission, Plan};
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Grant, Repeat, Ruling};
+use crate::limit::verdict::{GrantedUnits, Repeat, Ruling};
 use crate::snapshot::Service;
 use crate::store::StoreDecision;
 
@@ -54,6 +54,6 @@ impl Admission {
     #[must_use]
     pub fn granted_by(&self, index: usize) -> Option<Cost> {
         let granted = self.decided.as_ref()?.measured(index)?.granted;
-        granted.map(Grant::cost)
+        granted.map(GrantedUnits::cost)
     }
 }

@@ -6,7 +6,7 @@ pub(super) mod blocking;
 use super::leaky_bucket::LeakyBucket;
 use super::rate::{Cost, Span};
 use super::token_bucket::TokenBucket;
-use super::verdict::{Grant, Measurement, Wait};
+use super::verdict::{GrantedUnits, Measurement, Wait};
 use super::{Change, Limit, Rule, State, WindowState, wire};
 use crate::clock::Timestamp;
 use std::borrow::Cow;
@@ -95,7 +95,7 @@ impl Limit {
         let less = Cost::new(left.max(1)).min(cost);
         let (mut measured, change) = rule.check(state, now, self.share(less, gateways));
         let is_admitted = measured.wait == Wait::Micros(0);
-        measured.granted = Grant::of(less).filter(|_| is_admitted);
+        measured.granted = GrantedUnits::of(less).filter(|_| is_admitted);
         (measured, change)
     }
 

@@ -3,7 +3,7 @@
 
 use super::rate::Cost;
 use super::state::Ticket;
-use super::verdict::{Grant, Measurement, Repeat, Wait};
+use super::verdict::{GrantedUnits, Measurement, Repeat, Wait};
 use super::{Change, Limit, Mark, RecordState, State};
 use crate::clock::Timestamp;
 use crate::key::{IdField, Sameness};
@@ -63,7 +63,7 @@ impl Limit {
             return DedupeCheck {
                 measured: Measurement {
                     drains: None,
-                    granted: Grant::of(Cost::new(record.granted)),
+                    granted: GrantedUnits::of(Cost::new(record.granted)),
                     repeat: Repeat::Free,
                     ..peeked
                 },
@@ -77,13 +77,13 @@ impl Limit {
         let (mut measured, change) = self.check_as_one_of(state, now, cost, gateways);
         let mut left = None;
         if standing.is_none() && measured.wait == Wait::Micros(0) {
-            let granted = measured.granted.map_or(cost, Grant::cost);
+            let granted = measured.granted.map_or(cost, GrantedUnits::cost);
             left = Some(RecordState {
                 ends: now.plus(dedupe.ttl).micros(),
                 granted: granted.units(),
                 free: 0,
             });
-            measured.granted = Grant::of(granted);
+            measured.granted = GrantedUnits::of(granted);
             measured.repeat = Repeat::First;
         }
         DedupeCheck {

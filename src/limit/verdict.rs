@@ -39,7 +39,7 @@ pub struct Measurement {
     /// the limit's numbers, and at most its capacity.
     pub drains: Option<u64>,
     /// The granted units, if they are fewer than the cost, or if the request had an id that counts.
-    pub granted: Option<Grant>,
+    pub granted: Option<GrantedUnits>,
     /// The meaning of the request's id.
     pub repeat: Repeat,
     /// The microseconds that had been given back at the instant of a full charge that is settled later (`history`).
@@ -54,9 +54,9 @@ pub struct Measurement {
 
 /// Granted units. There is at least one, so that a measurement without a grant has no room for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grant(NonZeroU64);
+pub struct GrantedUnits(NonZeroU64);
 
-impl Grant {
+impl GrantedUnits {
     /// The grant of `cost`, if it is one.
     #[must_use]
     pub const fn of(cost: Cost) -> Option<Self> {
@@ -128,7 +128,7 @@ impl Measurement {
     pub fn charged(&self, cost: Cost) -> Cost {
         match self.repeat {
             Repeat::Free => Cost::ZERO,
-            Repeat::No | Repeat::First => self.granted.map_or(cost, Grant::cost),
+            Repeat::No | Repeat::First => self.granted.map_or(cost, GrantedUnits::cost),
         }
     }
 

@@ -68,7 +68,7 @@ pub use shared::SharedStore;
 pub use trials::{CounterUses, Trials};
 pub use worker_cache::WorkerCache;
 
-use crate::limit::rate::Cost;
+use crate::limit::rate::{Cost, MOST_UNITS};
 use crate::limit::verdict::{Ruling, Wait};
 use crate::limit::{Limit, Scope};
 use std::sync::Arc;
@@ -167,7 +167,7 @@ impl Store {
             return Ok(None);
         }
         let checks = [Check {
-            cost: Cost::new(units),
+            cost: Cost::new(units.min(MOST_UNITS)),
             ..Check::new(limit, key)
         }];
         let answers = match self {

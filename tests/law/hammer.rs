@@ -105,7 +105,7 @@ fn threads_with_several_limits_in_any_order_neither_hang_nor_pass_one() {
     for (index, limit) in limits.iter().enumerate() {
         let sum: u64 = taken.iter().map(|one| one[index]).sum();
         let left = store.decide(&[ask(limit, 0)]).decision.verdicts[0].remaining;
-        assert_eq!(u64::from(sum) + left, 600 + index as u64);
+        assert_eq!(sum + left, 600 + index as u64);
     }
     let some_full = limits.iter().any(|limit| {
         let decided = store.decide(&[ask(limit, 0)]);

@@ -88,6 +88,7 @@ fn verdict(limit: &Limit, cost: u64, state: &CounterState) -> Option<LiveVerdict
         cost
     };
     let fits = takes <= remaining;
+    let refused_for = |wait| VerdictOutcome::Refuse(Wait::Micros(wait));
     let (outcome, is_exact) = match &limit.rule {
         _ if takes == 0 => (VerdictOutcome::Admit { delay: 0 }, true),
         _ if takes > of => (VerdictOutcome::Refuse(Wait::Never), true),
@@ -98,24 +99,21 @@ fn verdict(limit: &Limit, cost: u64, state: &CounterState) -> Option<LiveVerdict
                 0 => VerdictOutcome::Admit {
                     delay: reset.saturating_sub(rule.free.whole),
                 },
-                wait => VerdictOutcome::Refuse(Wait::Micros(wait)),
+                wait => refused_for(wait),
             };
             (outcome, true)
         }
         _ if fits => (VerdictOutcome::Admit { delay: 0 }, true),
         Rule::TokenBucket(rule) => {
             let wait = overflow(&rule.bucket, takes, reset);
-            (VerdictOutcome::Refuse(Wait::Micros(wait.max(1))), true)
+            (refused_for(wait.max(1)), true)
         }
-        Rule::FixedWindow(_) | Rule::ClockWindow(_) => {
-            (VerdictOutcome::Refuse(Wait::Micros(reset)), true)
-        }
+        Rule::FixedWindow(_) | Rule::ClockWindow(_) => (refused_for(reset), true),
         // Only the gateway knows which units leave next.
-        Rule::SlidingWindow(_) | Rule::SlidingLog(_) => (
-            VerdictOutcome::Refuse(Wait::Micros(wait.unwrap_or(reset))),
-            wait.is_some(),
-        ),
-        Rule::Concurrency(_) => (VerdictOutcome::Refuse(Wait::Micros(HINT)), false),
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) => {
+            (refused_for(wait.unwrap_or(reset)), wait.is_some())
+        }
+        Rule::Concurrency(_) => (refused_for(HINT), false),
     };
     let takes = match outcome {
         VerdictOutcome::Admit { .. } => takes,

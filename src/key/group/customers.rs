@@ -281,9 +281,10 @@ impl CredentialSource {
             return CustomerReading::Named { name, is_proven };
         }
         // A claim may be one text of several words, as `scope` is.
-        match self.look_in_list(caller, position) {
-            found @ (CustomerReading::Named { .. } | CustomerReading::Different) => return found,
-            _ => {}
+        if let found @ (CustomerReading::Named { .. } | CustomerReading::Different) =
+            self.look_in_list(caller, position)
+        {
+            return found;
         }
         let claimed = self.is_name.then(|| verified_value(&self.by, caller));
         match claimed.flatten() {

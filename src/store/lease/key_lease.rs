@@ -6,7 +6,7 @@ mod tests;
 use super::{LeaseOrder, TAIL, demand};
 use crate::clock::Timestamp;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Grant, Measurement, Verdict, VerdictOutcome, Wait};
+use crate::limit::verdict::{GrantedUnits, Measurement, Verdict, VerdictOutcome, Wait};
 use crate::limit::{LeaseTerms, Limit, State, Ticket};
 use crate::store::answers::{Answers, Evidence, LimitAnswer};
 use crate::store::check::Check;
@@ -361,7 +361,7 @@ impl LeaseCall {
     ) -> Option<Self> {
         let measured = *answers.first()?.measured()?;
         let charged = match measured.wait {
-            Wait::Micros(0) => measured.granted.map_or(check.cost, Grant::cost),
+            Wait::Micros(0) => measured.granted.map_or(check.cost, GrantedUnits::cost),
             _ => Cost::ZERO,
         };
         let verdict = terms.asks.rule.verdict(measured, answers.at, charged, true);

@@ -19,7 +19,7 @@ on_both_stores! {
 const STAFF: &str = "[groups.staff]\nby = \"basic\"\ncustomers = { \
      anna = \"sha256:582ec2d080190e7bada67215c87fee6bbc9579018e22b81b42612acb95d06d52\", \
      ben = \"sha256:6a753f8a9496d6b2b6f2605944faa53edf04c88e32d0404f414ad525604f010c\" }";
-const LIMIT: &str = "by = \"customer\"\nmissing = \"refuse\"\nrate = \"100000/month\"";
+const LIMIT: &str = "by = \"customer\"\nmissing = \"refuse\"\nrate = \"100000/30d\"";
 const CHALLENGE: &str = "Basic realm=\"gateway.test\", charset=\"UTF-8\"";
 
 fn basic(user_and_password: &str) -> String {

@@ -12,6 +12,10 @@ const FREE: usize = 30;
 const GOLD: usize = 80;
 const OFF: &str = "\"off\"";
 
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
 /// Several gateways whose files name the same customers.
 struct Fleet {
     gateways: Vec<Gateway>,
@@ -103,13 +107,13 @@ fn limit(algorithm: &str, lease: &str) -> String {
 
 /// An oracle that counts charges, and knows nothing else of the limit.
 async fn one_key_with_the_numbers_in_force(algorithm: &str, redis: Option<Redis>) {
-    let seed = fastrand::u64(..1 << 40);
-    println!("seed {seed}");
+    let seed = number("CUSTOMER_SEED").unwrap_or_else(|| fastrand::u64(..1 << 40));
+    println!("CUSTOMER_SEED={seed}");
     let mut dice = fastrand::Rng::with_seed(seed);
     let upstream = Upstream::echo().await;
     let fleet = Fleet::start(&upstream, &limit(algorithm, OFF), redis).await;
     let (mut keys, mut next, mut is_gold, mut used) = (vec![0], 1, false, 0);
-    for step in 0..260 {
+    for step in 0..number("CUSTOMER_STEPS").unwrap_or(260) {
         match dice.u32(..100) {
             0..4 => {
                 keys.push(next);

@@ -47,7 +47,7 @@ proptest! {
             let (peek, change) = counter.would(counter.at, 0);
             prop_assert_eq!(change, None);
             prop_assert_eq!(peek.outcome, VerdictOutcome::Admit { delay: 0 });
-            let left = u64::try_from(peek.remaining).unwrap();
+            let left = peek.remaining;
             let admits = |cost| {
                 let (verdict, _) = counter.would(counter.at, cost);
                 (matches!(verdict.outcome, VerdictOutcome::Admit { .. }), verdict)

@@ -162,7 +162,7 @@ proptest! {
         prop_assert!(held.is_sorted_by_key(|(at, _)| *at), "nobody overtakes");
         for (first, (from, _)) in held.iter().enumerate() {
             for (gap, (to, _)) in held[first..].iter().enumerate() {
-                let before = gap as u64 * u64::from(cost.units());
+                let before = gap as u64 * cost.units();
                 prop_assert!(within(before, burst - 1, to - from + 1, rate));
             }
         }
@@ -212,7 +212,7 @@ proptest! {
                 VerdictOutcome::Admit { delay: 0 }
             };
             prop_assert_eq!(verdict.outcome, expected);
-            prop_assert_eq!(verdict.remaining, u64::from(count - taken));
+            prop_assert_eq!(verdict.remaining, (count - taken));
             prop_assert_eq!(verdict.reset, if taken > 0 { left } else { 0 });
         }
     }

@@ -149,7 +149,7 @@ fn small_queues_let_go_at_the_rate_together() {
         }
         gone.sort_unstable();
         // Each gateway lets a request go whenever less than the burst is in front of it.
-        let size = u64::from(burst - 1 + gateways) + u64::from(burst - 1);
+        let size = (burst - 1 + gateways) + (burst - 1);
         holds(&gone, size, 20).unwrap();
         let within = gone.iter().filter(|(at, _)| *at <= 5 * SECOND).count();
         assert!(

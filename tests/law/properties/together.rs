@@ -46,7 +46,7 @@ proptest! {
         for (thousandths, cost) in arrivals {
             counter.at = counter.at.plus(pause(thousandths, (rate.count.get(), rate.period.get())));
             let state = counter.state.as_ref();
-            let left = u64::try_from(counter.would(counter.at, 0).0.remaining).unwrap();
+            let left = counter.would(counter.at, 0).0.remaining;
             let (measured, change) = partial.check(state, counter.at, Cost::new(cost));
             let granted = measured.granted.map_or(cost, |grant| grant.cost().units());
             if measured.wait == Wait::Micros(0) {
@@ -147,7 +147,7 @@ proptest! {
             };
             let taken = live(&held);
             let (peek, change) = counter.would(counter.at, 0);
-            prop_assert_eq!((peek.remaining, change), (u64::from(max.saturating_sub(taken)), None));
+            prop_assert_eq!((peek.remaining, change), (max.saturating_sub(taken), None));
             match step {
                 Step::Take(cost) => {
                     let units = Cost::new(cost);
@@ -162,7 +162,7 @@ proptest! {
                     prop_assert_eq!(change.unwrap().ends, counter.at.plus(TTL));
                     let ticket = counter.rule.ticket(counter.at, measured, units);
                     let slot = |ticket: &Ticket| match ticket.mark {
-                        Mark::Slot(first) => first..first + u64::from(ticket.cost.units()),
+                        Mark::Slot(first) => first..first + ticket.cost.units(),
                         mark => panic!("{mark:?} is no slot"),
                     };
                     let mine = slot(&ticket);

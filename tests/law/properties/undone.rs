@@ -146,7 +146,7 @@ proptest! {
         for thousandths in steps {
             let next = at.plus(pause(thousandths, rate));
             // Until the next step, a part of the held charge is left, to the microsecond.
-            if next.since(NOON) + 2 >= pause(u64::from(held) * 1000, rate) {
+            if next.since(NOON) + 2 >= pause(held * 1000, rate) {
                 break;
             }
             at = next;

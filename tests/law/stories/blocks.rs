@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tollgate::clock::{Clock, Timestamp};
 use tollgate::key::RepeatId;
 use tollgate::limit::rate::Cost;
-use tollgate::limit::verdict::{Grant, Ruling, VerdictOutcome, Wait};
+use tollgate::limit::verdict::{GrantedUnits, Ruling, VerdictOutcome, Wait};
 use tollgate::limit::{BlockPhase, BlockRule, BlockState, Limit, Mode, RefundCondition};
 use tollgate::store::{Check, MemoryStore};
 
@@ -280,7 +280,7 @@ async fn a_partial_grant_begins_no_block(store: &UnderTest) {
     let decided = store.decide(NOON, &[ask(&limit, 9)]).await;
     assert_eq!(
         decided.measured(0).unwrap().granted,
-        Grant::of(Cost::new(5))
+        GrantedUnits::of(Cost::new(5))
     );
     let decided = store.decide(NOON, &[ask(&limit, 9)]).await;
     assert_eq!(decided.measured(0).unwrap().block, BlockPhase::Begins);

@@ -12,7 +12,7 @@ use ::redis::Value;
 use std::sync::Arc;
 use tollgate::clock::Timestamp;
 use tollgate::limit::rate::{Cost, Rate};
-use tollgate::limit::verdict::{Grant, Wait};
+use tollgate::limit::verdict::{GrantedUnits, Wait};
 use tollgate::limit::{Limit, Rule};
 use tollgate::store::Check;
 
@@ -158,7 +158,7 @@ async fn best_effort_gives_what_is_there(store: &UnderTest) {
     let fifty = partial("fifty", fixed_window(50, 30 * SECOND));
     assert_eq!(
         granted(NOON, &fifty, 60).await,
-        Ok(Grant::of(Cost::new(50))),
+        Ok(GrantedUnits::of(Cost::new(50))),
         "all there is"
     );
     let full = Err(Wait::Micros(30 * SECOND));
@@ -170,12 +170,18 @@ async fn best_effort_gives_what_is_there(store: &UnderTest) {
 
     let ten = partial("ten", token_bucket(10, SECOND, 10));
     assert_eq!(granted(NOON, &ten, 3).await, Ok(None));
-    assert_eq!(granted(NOON, &ten, 10).await, Ok(Grant::of(Cost::new(7))));
+    assert_eq!(
+        granted(NOON, &ten, 10).await,
+        Ok(GrantedUnits::of(Cost::new(7)))
+    );
     // A request for a thousand units waits for one unit only. If it waited for all, the answer would be 99 s.
     assert_eq!(granted(NOON, &ten, 1000).await, Err(Wait::Micros(100_000)));
     // Two and a half units have come back: two are granted, and two are charged.
     let later = millis(250);
-    assert_eq!(granted(later, &ten, 9).await, Ok(Grant::of(Cost::new(2))));
+    assert_eq!(
+        granted(later, &ten, 9).await,
+        Ok(GrantedUnits::of(Cost::new(2)))
+    );
     let (_, verdict) = store.one(millis(300), ask(&ten, 0)).await;
     assert_eq!(verdict.remaining, 1);
 }

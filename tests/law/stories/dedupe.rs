@@ -14,7 +14,7 @@ use tollgate::key::{IdField, RepeatId, Sameness};
 use tollgate::limit::RecordState;
 use tollgate::limit::dedupe::Dedupe;
 use tollgate::limit::rate::{Cost, Rate};
-use tollgate::limit::verdict::{Grant, Repeat, Ruling, Wait};
+use tollgate::limit::verdict::{GrantedUnits, Repeat, Ruling, Wait};
 use tollgate::limit::{Limit, Rule};
 use tollgate::store::{Check, StoreDecision, StoreError};
 
@@ -237,7 +237,7 @@ async fn a_repeat_is_granted_what_the_first_was(store: &UnderTest) {
         let check = with_id(&limit, 5, 1);
         let first = store.decide(NOON, &[check]).await;
         let granted = first.measured(0).unwrap().granted;
-        assert_eq!(granted, Grant::of(Cost::new(3)), "{}", limit.name);
+        assert_eq!(granted, GrantedUnits::of(Cost::new(3)), "{}", limit.name);
         let again = store.decide(NOON, &[check]).await;
         assert_eq!(repeat(&again), Repeat::Free);
         assert_eq!(again.measured(0).unwrap().granted, granted);

@@ -8,7 +8,7 @@ use crate::law::numbers::{
 use crate::law::under_test::{UnderTest, wait};
 use std::sync::Arc;
 use tollgate::limit::rate::{Cost, Rate};
-use tollgate::limit::verdict::{Grant, Ruling, Wait};
+use tollgate::limit::verdict::{GrantedUnits, Ruling, Wait};
 use tollgate::limit::{Limit, Rule};
 
 told_to_both! {
@@ -37,7 +37,7 @@ fn tens() -> Vec<Arc<Limit>> {
 
 async fn every_algorithm_grants_exactly_what_is_left(store: &UnderTest) {
     for limit in tens() {
-        for (asked, granted) in [(4, None), (3, None), (50, Grant::of(Cost::new(3)))] {
+        for (asked, granted) in [(4, None), (3, None), (50, GrantedUnits::of(Cost::new(3)))] {
             let decided = store.decide(NOON, &[ask(&limit, asked)]).await;
             assert_eq!(decided.decision.ruling, Ruling::Admit { delay: 0 });
             assert_eq!(
@@ -91,7 +91,7 @@ async fn a_queue_grants_its_free_places(store: &UnderTest) {
     assert_eq!(decided.decision.ruling, Ruling::Admit { delay: 400_000 });
     assert_eq!(
         decided.measured(0).unwrap().granted,
-        Grant::of(Cost::new(2))
+        GrantedUnits::of(Cost::new(2))
     );
     // A queue with so short a wait refuses every cost.
     let short = partial("short", leaky_bucket((10, SECOND), 1, 9, 100_000));

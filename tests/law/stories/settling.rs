@@ -153,7 +153,7 @@ struct Admitted {
 
 /// The level at `now` of a bucket that was charged the true costs from the start, rounded down.
 fn truth(admitted: &[Admitted], limit: &Limit, now: u64) -> u64 {
-    let (count, period) = (u64::from(limit.rate.count.get()), limit.rate.period.get());
+    let (count, period) = (limit.rate.count.get(), limit.rate.period.get());
     let mut empty = 0;
     for Admitted { at, cost } in admitted {
         empty = empty.max(*at * count) + cost * period;

@@ -48,7 +48,7 @@ fn crowded_out(name: &str, limit: &Limit) -> Option<String> {
     let MeterPlace::Status(costs) = &limit.meter.as_ref()?.place else {
         return None;
     };
-    let greatest = u64::from(costs.greatest());
+    let greatest = costs.greatest();
     let together = limit.rule.most() / greatest.max(1);
     Some(format!(
         "limit {name} charges {greatest} until the answer is known: more than {together} requests of a key at once are refused, honest ones, too"

@@ -272,7 +272,7 @@ fn sentence(mut text: String) -> String {
 
 fn write_quota(out: &mut Vec<u8>, limit: &Limit) {
     let (count, period) = (limit.rate.count.get(), limit.rate.period.get());
-    write_number(out, u64::from(count));
+    write_number(out, count);
     out.extend_from_slice(b" request");
     if count != 1 {
         out.push(b's');

@@ -4,7 +4,7 @@ use super::rights;
 use crate::clock::Timestamp;
 use crate::limit::BlockPhase;
 use crate::limit::rate::{Cost, Span};
-use crate::limit::verdict::{Grant, Measurement, Repeat, Wait};
+use crate::limit::verdict::{GrantedUnits, Measurement, Repeat, Wait};
 use crate::store::answers::{Answers, Measurements};
 use crate::store::check::Check;
 use crate::store::decider::Decider;
@@ -253,7 +253,7 @@ impl ReplyReader<'_> {
         };
         if flags & GRANTED != 0 {
             let units = Cost::new(self.number(is_large)?);
-            let grant = Grant::of(units).ok_or(StoreError::Protocol("no cost"))?;
+            let grant = GrantedUnits::of(units).ok_or(StoreError::Protocol("no cost"))?;
             of.granted = Some(grant);
         }
         if flags & GIVEN_BACK != 0 {
@@ -334,12 +334,12 @@ mod tests {
             let measured = one(flag | GRANTED, &two);
             assert_eq!(
                 (measured.granted, measured.repeat),
-                (Grant::of(Cost::new(2)), repeat)
+                (GrantedUnits::of(Cost::new(2)), repeat)
             );
             let measured = one(flag | GRANTED | GIVEN_BACK, &packed(&[&two, &five]));
             assert_eq!(
                 (measured.granted, measured.back),
-                (Grant::of(Cost::new(2)), 5)
+                (GrantedUnits::of(Cost::new(2)), 5)
             );
         }
         let measured = one(GIVEN_BACK, &five);
@@ -401,7 +401,7 @@ mod tests {
             let never = Measurement::refused(Wait::Never, span);
             assert_eq!(read(LARGE | NEVER, &[5, part]).unwrap(), never);
             let granted = read(LARGE | GRANTED | GIVEN_BACK, &[5, part, most, 3]).unwrap();
-            assert_eq!(granted.granted, Grant::of(Cost::new(most)));
+            assert_eq!(granted.granted, GrantedUnits::of(Cost::new(most)));
             assert_eq!((granted.span, granted.back), (span, 3));
         }
         assert!(read(LARGE | ADMITTED, &[5, most + 1]).is_err());

@@ -4,7 +4,7 @@ use super::stored_state::{self, StoredState as _};
 use crate::clock::Timestamp;
 use crate::limit::dedupe::DedupeCheck;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Grant, Measurement, Wait};
+use crate::limit::verdict::{GrantedUnits, Measurement, Wait};
 use crate::limit::{
     BlockCheck, BlockPhase, BlockState, Change, Limit, Mode, RecordState, Refund, State, Ticket,
 };
@@ -42,7 +42,7 @@ fn checked(
         return (measured, change);
     };
     let granted = measured.granted;
-    let taken = granted.map_or(cost, Grant::cost);
+    let taken = granted.map_or(cost, GrantedUnits::cost);
     let leases = match state {
         Some(State::Slots(leases)) => Some(leases),
         _ => None,
