@@ -10,6 +10,7 @@
 //! workers             a thread for each worker, with its share of connections and open files
 //! worker              one worker: its connections, its pools, its way to the store
 //! lifecycle           serves until a signal, hands over, leaves, drains
+//! running_file        the file in force as the admin listener shows it
 //! snapshot_installer  a new file takes effect: its snapshot, with what outlives one
 //! tls_listeners       listeners with TLS: new offers at a reload, ordered certificates as they come
 //! certificates        starts and ends the task that orders certificates
@@ -29,6 +30,7 @@ mod handover;
 pub mod key_sets;
 mod lifecycle;
 mod predecessor;
+mod running_file;
 mod service_manager;
 mod snapshot_installer;
 mod sockets;

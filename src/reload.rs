@@ -64,8 +64,10 @@ pub trait ReloadTarget {
     fn in_force(&self) -> Option<&Arc<Outline>> {
         None
     }
+    /// Notes that a reading begins.
+    fn reading(&mut self) {}
     /// Notes that a file is invalid, which has been reported.
-    fn refused(&mut self);
+    fn refused(&mut self, report: &Report);
     /// Notes that a signal has requested the reading, after the file was installed or refused.
     fn signalled(&mut self) {}
 }
@@ -174,12 +176,14 @@ impl Watcher {
     /// Reads until two readings agree, or a third one if required, and installs the file if it is new. Returns the
     /// cause of the installation: a signal may have arrived meanwhile.
     async fn look(&mut self, mut cause: ReadCause, apply: &mut impl ReloadTarget) -> ReadCause {
+        apply.reading();
         if reread_files(&self.last).await == self.last {
             self.unchanged(cause);
             return cause;
         }
         let mut less = LessRestricted::new();
         let outcome = loop {
+            apply.reading();
             let outcome = self.settled().await;
             if *read_for(&outcome) == self.last {
                 less.is_back(&self.file);
@@ -290,7 +294,7 @@ impl Watcher {
             Err(report) => {
                 self.refuse(&report);
                 self.taken = false;
-                apply.refused();
+                apply.refused(&report);
             }
         }
     }

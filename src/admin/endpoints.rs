@@ -1,163 +1,328 @@
-//! The endpoints of the admin listener: metrics, health, readiness, and the state of the store.
+//! The calls of the admin listener: a table of methods and paths, each with what it needs and who answers it.
 
-use super::{AdminState, Phase, upstreams};
-use crate::store::redis::missing_right;
-use crate::telemetry::metrics::{StoreStatus, TextFormat};
+use super::answers::problem::Problem;
+use super::call::{AdminResponse, Answering, Call, ChangeDone, bad_parameter, response};
+use super::door::body::{self, unknown_member};
+use super::door::{AdminPeer, Need};
+use super::{AdminState, limits, open_pages, peek, routing, settings, status};
 use bytes::Bytes;
-use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, VARY, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::Full;
-use std::sync::Arc;
+use form_urlencoded::parse;
+use http::request::Parts;
+use http::{Method, Request, StatusCode};
+use http_body::Body;
+use std::error::Error;
 
-pub(super) type AdminResponse = Response<Full<Bytes>>;
-
-const TEXT: &str = "text/plain; charset=utf-8";
+/// The type of problem documents.
 const PROBLEM: &str = "application/problem+json";
+/// A call.
+#[derive(Debug)]
+pub(super) struct AdminEndpoint {
+    pub(super) method: Method,
+    /// The path; `{}` is one segment, which the handler gets.
+    pub(super) path: &'static str,
+    /// The parameters that it knows.
+    pub(super) parameters: &'static [&'static str],
+    pub(super) handler: CallHandler,
+}
 
-/// Answers one request; the request's body, if there is one, stays unread.
-pub(super) async fn answer<B>(state: AdminState, request: Request<B>) -> AdminResponse {
-    let path = request.uri().path();
-    if !matches!(
+/// What a call does.
+#[derive(Debug)]
+pub(super) enum CallHandler {
+    /// It is for everybody, under any `Host`: it names no client.
+    Open(fn(Call) -> Answering<AdminResponse>),
+    /// It reads.
+    Read(fn(Call) -> Answering<AdminResponse>),
+    /// It changes the gateway, and is recorded under this name.
+    Change(&'static str, fn(Call) -> Answering<ChangeDone>),
+}
+
+/// Every call. Another one is a line here, a type in `answers`, and a path in `openapi.rs`.
+#[rustfmt::skip]
+pub(super) static ENDPOINTS: [AdminEndpoint; 13] = [
+    open_endpoint("/metrics", |call| Box::pin(open_pages::metrics(call))),
+    open_endpoint("/healthz", |call| at_once(open_pages::health(&call))),
+    open_endpoint("/readyz", |call| at_once(open_pages::readiness(&call))),
+    read_endpoint("/v1/status", &[], |call| Box::pin(status::answer(call))),
+    read_endpoint("/v1/limits", &["count", "after"], |call| at_once(limits::list(&call))),
+    read_endpoint("/v1/limits/{}", &[], |call| at_once(limits::one(&call))),
+    read_endpoint("/v1/routes", &["count", "after"], |call| at_once(routing::routes(&call))),
+    read_endpoint("/v1/upstreams", &[], |call| at_once(routing::upstreams(&call))),
+    read_endpoint("/v1/config", &[], |call| Box::pin(settings::config(call))),
+    read_endpoint("/v1/store", &[], |call| at_once(open_pages::store(&call))),
+    read_endpoint("/v1/openapi.json", &[], |call| at_once(settings::openapi(&call))),
+    post_endpoint(peek::PATH, CallHandler::Read(|call| Box::pin(peek::answer(call)))),
+    post_endpoint("/v1/reload", CallHandler::Change("reload", |call| Box::pin(settings::reload(call)))),
+];
+
+/// An answer that is there already.
+fn at_once(answer: Result<AdminResponse, Problem>) -> Answering<AdminResponse> {
+    Box::pin(std::future::ready(answer))
+}
+
+const fn open_endpoint(
+    path: &'static str,
+    answer: fn(Call) -> Answering<AdminResponse>,
+) -> AdminEndpoint {
+    AdminEndpoint {
+        method: Method::GET,
         path,
-        "/metrics" | "/healthz" | "/readyz" | "/v1/store" | "/v1/upstreams"
-    ) {
-        let detail =
-            "this listener has /metrics, /healthz, /readyz, /v1/store, /v1/upstreams and /v1/peek";
-        return problem(StatusCode::NOT_FOUND, detail);
-    }
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut refused = problem(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "only GET and HEAD are answered here",
-        );
-        let allowed = HeaderValue::from_static("GET, HEAD");
-        refused.headers_mut().insert(ALLOW, allowed);
-        return refused;
-    }
-    match path {
-        "/metrics" => metrics(&state, request.headers()).await,
-        "/readyz" => readiness(&state),
-        "/v1/upstreams" => json(&upstreams::upstreams_json(state.snapshots.as_ref())),
-        "/v1/store" => store(state.metrics.shared_store()),
-        // A gateway that answers is alive.
-        _ => text_answer(StatusCode::OK, "ok\n"),
+        parameters: &[],
+        handler: CallHandler::Open(answer),
     }
 }
 
-async fn metrics(state: &AdminState, headers: &HeaderMap) -> AdminResponse {
-    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
-    let format = TextFormat::accepted(accept);
-    let metrics = Arc::clone(&state.metrics);
-    // Thousands of routes are megabytes of text, and this thread also reloads and checks health.
-    let written = tokio::task::spawn_blocking(move || metrics.render(format)).await;
-    let Ok(written) = written else {
-        let detail = "the metrics could not be written";
-        return problem(StatusCode::INTERNAL_SERVER_ERROR, detail);
+const fn read_endpoint(
+    path: &'static str,
+    parameters: &'static [&'static str],
+    answer: fn(Call) -> Answering<AdminResponse>,
+) -> AdminEndpoint {
+    AdminEndpoint {
+        method: Method::GET,
+        path,
+        parameters,
+        handler: CallHandler::Read(answer),
+    }
+}
+
+const fn post_endpoint(path: &'static str, handler: CallHandler) -> AdminEndpoint {
+    AdminEndpoint {
+        method: Method::POST,
+        path,
+        parameters: &[],
+        handler,
+    }
+}
+
+impl AdminEndpoint {
+    /// The open segment of `path`, if the path is this one's; empty if it has none.
+    fn segment_of<'p>(&self, path: &'p str) -> Option<&'p str> {
+        match self.path.strip_suffix("{}") {
+            None => (self.path == path).then_some(""),
+            Some(front) => {
+                let rest = path.strip_prefix(front)?;
+                (!rest.is_empty() && !rest.contains('/')).then_some(rest)
+            }
+        }
+    }
+
+    fn takes(&self, method: &Method) -> bool {
+        self.method == *method || self.method == Method::GET && *method == Method::HEAD
+    }
+}
+
+/// Answers one request.
+pub(super) async fn respond<B>(
+    state: AdminState,
+    client: &AdminPeer,
+    request: Request<B>,
+) -> AdminResponse
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let (head, body) = request.into_parts();
+    let path = head.uri.path().to_owned();
+    let of_path = |one: &&AdminEndpoint| one.segment_of(&path).is_some();
+    let found = ENDPOINTS.iter().filter(of_path);
+    let endpoint = found.clone().find(|one| one.takes(&head.method));
+    let answer = match endpoint {
+        Some(endpoint) => match endpoint.handler {
+            CallHandler::Open(answer) => match call(endpoint, state, &path, head, Bytes::new()) {
+                Ok(call) => answer(call).await,
+                Err(problem) => Err(problem),
+            },
+            CallHandler::Read(answer) => reading(endpoint, answer, state, client, head, body).await,
+            CallHandler::Change(action, change) => {
+                let change = RecordedCall {
+                    endpoint,
+                    action,
+                    change,
+                };
+                change.answer(state, client, head, body).await
+            }
+        },
+        None => Err(lost(&state, client, &head, found.collect())),
     };
-    let mut shown = response(StatusCode::OK, format.content_type(), written);
-    shown
-        .headers_mut()
-        .insert(VARY, HeaderValue::from_static("accept"));
-    shown
+    answer.unwrap_or_else(|problem| refusal(&problem))
 }
 
-/// Readiness depends on the phase alone; the answer also shows the store's state, missing certificates and keys of
-/// tokens, and upstreams without a server.
-fn readiness(state: &AdminState) -> AdminResponse {
-    match state.readiness.phase() {
-        Phase::Ready => {
-            let store = match state.metrics.shared_store() {
-                None => String::new(),
-                Some(store) if store.is_up() => "store: up\n".to_owned(),
-                Some(store) => {
-                    let what = if store.is_partly_up() {
-                        "partly away, limits counted there"
-                    } else {
-                        "away, limits"
-                    };
-                    let why = missing_right().map_or_else(String::new, |why| format!(": {why}"));
-                    format!("store: {what} follow their on_down{why}\n")
-                }
-            };
-            let tls = awaited_certificates(state);
-            let unread = state.metrics.unread_keys();
-            let unread = unread.iter().map(|url| {
-                format!(
-                    "jwks: no keys read yet from {url}; requests that need its tokens are answered 503\n"
-                )
-            });
-            let jwks: String = unread.collect();
-            let without = upstreams::without_server(state.snapshots.as_ref());
-            text_answer(
-                StatusCode::OK,
-                format!("ready\n{store}{tls}{jwks}{without}"),
-            )
-        }
-        Phase::Starting => {
-            let tls = awaited_certificates(state);
-            let said = format!("starting: no configuration is in force yet\n{tls}");
-            text_answer(StatusCode::SERVICE_UNAVAILABLE, said)
-        }
-        Phase::Draining => text_answer(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "draining: shutting down, and finishing requests under way\n",
-        ),
+/// The refusal of a path that no call has, or of its method. Strangers do not learn which paths there are.
+fn lost(
+    state: &AdminState,
+    client: &AdminPeer,
+    head: &Parts,
+    found: Vec<&AdminEndpoint>,
+) -> Problem {
+    let is_open = |one: &&AdminEndpoint| matches!(one.handler, CallHandler::Open(_));
+    if !found.iter().any(is_open)
+        && let Err(problem) = state.door.admit(Need::Read, client, head)
+    {
+        return problem;
     }
-}
-
-/// The line about certificates that are missing, and the reason why the store has not supplied them.
-fn awaited_certificates(state: &AdminState) -> String {
-    let awaited = state.metrics.awaited_certificates().join(", ");
-    if awaited.is_empty() {
-        return String::new();
-    }
-    let why = if state.metrics.acme_store_is_away() {
-        " (the store that keeps certificates does not answer)"
+    let Some(one) = found.first() else {
+        let detail = "this listener has no such path; /v1/openapi.json lists all";
+        return Problem::unknown("unknown_path", detail);
+    };
+    let (detail, allowed) = if one.method == Method::GET {
+        ("only GET and HEAD are answered here", "GET, HEAD")
     } else {
-        ""
+        ("only POST is answered here", "POST")
     };
-    format!("tls: no certificate yet for {awaited}{why}, handshakes there are refused\n")
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail).allowing(allowed)
 }
 
-/// The store's state.
-fn store(shared: Option<StoreStatus>) -> AdminResponse {
-    json(&match shared {
-        None => serde_json::json!({ "kind": "memory", "up": true }),
-        Some(shared) => serde_json::json!({
-            "kind": "redis",
-            "up": shared.is_up(),
-            "workers": shared.workers,
-            "reaching": shared.reaching,
-            "partly": shared.partly,
-            "gateways": shared.gateways,
-        }),
+async fn reading<B>(
+    endpoint: &'static AdminEndpoint,
+    answer: fn(Call) -> Answering<AdminResponse>,
+    state: AdminState,
+    client: &AdminPeer,
+    head: Parts,
+    body: B,
+) -> Result<AdminResponse, Problem>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    state.door.admit(Need::Read, client, &head)?;
+    let body = body_of(endpoint, &head, body).await?;
+    let path = head.uri.path().to_owned();
+    answer(call(endpoint, state, &path, head, body)?).await
+}
+
+/// A call that changes the gateway.
+struct RecordedCall {
+    endpoint: &'static AdminEndpoint,
+    action: &'static str,
+    change: fn(Call) -> Answering<ChangeDone>,
+}
+
+impl RecordedCall {
+    /// Does the change and records it, or records that it was refused.
+    async fn answer<B>(
+        self,
+        state: AdminState,
+        client: &AdminPeer,
+        head: Parts,
+        body: B,
+    ) -> Result<AdminResponse, Problem>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let (door, action) = (state.door.clone(), self.action);
+        let by = match door.admit(Need::Change, client, &head) {
+            Ok(by) => by,
+            Err(problem) => {
+                door.record_refused(action, None, client, &problem).await;
+                return Err(problem);
+            }
+        };
+        match self.done(state, head, body).await {
+            Ok(done) => {
+                door.record_done(action, &by, done.record).await?;
+                Ok(done.answer)
+            }
+            Err(problem) => {
+                door.record_refused(action, Some(&by), client, &problem)
+                    .await;
+                Err(problem)
+            }
+        }
+    }
+
+    async fn done<B>(self, state: AdminState, head: Parts, body: B) -> Result<ChangeDone, Problem>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let body = body_of(self.endpoint, &head, body).await?;
+        let path = head.uri.path().to_owned();
+        let door = state.door.clone();
+        let call = call(self.endpoint, state, &path, head, body)?;
+        door.is_recordable().await?;
+        (self.change)(call).await
+    }
+}
+
+/// The body of a POST. Other calls have none, and what comes stays unread.
+async fn body_of<B>(endpoint: &AdminEndpoint, head: &Parts, body: B) -> Result<Bytes, Problem>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    if endpoint.method != Method::POST {
+        return Ok(Bytes::new());
+    }
+    body::check_type(&head.headers)?;
+    body::collect(body).await
+}
+
+fn call(
+    endpoint: &AdminEndpoint,
+    state: AdminState,
+    path: &str,
+    head: Parts,
+    body: Bytes,
+) -> Result<Call, Problem> {
+    let segment = endpoint.segment_of(path).unwrap_or_default();
+    let query = head.uri.query().unwrap_or_default();
+    let parameters: Vec<(String, String)> = if matches!(endpoint.handler, CallHandler::Open(_)) {
+        // Scrapers may send parameters of their own.
+        Vec::new()
+    } else {
+        parse(query.as_bytes()).into_owned().collect()
+    };
+    for (position, (name, _)) in parameters.iter().enumerate() {
+        if !endpoint.parameters.contains(&name.as_str()) {
+            let fault = unknown_member(name, endpoint.parameters);
+            let shown: String = name.chars().take(64).collect();
+            let detail = format!("there is no parameter `{shown}`");
+            let problem = Problem::new(StatusCode::BAD_REQUEST, "unknown_parameter", detail);
+            return Err(problem.help(fault.detail));
+        }
+        if parameters[..position].iter().any(|(one, _)| one == name) {
+            return Err(bad_parameter(format!("`{name}` is written twice")));
+        }
+    }
+    Ok(Call {
+        segment: segment.to_owned(),
+        parameters,
+        fields: head.headers,
+        state,
+        body,
     })
 }
 
-/// A JSON object as a response.
-pub(super) fn json(object: &serde_json::Value) -> AdminResponse {
-    response(StatusCode::OK, "application/json", object.to_string())
+fn refusal(problem: &Problem) -> AdminResponse {
+    let mut refused = response(problem.status, PROBLEM, problem.text());
+    for (name, value) in &problem.fields {
+        refused.headers_mut().append(name, value.clone());
+    }
+    refused
 }
 
-fn text_answer(status: StatusCode, body: impl Into<Bytes>) -> AdminResponse {
-    response(status, TEXT, body)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
 
-pub(super) fn problem(status: StatusCode, detail: &str) -> AdminResponse {
-    let body = serde_json::json!({
-        "title": status.canonical_reason(),
-        "status": status.as_u16(),
-        "detail": detail,
-    });
-    response(status, PROBLEM, body.to_string())
-}
+    #[test]
+    fn a_method_and_a_path_have_one_call_and_no_get_changes_anything() {
+        let mut seen = HashSet::new();
+        for one in &ENDPOINTS {
+            assert!(seen.insert((one.method.clone(), one.path)), "{one:?}");
+            if matches!(one.handler, CallHandler::Change(..)) {
+                assert_eq!(one.method, Method::POST, "{one:?}");
+            }
+        }
+    }
 
-fn response(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> AdminResponse {
-    let mut response = Response::new(Full::new(body.into()));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    response
+    #[test]
+    fn an_open_segment_is_one_segment() {
+        let one = read_endpoint("/v1/limits/{}", &[], |_| unreachable!());
+        assert_eq!(one.segment_of("/v1/limits/a"), Some("a"));
+        for other in ["/v1/limits", "/v1/limits/", "/v1/limits/a/b", "/v1/x"] {
+            assert_eq!(one.segment_of(other), None, "{other}");
+        }
+    }
 }

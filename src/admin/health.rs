@@ -17,6 +17,18 @@ pub enum Phase {
     Draining,
 }
 
+impl Phase {
+    /// Its word in answers.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Draining => "draining",
+        }
+    }
+}
+
 /// The phase, which the program sets as it starts and stops. Clones share one phase.
 #[derive(Debug, Clone, Default)]
 pub struct Readiness(watch::Sender<Phase>);

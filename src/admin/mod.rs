@@ -1,28 +1,50 @@
-//! The admin listener: metrics, health and a look at counters, on an address of its own.
+//! The admin listener: metrics, health, the state of the gateway and changes of it, on addresses of its own.
 //!
-//! In: a connection to the admin address. Out: metrics, health, counters, upstreams. The room gets a trigger for
-//! reloads.
+//! In: a connection to an admin address. Out: metrics, health, limits, routes, upstreams, counters. What the file says
+//! comes from the program, through [`RunningFile`].
 //!
 //! ```text
 //! server      accepts and serves: few connections, none for long
-//! host_check  the names under which the listener answers
-//! endpoints   the paths: metrics, health, readiness, the store's state
+//! endpoints   the table of calls
+//! call        a request that has been let in, and its answer
+//! door        who may read, who may change, and how often
+//! answers     the answers as types
+//! open_pages  metrics, health and readiness, for everybody
 //! health      is this gateway ready for traffic?
-//! peek        `POST /v1/peek`: the units left on counters, charged nothing
-//! upstreams   `GET /v1/upstreams`: the servers as they are now
+//! status      `/v1/status`: the gateway in short, in one sentence too
+//! limits      `/v1/limits`
+//! routing     `/v1/routes`, `/v1/upstreams`
+//! settings    `/v1/config`, `/v1/reload`, `/v1/openapi.json`
+//! paging      a page of a list
+//! peek        `/v1/peek`: the units left on counters, charged nothing
+//! running     what is asked of the file in force
+//! openapi     a test: the document of all calls
+//! openapi/samples  a test: samples of every answer
 //! ```
 
+pub mod answers;
+mod call;
+mod door;
 mod endpoints;
 mod health;
-mod host_check;
+mod limits;
+mod open_pages;
+#[cfg(test)]
+mod openapi;
+mod paging;
 mod peek;
+mod routing;
+mod running;
 mod server;
+mod settings;
+mod status;
 #[cfg(test)]
 mod tests;
-mod upstreams;
 
+pub use door::{AccessRules, AccessToken, Door, LEAST_TOKEN, ReadAccess, Role, TokenDigest};
 pub use health::{Phase, Readiness};
 pub use peek::{PATH as PEEK, PeekRequest, PeekSender, answer_peeks, peek_channel};
+pub use running::{Reloading, RunningFacts, RunningFile};
 pub use server::serve;
 
 use crate::listen::listener::ListenAddress;
@@ -31,18 +53,26 @@ use crate::telemetry::metrics::Metrics;
 use arc_swap::ArcSwap;
 use std::sync::Arc;
 
-/// The place of the admin listener, absent without `[admin]`.
+/// The addresses of the admin listener and its rules, absent without `[admin]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdminSettings {
-    /// The listener's address; port 0 is any free port.
-    pub listen: ListenAddress,
+    /// The listener's addresses; port 0 is any free port.
+    pub listen: Vec<ListenAddress>,
     /// The rights on the file of a Unix socket.
     pub mode: u32,
+    /// The gateway's name, if the file gives one.
+    pub name: Option<Box<str>>,
+    /// Who may read and change.
+    pub access: Arc<AccessRules>,
 }
 
 /// The state that the admin listener shows.
 #[derive(Debug, Clone)]
 pub struct AdminState {
+    /// The gateway's name.
+    pub name: Arc<str>,
+    /// A random number, new with each start.
+    pub id: u64,
     /// The metrics that `/metrics` shows.
     pub metrics: Arc<Metrics>,
     /// The current snapshot, whose upstreams are shown.
@@ -51,4 +81,8 @@ pub struct AdminState {
     pub readiness: Readiness,
     /// The channel that carries peeks at counters to a worker.
     pub peeks: Option<PeekSender>,
+    /// Who may read and change.
+    pub door: Arc<Door>,
+    /// The file in force.
+    pub file: Arc<dyn RunningFile>,
 }

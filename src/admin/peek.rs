@@ -1,16 +1,13 @@
 //! `POST /v1/peek`: the units left on counters that the request names. Nothing is charged. Keys are sent in the body,
 //! since request targets end up in logs.
 
-use super::endpoints::{AdminResponse, json, problem};
+use super::answers::problem::Problem;
+use super::call::{AdminResponse, Call, json};
 use crate::snapshot::{NumbersName, Snapshot};
 use crate::store::Store;
 use arc_swap::ArcSwap;
-use bytes::Bytes;
 use data_encoding::HEXLOWER_PERMISSIVE;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Method, Request, StatusCode};
-use http_body::Body;
-use http_body_util::{BodyExt as _, Limited};
+use http::StatusCode;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +16,9 @@ use tokio::time::timeout;
 
 /// The path of the endpoint.
 pub const PATH: &str = "/v1/peek";
-/// The longest body.
-const MOST_BYTES: usize = 64 * 1024;
 /// Most counters of one request.
 const MOST: usize = 64;
-/// Longest time for the body, and for the answer.
+/// Longest time for the answer.
 const WITHIN: Duration = Duration::from_secs(2);
 
 /// Counters to peek at, and the channel for the answer.
@@ -107,39 +102,13 @@ async fn look(store: &Store, snapshot: &Snapshot, counter: &PeekedCounter) -> Va
 }
 
 /// Answers one request.
-pub(super) async fn answer<B>(peeks: Option<&PeekSender>, request: Request<B>) -> AdminResponse
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    if *request.method() != Method::POST {
-        return problem(StatusCode::METHOD_NOT_ALLOWED, "only POST is answered here");
-    }
-    // A page of another site cannot send this type without a preflight.
-    let mut kinds = request.headers().get_all(CONTENT_TYPE).iter();
-    let kind = kinds.next();
-    let media = |kind: &HeaderValue| {
-        let media = kind.as_bytes().split(|byte| *byte == b';').next();
-        media.is_some_and(|media| media.trim_ascii().eq_ignore_ascii_case(b"application/json"))
-    };
-    let is_json = kind.is_some_and(media) && kinds.all(|other| Some(other) == kind);
-    if !is_json {
-        return problem(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "the body is application/json",
-        );
-    }
-    let Some(peeks) = peeks else {
-        return problem(StatusCode::SERVICE_UNAVAILABLE, "no worker answers peeks");
-    };
-    let body = Limited::new(request.into_body(), MOST_BYTES).collect();
-    let Ok(Ok(body)) = timeout(WITHIN, body).await else {
-        return problem(StatusCode::BAD_REQUEST, "the body is too long, or late");
-    };
-    let counters = match read_counters(&body.to_bytes()) {
-        Ok(counters) => counters,
-        Err(wrong) => return problem(StatusCode::BAD_REQUEST, wrong),
-    };
+pub(super) async fn answer(call: Call) -> Result<AdminResponse, Problem> {
+    let unavailable =
+        |detail: &'static str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "starting", detail);
+    let peeks = call.state.peeks.as_ref();
+    let peeks = peeks.ok_or_else(|| unavailable("no worker answers peeks"))?;
+    let counters = read_counters(&call.body)
+        .map_err(|wrong| Problem::new(StatusCode::BAD_REQUEST, "bad_body", wrong))?;
     let (answer, answered) = oneshot::channel();
     let asked = async {
         let question = PeekRequest { counters, answer };
@@ -148,7 +117,7 @@ where
     };
     match timeout(WITHIN, asked).await {
         Ok(Some(seen)) => json(&seen),
-        _ => problem(StatusCode::SERVICE_UNAVAILABLE, "no answer in time"),
+        _ => Err(unavailable("no answer in time")),
     }
 }
 

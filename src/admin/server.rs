@@ -1,9 +1,11 @@
 //! Accepts and serves admin connections: few at once, none for long, and a new connection always finds room beside
 //! silent ones.
 
-use super::endpoints::{AdminResponse, answer};
-use super::host_check::ListenerNames;
-use super::{AdminState, peek};
+use super::AdminState;
+use super::call::AdminResponse;
+use super::door::AdminPeer;
+use super::door::host_check::ListenerNames;
+use super::endpoints::respond;
 use crate::listen::bind::Acceptor;
 use crate::telemetry::log::Throttle;
 use hyper::body::Incoming;
@@ -12,12 +14,14 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -69,12 +73,13 @@ pub(super) async fn serve_within(
             // Removes ended connections from the set.
             Some(_) = connections.join_next() => continue,
         };
-        if let Some(stream) = stream {
+        if let Some((stream, from)) = stream {
             open.make_room();
             let has_asked = Arc::new(AtomicBool::new(false));
             let serving = connection(
                 timeouts,
                 stream,
+                from,
                 state.clone(),
                 Arc::clone(&has_asked),
                 ended.clone(),
@@ -113,11 +118,14 @@ impl OpenConnections {
 }
 
 /// A connection, or `None` after a pause if accepting failed.
-async fn accept(listener: &Acceptor) -> Option<TcpStream> {
+async fn accept(listener: &Acceptor) -> Option<(TcpStream, Option<IpAddr>)> {
     static FAILED: Throttle = Throttle::every(Duration::from_secs(10));
     match listener.accept().await {
         // A connection that the runtime cannot register is dropped.
-        Ok((stream, _)) => TcpStream::from_std(stream).ok(),
+        Ok((stream, from)) => {
+            let stream = TcpStream::from_std(stream).ok()?;
+            Some((stream, from.map(|from| from.ip())))
+        }
         Err(error) => {
             if let Some(more) = FAILED.pass() {
                 tracing::warn!("the admin listener could not accept a connection: {error}{more}");
@@ -131,19 +139,28 @@ async fn accept(listener: &Acceptor) -> Option<TcpStream> {
 async fn connection(
     timeouts: AdminTimeouts,
     stream: TcpStream,
+    from: Option<IpAddr>,
     state: AdminState,
     has_asked: Arc<AtomicBool>,
     mut ended: watch::Receiver<bool>,
 ) {
     // Without a local IP address, as on a Unix socket, only the loopback names remain.
     let address = stream.local_addr().map(|at| at.ip());
-    let names = Arc::new(ListenerNames::at(
-        address.unwrap_or(Ipv4Addr::LOCALHOST.into()),
-    ));
+    let names = ListenerNames::at(address.unwrap_or(Ipv4Addr::LOCALHOST.into()));
+    let user = if from.is_none() {
+        user_of(&stream)
+    } else {
+        None
+    };
+    let client = Arc::new(AdminPeer {
+        address: from,
+        user,
+        names,
+    });
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         has_asked.store(true, Ordering::Relaxed);
-        let (state, names) = (state.clone(), Arc::clone(&names));
-        async move { Ok::<AdminResponse, Infallible>(respond(&names, state, request).await) }
+        let (state, client) = (state.clone(), Arc::clone(&client));
+        async move { Ok::<AdminResponse, Infallible>(respond(state, &client, request).await) }
     });
     let mut serving = pin!(
         http1::Builder::new()
@@ -161,19 +178,9 @@ async fn connection(
     let _ = tokio::time::timeout(timeouts.last_answer, serving).await;
 }
 
-async fn respond(
-    names: &ListenerNames,
-    state: AdminState,
-    request: hyper::Request<Incoming>,
-) -> AdminResponse {
-    let path = request.uri().path();
-    // Scrapers and probes use many host names, and these pages name no client.
-    let is_open = matches!(path, "/metrics" | "/healthz" | "/readyz");
-    if !is_open && let Some(refused) = names.refuse(&request) {
-        return refused;
-    }
-    match path {
-        peek::PATH => peek::answer(state.peeks.as_ref(), request).await,
-        _ => answer(state, request).await,
-    }
+/// The user at the other end of a Unix socket.
+fn user_of(stream: &TcpStream) -> Option<u32> {
+    let descriptor = stream.as_fd().try_clone_to_owned().ok()?;
+    let stream = UnixStream::from_std(StdUnixStream::from(descriptor)).ok()?;
+    stream.peer_cred().ok().map(|peer| peer.uid())
 }

@@ -1,5 +1,9 @@
 //! The admin listener as its clients see it, over a real socket.
 
+use super::answers::limits::LimitDetails;
+use super::answers::problem::Problem;
+use super::answers::routing::RouteAnswer;
+use super::answers::settings::ConfigAnswer;
 use super::server::{AdminTimeouts, serve_within};
 use super::*;
 use crate::listen::bind::Acceptor;
@@ -10,6 +14,44 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+
+/// A file without anything in it.
+#[derive(Debug)]
+struct EmptyFile;
+
+impl RunningFile for EmptyFile {
+    fn facts(&self) -> RunningFacts {
+        RunningFacts {
+            generation: 1,
+            hash: "0".to_owned(),
+            loaded_at: "2026-11-26T13:58:01.000Z".to_owned(),
+            source: "flags",
+            last_reload: None,
+        }
+    }
+
+    fn limits(&self) -> Vec<LimitDetails> {
+        Vec::new()
+    }
+
+    fn routes(&self) -> Vec<RouteAnswer> {
+        Vec::new()
+    }
+
+    fn text(&self) -> ConfigAnswer {
+        ConfigAnswer {
+            generation: 1,
+            hash: "0".to_owned(),
+            files: Vec::new(),
+            text: String::new(),
+        }
+    }
+
+    fn reload(&self) -> Reloading<'_> {
+        let none = Problem::new(http::StatusCode::CONFLICT, "no_file", "there is no file");
+        Box::pin(std::future::ready(Err(none)))
+    }
+}
 
 struct Admin {
     address: SocketAddr,
@@ -36,6 +78,10 @@ impl Admin {
             peeks: None,
             metrics: Metrics::new(),
             readiness: Readiness::default(),
+            name: "edge-1".into(),
+            id: 1,
+            door: Door::new(Arc::default()),
+            file: Arc::new(EmptyFile),
         };
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async {

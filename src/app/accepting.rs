@@ -63,15 +63,15 @@ impl Accepting<'_> {
 /// Serves the admin listener once `may_serve` becomes true. Returns its addresses.
 pub(super) fn start_admin(
     boot: &Boot,
-    sockets: Vec<OpenedSocket>,
+    sockets: Vec<Vec<OpenedSocket>>,
     state: &AdminState,
     may_serve: &watch::Receiver<bool>,
 ) -> io::Result<Vec<ListenAddress>> {
     let Some(settings) = &boot.admin else {
         return Ok(Vec::new());
     };
-    let start = |opened: OpenedSocket| {
-        let address = shown(&opened.socket, &settings.listen)?;
+    let start = |(written, opened): (&ListenAddress, OpenedSocket)| {
+        let address = shown(&opened.socket, written)?;
         let socket = opened.socket.register()?;
         let (state, mut may_serve) = (state.clone(), may_serve.clone());
         tokio::spawn(async move {
@@ -83,7 +83,10 @@ pub(super) fn start_admin(
         });
         Ok(address)
     };
-    sockets.into_iter().map(start).collect()
+    let of_address = settings.listen.iter().zip(sockets);
+    let all = of_address
+        .flat_map(|(written, sockets)| sockets.into_iter().map(move |one| (written, one)));
+    all.map(start).collect()
 }
 
 /// The trust of peers by `trust` of the current snapshot.

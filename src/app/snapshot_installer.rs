@@ -3,9 +3,12 @@
 use super::GatewayState;
 use super::certificates::CertificateOrders;
 use super::key_sets::KeyFollower;
+use super::running_file::{FileInForce, RunningConfiguration};
 use super::tls_listeners::TlsListeners;
+use crate::admin::Door;
+use crate::admin::answers::settings::ChangedSetting;
 use crate::config::diff::{FileChange, Outline, diff};
-use crate::config::{Boot, Compiled, Files, Identities};
+use crate::config::{Boot, Compiled, Files, Identities, Report};
 use crate::reload::{self, Watcher};
 use crate::snapshot::Snapshot;
 use crate::store::Backend;
@@ -24,9 +27,9 @@ pub(super) fn start_reload(
     file: Option<PathBuf>,
     files: Files,
     identities: Arc<Identities>,
+    trigger: &reload::Trigger,
     installer: SnapshotInstaller,
-) -> reload::Trigger {
-    let trigger = reload::Trigger::default();
+) {
     installer.count_customers();
     if let Some(file) = file {
         let (drain, tls) = (installer.shared.drain.clone(), Arc::clone(&installer.tls));
@@ -41,7 +44,6 @@ pub(super) fn start_reload(
         });
         tokio::spawn(async move { tls.follow_lists(&drain).await });
     }
-    trigger
 }
 
 /// Installs a new file.
@@ -55,10 +57,16 @@ pub(super) struct SnapshotInstaller {
     pub(super) servers: ServerFollower,
     pub(super) keys: KeyFollower,
     pub(super) orders: Arc<CertificateOrders>,
+    pub(super) running: Arc<RunningConfiguration>,
+    pub(super) door: Arc<Door>,
 }
 
 impl reload::ReloadTarget for SnapshotInstaller {
     async fn apply(&mut self, compiled: Compiled) {
+        // Other members and other numbers of customers change no setting.
+        let is_setting = !compiled.files.differ_in_lists(&self.files);
+        let generation = self.shared.snapshots.load().generation + u64::from(is_setting);
+        let file = FileInForce::of(&compiled, generation);
         let Compiled {
             boot,
             mut snapshot,
@@ -70,9 +78,6 @@ impl reload::ReloadTarget for SnapshotInstaller {
             files,
             ..
         } = compiled;
-        // Other members and other numbers of customers change no setting.
-        let is_setting = !files.differ_in_lists(&self.files);
-        let generation = self.shared.snapshots.load().generation + u64::from(is_setting);
         snapshot.generation = generation;
         self.files = files;
         if let Err(error) = start_demo(&snapshot).await {
@@ -92,6 +97,15 @@ impl reload::ReloadTarget for SnapshotInstaller {
         self.tls.install(snapshot, listeners, offers, identities);
         self.count_customers();
         self.shared.metrics.reloaded(generation);
+        if let Some(admin) = &boot.admin {
+            self.door.install(Arc::clone(&admin.access));
+        }
+        let noted = changes.iter().map(|change| ChangedSetting {
+            subject: change.subject.clone(),
+            what: change.what.clone(),
+            restart: change.restart,
+        });
+        self.running.installed(file, noted.collect());
         log_changes(&changes, is_setting.then_some(generation));
         self.orders.want(orders).await;
     }
@@ -100,13 +114,19 @@ impl reload::ReloadTarget for SnapshotInstaller {
         Some(&self.outline)
     }
 
-    fn refused(&mut self) {
+    fn reading(&mut self) {
+        self.running.reading();
+    }
+
+    fn refused(&mut self, report: &Report) {
+        self.running.refused(report);
         self.tls.file_refused();
         self.shared.metrics.reload_failed();
     }
 
     fn signalled(&mut self) {
         self.orders.hurry();
+        self.running.answered();
     }
 }
 

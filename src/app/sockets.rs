@@ -2,7 +2,6 @@
 //! gateway is ready, and kept for a successor.
 
 use super::StartError;
-use crate::admin::AdminSettings;
 use crate::config::Boot;
 use crate::listen::bind::{self, AcceptSocket, BoundSocket, NewSocket, OpenListener};
 use crate::listen::handed_sockets::HandedSockets;
@@ -59,7 +58,7 @@ impl SocketRole {
 pub(super) struct BoundSockets {
     /// The sockets of every listener, in the order of the file.
     server: Vec<BoundAddress>,
-    admin: Option<BoundAddress>,
+    admin: Vec<BoundAddress>,
     /// The positions of handed sockets that no listener uses.
     pub(super) unused: Vec<usize>,
 }
@@ -80,15 +79,18 @@ impl BoundSockets {
             BoundAddress::bind(SocketRole::Server, &one.address, new, &mut handed)
         };
         let server = all.iter().map(of_listener).collect::<Result<_, _>>()?;
-        let of_admin = |admin: &AdminSettings| {
+        let mut admin = Vec::new();
+        if let Some(settings) = &boot.admin {
             let new = NewSocket {
-                mode: admin.mode,
+                mode: settings.mode,
                 leaves_ipv4: false,
                 leaves_ipv6: true,
             };
-            BoundAddress::bind(SocketRole::Admin, &admin.listen, new, &mut handed)
-        };
-        let admin = boot.admin.as_ref().map(of_admin).transpose()?;
+            for address in &settings.listen {
+                let bound = BoundAddress::bind(SocketRole::Admin, address, new, &mut handed)?;
+                admin.push(bound);
+            }
+        }
         for name in handed.names() {
             report_unused(name);
         }
@@ -100,16 +102,16 @@ impl BoundSockets {
         })
     }
 
-    /// Opens the admin listener, if there is one.
+    /// Opens every address of the admin listener.
     ///
     /// # Errors
     /// If another process listens there in the meantime.
     pub(super) fn open_admin(
         &mut self,
         kept: &mut KeptSockets,
-    ) -> Result<Vec<OpenedSocket>, StartError> {
-        let admin = self.admin.take();
-        admin.map_or_else(|| Ok(Vec::new()), |admin| admin.open(kept))
+    ) -> Result<Vec<Vec<OpenedSocket>>, StartError> {
+        let admin = std::mem::take(&mut self.admin).into_iter();
+        admin.map(|bound| bound.open(kept)).collect()
     }
 
     /// Opens every listener.
@@ -128,7 +130,8 @@ impl BoundSockets {
 /// The addresses of all listeners, the admin listener's among them.
 fn everywhere(boot: &Boot) -> impl Iterator<Item = &ListenAddress> {
     let server = boot.listen.listeners.iter().map(|one| &one.address);
-    server.chain(boot.admin.as_ref().map(|admin| &admin.listen))
+    let admin = boot.admin.iter().flat_map(|admin| &admin.listen);
+    server.chain(admin)
 }
 
 /// Is `one` on every address of this machine, and `other` on all of IPv4 at the same port? Two sockets cannot have both

@@ -7,6 +7,7 @@ use super::handover::program::Program;
 use super::key_sets::KeyFollower;
 use super::lifecycle::{Gateway, SignalDesk};
 use super::predecessor::Predecessor;
+use super::running_file::{FileInForce, RunningConfiguration};
 use super::service_manager::{self, ServiceState};
 use super::snapshot_installer::{ServerFollower, SnapshotInstaller, start_demo, start_reload};
 use super::sockets::{BoundSockets, KeptSockets, OpenedSocket};
@@ -15,11 +16,12 @@ use super::worker::WorkerThread;
 use super::workers::{WorkerChannels, start_workers};
 use super::{GatewayState, StartError, banner};
 use crate::acme::HandedCertificate;
-use crate::admin::{self, AdminState, Phase, Readiness};
+use crate::admin::{self, AdminState, Door, Phase, Readiness, RunningFile};
 use crate::config::{Boot, Compiled};
 use crate::listen::dispatch::Dispatcher;
 use crate::listen::handed_sockets::HandedSockets;
 use crate::listen::listener::ListenAddress;
+use crate::reload;
 use crate::shutdown::{DrainSwitch, Signals, drain};
 use crate::store::Backend;
 use crate::store::redis::warn_of_eviction;
@@ -41,7 +43,7 @@ struct Inheritance {
     bequest: Bequest,
     sockets: BoundSockets,
     kept: KeptSockets,
-    admin: Vec<OpenedSocket>,
+    admin: Vec<Vec<OpenedSocket>>,
 }
 
 /// The state that all parts share.
@@ -62,6 +64,27 @@ struct Frontend {
     serves: watch::Sender<bool>,
     /// Closed when every worker's store has answered once.
     store_ready: Option<mpsc::Receiver<()>>,
+}
+
+/// What the admin listener shows of the file, and to whom.
+struct ShownFile {
+    door: Arc<Door>,
+    running: Arc<RunningConfiguration>,
+    /// Makes the gateway read its file again.
+    trigger: reload::Trigger,
+}
+
+impl ShownFile {
+    fn of(compiled: &Compiled, has_file: bool) -> Self {
+        let trigger = reload::Trigger::default();
+        let file = FileInForce::of(compiled, compiled.snapshot.generation);
+        let access = compiled.boot.admin.as_ref().map(|admin| &admin.access);
+        Self {
+            door: Door::new(access.map(Arc::clone).unwrap_or_default()),
+            running: RunningConfiguration::new(file, has_file.then(|| trigger.clone())),
+            trigger,
+        }
+    }
 }
 
 /// A gateway that does not serve clients yet.
@@ -122,6 +145,7 @@ impl UnopenedGateway {
         file: Option<PathBuf>,
         inheritance: &mut Inheritance,
     ) -> Result<Self, StartError> {
+        let shown = ShownFile::of(&compiled, file.is_some());
         let Compiled {
             boot,
             mut snapshot,
@@ -144,7 +168,7 @@ impl UnopenedGateway {
         let gateways = inheritance.bequest.gateways;
         let shared = GatewayState::new(&boot, snapshot, metrics, drain, gateways);
         let log = AccessLog::stdout(boot.log.access, &shared.metrics)?;
-        let frontend = Frontend::start(&boot, &shared, &log, inheritance)?;
+        let frontend = Frontend::start(&boot, &shared, &log, &shown, inheritance)?;
         tokio::spawn(sweep(shared.clone()));
         let tls = TlsListeners::new(numbers, &shared.snapshots, &identities, &shared.metrics);
         tokio::spawn(Arc::clone(&tls).watch_ends());
@@ -160,7 +184,10 @@ impl UnopenedGateway {
             servers,
             keys,
             orders: Arc::clone(&orders),
+            running: shown.running,
+            door: shown.door,
         };
+        start_reload(file, files, identities, &shown.trigger, installer);
         Ok(Self {
             boot,
             program,
@@ -172,7 +199,7 @@ impl UnopenedGateway {
             frontend,
             tls,
             orders,
-            signals: SignalDesk::new(signals, start_reload(file, files, identities, installer)),
+            signals: SignalDesk::new(signals, shown.trigger),
         })
     }
 
@@ -247,6 +274,7 @@ impl Frontend {
         boot: &Boot,
         shared: &GatewayState,
         log: &AccessLog,
+        shown: &ShownFile,
         inheritance: &mut Inheritance,
     ) -> Result<Self, StartError> {
         let (peek_sender, peeks) = admin::peek_channel();
@@ -259,7 +287,12 @@ impl Frontend {
         let readiness = Readiness::default();
         // A successor leaves the admin listener to its predecessor until it serves.
         let (serves, may_serve) = watch::channel(inheritance.predecessor.is_none());
+        let name = boot.admin.as_ref().and_then(|admin| admin.name.as_deref());
         let state = AdminState {
+            name: name.map_or_else(machine_name, Into::into),
+            id: shared.fleet.id(),
+            door: Arc::clone(&shown.door),
+            file: Arc::clone(&shown.running) as Arc<dyn RunningFile>,
             metrics: Arc::clone(&shared.metrics),
             snapshots: Some(Arc::clone(&shared.snapshots)),
             readiness: readiness.clone(),
@@ -275,6 +308,11 @@ impl Frontend {
             store_ready: Some(store_ready),
         })
     }
+}
+
+/// The machine's name, which names the gateway if the file does not.
+fn machine_name() -> Arc<str> {
+    rustix::system::uname().nodename().to_string_lossy().into()
 }
 
 /// Waits until the predecessor, if there is one, lets this gateway serve.

@@ -163,7 +163,8 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), CommandFailure> {
     }
     let mut explanation = request::explain(&compiled, request);
     if let Some(address) = &args.live {
-        let admin = compiled.boot.admin.as_ref().map(|admin| &admin.listen);
+        let admin = compiled.boot.admin.as_ref();
+        let admin = admin.and_then(|admin| admin.listen.first());
         let address = address.as_ref().or(admin).ok_or_else(|| CommandFailure::new(
             USAGE,
             "the file has no [admin] listener to ask\nhelp: name the one of the running gateway: --live=ADDRESS:PORT",

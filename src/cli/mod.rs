@@ -7,14 +7,20 @@
 //! check         `tollgate check`: is the file right, and what does it mean?
 //! explain       `tollgate explain`: a diagnostic's meaning, or what would become of a request
 //! simulate      `tollgate simulate`: a logged trace through the limits of a file
+//! status        `tollgate status`: the running gateway in short
+//! reload        `tollgate reload`: it reads its file again
+//! which_gateway which gateway a command asks, and with which token
 //! admin_client  the client of a gateway's admin listener
 //! ```
 
 mod admin_client;
 pub mod check;
 mod explain;
+mod reload;
 mod run;
 mod simulate;
+mod status;
+mod which_gateway;
 
 use crate::config::render::Colour;
 use crate::config::{EnvironmentFiles, Report};
@@ -50,8 +56,10 @@ Examples:
   tollgate explain missing-choice                  what does that diagnostic mean, and what is to be written instead?
   tollgate explain GET /v1/orders/42               which route and limits would that meet, and on which keys?
   tollgate simulate access.json --set limits.per-ip.rate=5/s    what would that have done to yesterday's traffic?
+  tollgate status                                  is the running gateway well?
+  tollgate reload                                  it reads its file again, and says what has changed
 
-Exit codes: 0 good, 1 the answer is bad, 2 wrong usage, 3 the gateway cannot be reached.";
+Exit codes: 0 good, 1 the answer is bad, 2 wrong usage, 3 the gateway cannot be reached, 4 not allowed.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -67,6 +75,10 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// Replay logged traffic and say what the limits, or a change of them, would have done to it.
     Simulate(simulate::SimulateArgs),
+    /// Say how the running gateway is.
+    Status(status::StatusArgs),
+    /// Make the running gateway read its file again, and say what has changed.
+    Reload(reload::ReloadArgs),
 }
 
 /// How to run.
@@ -162,6 +174,8 @@ const BAD: u8 = 1;
 const USAGE: u8 = 2;
 /// The gateway, the store or a server cannot be reached.
 const UNREACHABLE: u8 = 3;
+/// The gateway lets nobody do this without another token.
+const NOT_ALLOWED: u8 = 4;
 
 /// Runs one command line.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -183,6 +197,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Check(args) => check_command(args),
         Command::Explain(args) => explain::explain(&args),
         Command::Simulate(args) => simulate::simulate(&args),
+        Command::Status(args) => status::status(&args),
+        Command::Reload(args) => reload::reload(&args),
     };
     ExitCode::from(match done {
         Ok(()) => GOOD,
@@ -272,6 +288,8 @@ impl Command {
             },
             Self::Explain(args) => &mut args.config,
             Self::Simulate(args) => &mut args.config,
+            Self::Status(args) => &mut args.gateway.config,
+            Self::Reload(args) => &mut args.gateway.config,
         }
     }
 }

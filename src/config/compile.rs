@@ -10,7 +10,7 @@ use super::settings::identity_writers::IdentityWriters;
 use super::settings::jwt::TokenRules;
 use super::validate::{Validation, looks_at_method, redirected, template};
 use super::value::literal_path;
-use super::{Compiled, Diagnostic, Report};
+use super::{Compiled, Diagnostic, Places, Report};
 use crate::client::Nat64;
 use crate::key::client_ip::Trust;
 use crate::key::{
@@ -120,9 +120,12 @@ impl Compilation<'_> {
             warnings: self.report.diagnostics,
             ignored: self.ignored,
             customer_files: customer_files(document, &self.report.source),
+            places: Arc::new(Places {
+                source: Arc::clone(&self.report.source),
+                at: places(document),
+            }),
             source: self.report.source,
             files: self.report.files,
-            places: places(document),
             shared,
             store_at: document.store.url.at().map(|at| at.span.clone()),
             ignoring: document.ignored.clone(),

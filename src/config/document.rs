@@ -39,6 +39,7 @@ mod written_value;
 
 pub(super) use setting::{Items, List, Setting};
 pub(super) use tables::acme::{AcmeTable, IN_STORE};
+pub(super) use tables::admin::Admin;
 pub(super) use tables::group::{CustomerList, GROUPS, GroupTable, are_keys};
 pub(super) use tables::jwt::{JWT, Jwt, KeyFile};
 pub(super) use tables::limit::{
@@ -46,7 +47,7 @@ pub(super) use tables::limit::{
 };
 pub(super) use tables::listen::{ListenEntry, ListenerTls, OwnIdentity, ProxyProtocol};
 pub(super) use tables::route::{ClientCert, ROUTES, Route};
-pub(super) use tables::server::{Admin, Defaults, Log, ResponseTable, ServerTable, TrustEntry};
+pub(super) use tables::server::{Defaults, Log, ResponseTable, ServerTable, TrustEntry};
 pub(super) use tables::store::{SecretSource, Store, StoreTls};
 pub(super) use tables::tls::{ClientTable, TLS, TlsTable};
 pub(super) use tables::upstream::{ServerEntry, UPSTREAMS, Upstream, UpstreamTls};
@@ -62,9 +63,9 @@ use super::secrets::Numbering;
 use fields::{Fields, WITHOUT_QUOTES, Zero};
 use foreign_words::ForeignName;
 use form::{
-    Form, any, as_written, bytes_in_a_second, count, custom, empty_list, entry_table, filled_texts,
-    filled_word_list, flag, inner_table, number, text_as, text_form, texts, texts_as, time,
-    time_or_off, time_within, units, whole, word, word_list,
+    Form, any, as_written, bytes_in_a_second, count, custom, empty_list, entry_table, filled_list,
+    filled_texts, filled_word_list, flag, inner_table, number, text_as, text_form, texts, texts_as,
+    time, time_or_off, time_within, units, whole, word, word_list,
 };
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -83,7 +84,7 @@ pub(super) static TABLES: [&Table; 13] = [
     &tables::tls::TLS,
     &tables::acme::ACME,
     &tables::server::LOG,
-    &tables::server::ADMIN,
+    &tables::admin::ADMIN,
     &tables::store::STORE,
     &tables::server::RESPONSE,
     &tables::server::DEFAULTS,
@@ -377,7 +378,7 @@ impl TopReader<'_> {
         match name {
             "server" => document.server = ServerTable::read(fields),
             "log" => document.log = Log::read(fields),
-            "admin" => document.admin = Some(Admin::read(fields)),
+            "admin" => document.admin = Some(<Admin as Section>::read(fields)),
             "store" => document.store = Store::read(fields),
             "jwt" => document.jwt = Some(Jwt::read(fields)),
             "defaults" => document.defaults = Defaults::read(fields),

@@ -237,7 +237,9 @@ fn every_example_and_every_default_of_a_key_can_be_read() {
             readable(&table.title("x"), "", key);
             for inner in key.shape().tables() {
                 let (open, group) = match key.shape() {
-                    ValueShape::Tiers(_) => (format!("{} = {{ g = {{ ", key.name), "} "),
+                    ValueShape::Tiers(_) | ValueShape::Named(_) => {
+                        (format!("{} = {{ g = {{ ", key.name), "} ")
+                    }
                     ValueShape::Rate(_)
                     | ValueShape::KeyFiles(_)
                     | ValueShape::Servers(_)

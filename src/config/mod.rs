@@ -14,6 +14,7 @@
 //! compile                a document without errors → `Boot` and `Snapshot`
 //! report                 all mistakes, in the order of the file, and the forms in which they are shown
 //! presentation           what a file means, in words and numbers; what a new file changes; the file as it is understood
+//! admin_place            where commands find a gateway by its file
 //! generated              pages made from the declarations of keys and codes
 //! generated/reference    docs/configuration.md
 //! generated/one_client   docs/hardening.md: what one client may cost at most
@@ -24,6 +25,7 @@
 //! fuzz                   the entry of the fuzzer
 //! ```
 
+mod admin_place;
 mod compile;
 mod document;
 #[doc(hidden)]
@@ -43,6 +45,7 @@ mod fixtures;
 #[cfg(test)]
 mod generated;
 
+pub use admin_place::{AdminPlace, TokenPlace, admin_place};
 pub use document::vocabulary;
 pub use input::{files, source};
 pub use presentation::{describe, diff, leases, outline};
@@ -56,7 +59,7 @@ pub use input::files::Files;
 pub use input::quick_start::QuickStart;
 pub use input::set::Set;
 pub use presentation::outline::Boot;
-pub use presentation::print::print;
+pub use presentation::print::{print, printed};
 pub use report::diagnostic::{Code, Diagnostic, Severity};
 pub use settings::groups::ShownCredentials;
 pub use settings::identities::{Identities, LoadedIdentity};
@@ -112,8 +115,8 @@ pub struct Compiled {
     pub files: Files,
     /// The configuration in a form that can be compared.
     pub outline: Arc<Outline>,
-    /// The places where limits, upstreams and routes are defined, by table and name: a byte of the text.
-    places: HashMap<(&'static str, String), usize>,
+    /// The places where limits, upstreams and routes are defined.
+    pub places: Arc<Places>,
     /// The files with names of customers.
     customer_files: Vec<CustomerFile>,
     /// Are counters in a Redis, if the file states it?
@@ -174,7 +177,7 @@ impl Compiled {
     #[must_use]
     pub fn untrusted(&self, identity: &str, why: String) -> Diagnostic {
         let error = Diagnostic::error(Code::CertificateUnreadable, why);
-        match self.places.get(&("tls", identity.to_owned())) {
+        match self.places.at.get(&("tls", identity.to_owned())) {
             Some(at) => error.at(
                 &(*at..at + identity.len()),
                 "nothing that `storage` has of its orders is trusted",
@@ -186,9 +189,31 @@ impl Compiled {
     /// The place at which this name is defined in `limits`, `upstreams`, `routes` or `tls`: `gateway.toml:12`.
     #[must_use]
     pub fn place(&self, table: &'static str, name: &str) -> Option<String> {
-        let at = *self.places.get(&(table, name.to_owned()))?;
+        self.places.of(table, name)
+    }
+}
+
+/// The places where names are defined.
+#[derive(Debug)]
+pub struct Places {
+    source: Arc<Source>,
+    /// By table and name: a byte of the text.
+    at: HashMap<(&'static str, String), usize>,
+}
+
+impl Places {
+    /// The place at which this name is defined in `limits`, `upstreams`, `routes` or `tls`: `gateway.toml:12`.
+    #[must_use]
+    pub fn of(&self, table: &'static str, name: &str) -> Option<String> {
+        let at = *self.at.get(&(table, name.to_owned()))?;
         let line = self.source.position(at).line;
         Some(format!("{}:{line}", self.source.place(at)))
+    }
+
+    /// The text with the places.
+    #[must_use]
+    pub fn source(&self) -> &Source {
+        &self.source
     }
 }
 
@@ -323,7 +348,8 @@ fn compile(
     let found_so = &mut *side_files.found;
     let checked = validate::check_document(&document, &groups, &numbers, &source, found_so);
     let authorities = settings::authorities::read_authorities(&document, side_files);
-    let boot = settings::boot::read_boot(&document, &authorities, side_files);
+    let admin = settings::admin::read_admin(&document, side_files);
+    let boot = settings::boot::read_boot(&document, &authorities, admin, side_files);
     let errors = settings::error_bodies::read_error_bodies(&document, side_files);
     let upstreams = settings::upstreams::read_upstreams(&document, side_files);
     let identities =

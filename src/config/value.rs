@@ -28,8 +28,8 @@ mod tls;
 
 pub(super) use acme::{directory, mail_address};
 pub(super) use net::{
-    address, admin_address, file_mode, host, listen_address, method, naming_field, network,
-    translator,
+    address, admin_address, admin_host, file_mode, gateway_name, host, listen_address, method,
+    naming_field, network, translator,
 };
 pub(super) use quantity::amount::is_amount;
 pub(super) use quantity::byte_rate::byte_rate;

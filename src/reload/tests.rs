@@ -36,7 +36,7 @@ impl ReloadTarget for Record {
         self.in_force.as_ref()
     }
 
-    fn refused(&mut self) {
+    fn refused(&mut self, _: &Report) {
         self.outcomes.try_send(None).unwrap();
     }
 }

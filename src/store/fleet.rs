@@ -64,6 +64,12 @@ impl Fleet {
         }
     }
 
+    /// This gateway's name among them: a random number, new with every start.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.me
+    }
+
     /// The same for a successor of a gateway that knew this number, which is used as long as Redis returns no other.
     #[must_use]
     pub fn knowing(clock: Clock, gateways: Option<NonZeroU32>) -> Self {

@@ -131,6 +131,17 @@ fn joined(text: &[u8]) -> Vec<u8> {
     line
 }
 
+/// Writes a record of an event to this log, whatever its level.
+///
+/// # Errors
+/// If standard error is closed.
+pub fn write_record(event: &str, record: &str) -> io::Result<()> {
+    let micros = i64::try_from(clock::wall().micros()).unwrap_or(i64::MAX);
+    let now = jiff::Timestamp::from_microsecond(micros).unwrap_or(jiff::Timestamp::MAX);
+    let line = format!("{now:.6}  INFO {event}: {}", record.trim_end());
+    io::stderr().write_all(&joined(line.as_bytes()))
+}
+
 /// Passes one message of a kind in an interval and counts the rest. One `static` for each kind:
 ///
 /// ```

@@ -14,6 +14,7 @@ mod cluster_gap;
 mod cluster_refunds;
 mod connection_rest;
 mod distant_redis;
+mod door;
 mod drain;
 mod dropped_offers;
 mod environment;

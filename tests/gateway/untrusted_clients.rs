@@ -227,7 +227,7 @@ async fn the_admin_listener_answers_to_its_own_names() {
             ],
             403,
         ),
-        (&[json, json], 200),
+        (&[json, json], 415),
         (&[json, ("Content-Type", "text/plain")], 415),
         (&[json, ("Content-Type", "application/json")], 415),
     ] {

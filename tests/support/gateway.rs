@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// A running gateway, which is killed when dropped. If the test failed, its standard error is shown.
 #[derive(Debug)]
@@ -186,11 +186,17 @@ impl Gateway {
             .await
     }
 
-    /// A GET on the admin listener.
+    /// A GET on the admin listener. A gateway that is asked too often is asked again a moment later.
     pub(crate) async fn admin_get(&self, target: &str) -> Answer {
         let admin = self.admin().await;
         let asked = request("GET", target, &[("Host", &admin.to_string())]);
-        Wire::to(admin).await.ask(asked).await
+        loop {
+            let answer = Wire::to(admin).await.ask(&asked).await;
+            if answer.status != 429 {
+                return answer;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// The metrics as text.

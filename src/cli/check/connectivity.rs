@@ -147,7 +147,9 @@ async fn probe_all(compiled: &Compiled) -> Vec<Probe> {
     let found: Vec<Vec<Probe>> = stream::iter(servers).buffered(AT_ONCE).collect().await;
     let mut servers: Vec<Probe> = found.into_iter().flatten().collect();
     if let Some(admin) = &compiled.boot.admin {
-        add_states(&mut servers, &admin.listen).await;
+        if let Some(listen) = admin.listen.first() {
+            add_states(&mut servers, listen).await;
+        }
     }
     probes.extend(servers);
     for published in &compiled.key_sets {

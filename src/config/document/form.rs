@@ -78,7 +78,16 @@ pub(super) fn texts_as<T>(shape: ValueShape, read: TextReader<T>) -> impl Form<I
 
 /// A text or a list of texts. An empty list is reported, since it could mean nothing or everything.
 pub(super) fn filled_texts<T>(read: TextReader<T>, empty: Emptiness) -> impl Form<Items<T>> {
-    custom(ValueShape::Texts, move |key, fields| {
+    filled_list(ValueShape::Texts, read, empty)
+}
+
+/// A text of this shape, or a list of such texts that is not empty.
+pub(super) fn filled_list<T>(
+    shape: ValueShape,
+    read: TextReader<T>,
+    empty: Emptiness,
+) -> impl Form<Items<T>> {
+    custom(shape, move |key, fields| {
         let list = fields.texts(key, read);
         fields.filled(key, list, &empty)
     })

@@ -132,6 +132,8 @@ pub enum ValueShape {
     KeyFiles(&'static Table),
     /// An address to listen on, which can be the path of a socket.
     ListenAddress,
+    /// An address to listen on, or a list of these.
+    ListenAddresses,
     /// An address to listen on, a table of this kind, or a list of these.
     Listeners(&'static Table),
     /// The address of a server, a table of this kind, or a list of these.
@@ -173,6 +175,8 @@ pub enum ValueShape {
     Lease,
     /// Names of groups, each with a table of this kind.
     Tiers(&'static Table),
+    /// Names, each with a table of this kind.
+    Named(&'static Table),
     /// A text, or the place of a secret.
     Secret,
     /// The name of a user, which is shown, or the place of the name.
@@ -297,6 +301,7 @@ impl ValueShape {
             | Self::TextOrInner(table)
             | Self::OffOrInner(table)
             | Self::Tiers(table)
+            | Self::Named(table)
             | Self::Rate(table)
             | Self::KeyFiles(table)
             | Self::Listeners(table)
@@ -315,7 +320,7 @@ impl ValueShape {
     pub fn describe(self) -> String {
         match self {
             Self::Text | Self::ListenAddress | Self::File | Self::FolderOr(_) | Self::ErrorBody | Self::StoreUrl | Self::Destination => "a text".into(),
-            Self::Texts | Self::Files | Self::Members => "a text or a list of texts".into(),
+            Self::Texts | Self::Files | Self::Members | Self::ListenAddresses => "a text or a list of texts".into(),
             Self::Customers => {
                 "a file, a list of files, `true`, or a table of names, as `{ acme = \"sha256:...\" }`".into()
             }
@@ -352,6 +357,9 @@ impl ValueShape {
             Self::Lease => "`auto`, `off`, or how many permits, from 2 to 1000000".into(),
             Self::Tiers(_) => {
                 "a table of groups, each with other numbers, as `{ gold = { rate = \"1000/min\" } }`".into()
+            }
+            Self::Named(_) => {
+                "a table of names, each with a table, as `{ anna = { token = { env = \"NAME\" } } }`".into()
             }
             Self::RefundCauses => "`\"cancel\"`, a status as `\"401\"`, `\"5xx\"` or `\"grpc-14\"`, or a list of these".into(),
             Self::StatusCosts => "a table of statuses with their costs, as `{ \"401\" = 1, else = 0 }`".into(),

@@ -181,6 +181,7 @@ fn inner_title(title: &str, key: &Key) -> String {
     let outer = title.trim_end_matches(']');
     match key.shape() {
         ValueShape::Tiers(_) => format!("{outer}.{}.GROUP]", key.name),
+        ValueShape::Named(_) => format!("{outer}.{}.NAME]", key.name),
         _ => format!("{outer}.{}]", key.name),
     }
 }
@@ -267,7 +268,10 @@ fn takes(title: &str, key: &Key) -> String {
         | ValueShape::ErrorBody
         | ValueShape::StoreUrl
         | ValueShape::Destination => "text".into(),
-        ValueShape::Texts | ValueShape::Files | ValueShape::Members => "text or list".into(),
+        ValueShape::Texts
+        | ValueShape::Files
+        | ValueShape::Members
+        | ValueShape::ListenAddresses => "text or list".into(),
         ValueShape::Customers => "file, table of names, or `true`".into(),
         ValueShape::Choice(all) => words(all),
         ValueShape::Choices(all) => format!("list of {}", words(all)),
@@ -282,6 +286,7 @@ fn takes(title: &str, key: &Key) -> String {
         ValueShape::JsonMembers => "text, list or table of weights".into(),
         ValueShape::Conditions | ValueShape::Lines => "table of names".into(),
         ValueShape::Tiers(_) => link("[table of groups]"),
+        ValueShape::Named(_) => link("[table of names]"),
         ValueShape::Inner(_) => link("[table]"),
         ValueShape::TextOrInner(_) => link("text or [table]"),
         ValueShape::OffOrInner(_) => link("`false` or [table]"),

@@ -119,7 +119,10 @@ fn shape(shape: ValueShape) -> Value {
             ]
         }),
         ValueShape::Destination => json!({ "type": "string", "pattern": "^(https?://|/)" }),
-        ValueShape::Texts | ValueShape::Files | ValueShape::Members => texts(),
+        ValueShape::Texts
+        | ValueShape::Files
+        | ValueShape::Members
+        | ValueShape::ListenAddresses => texts(),
         ValueShape::KeyFiles(table)
         | ValueShape::Servers(table)
         | ValueShape::Listeners(table)
@@ -187,6 +190,11 @@ fn shape(shape: ValueShape) -> Value {
                 "additionalProperties": tier,
             })
         }
+        ValueShape::Named(table) => json!({
+            "type": "object", "minProperties": 1,
+            "propertyNames": { "pattern": NAME },
+            "additionalProperties": section(table, []),
+        }),
         ValueShape::RefundCauses => {
             let one = json!({ "type": "string", "pattern": format!("^(cancel|{STATUS})$") });
             json!({ "oneOf": [one, { "type": "array", "items": one }] })

@@ -1,9 +1,11 @@
 //! Limits in words and numbers: for `check`, for the start of `run`, and for the changes of a reload.
 
 mod amount;
+mod short;
 pub mod upstream;
 
 pub use amount::{amount, brief, rounded_up};
+pub use short::{algorithm, short};
 
 pub use crate::config::value::show_span;
 

@@ -7,6 +7,7 @@
 //! outline            a compiled file, made to be compared
 //! written            all that is written, as digests: what a new file takes away is found by it
 //! describe           limits in words and numbers
+//! describe/short     the numbers of a limit alone
 //! describe/amount    how much a limit admits, also at the edges of windows
 //! describe/upstream  upstreams in words
 //! leases             the terms of leases, in numbers

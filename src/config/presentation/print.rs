@@ -7,9 +7,9 @@ use super::outline::Outline;
 use crate::config::document::vocabulary::{Default, Table, ValueShape};
 use crate::config::document::{IGNORE_WARNINGS, TABLES};
 use crate::config::input::{EnvironmentFiles, Files, Source};
-use crate::config::report::{Caret, Findings, Report};
+use crate::config::report::{Caret, Report};
 use crate::config::secrets::{Numbering, SecretLocation, redaction};
-use crate::config::{Compiled, document, load_in, parse, read_file, value};
+use crate::config::{Compiled, document, load_in, parse, value};
 use crate::limit::{Limit, Mode};
 use crate::store;
 use crate::telemetry::{shown_url, without_queries};
@@ -33,24 +33,26 @@ struct PrintedLine {
 /// If the file has mistakes: the report of them.
 pub fn print(path: &Path, environment: &EnvironmentFiles) -> Result<(String, Compiled), Report> {
     let compiled = load_in(path, environment)?;
-    let mut files = Files::default();
-    let (name, text) = read_file(path, &mut files)?;
-    let mut source = Source::new(name, text).in_environment(environment);
-    document::gather(&mut source, &mut files, &mut Findings::default());
+    Ok((printed(&compiled.source, &compiled.outline), compiled))
+}
+
+/// A file without mistakes, resolved.
+#[must_use]
+pub fn printed(source: &Source, outline: &Outline) -> String {
     let mut series = Numbering::default();
     let alone = OnceCell::new();
-    let (root, whole) = document::tree(&source, &alone, &mut series);
+    let (root, whole) = document::tree(source, &alone, &mut series);
     let mut limits: HashMap<&str, Vec<&Limit>> = HashMap::new();
-    for limit in &compiled.outline.limits {
+    for limit in &outline.limits {
         limits.entry(&limit.name).or_default().push(limit);
     }
     let mut writer = Printer {
-        outline: &compiled.outline,
+        outline,
         limits,
-        source: &source,
+        source,
         lines: Vec::new(),
         whole,
-        files,
+        files: Files::default(),
         series,
     };
     let included = source.included().count();
@@ -71,7 +73,7 @@ pub fn print(path: &Path, environment: &EnvironmentFiles) -> Result<(String, Com
         writer.table(table, &root);
     }
     let lines = without_conflicts(std::mem::take(&mut writer.lines));
-    Ok((text_of(&lines), compiled))
+    text_of(&lines)
 }
 
 fn text_of(lines: &[PrintedLine]) -> String {
@@ -267,7 +269,10 @@ impl Printer<'_> {
                     this.listening(address, offset)
                 })
             }
-            (Some(ValueShape::ListenAddress), value) => self.listening(value, offset),
+            (Some(ValueShape::ListenAddress | ValueShape::ListenAddresses), value) => {
+                self.listening(value, offset)
+            }
+            (Some(ValueShape::Named(inner)), DeValue::Table(table)) => self.named(inner, table),
             (
                 Some(
                     ValueShape::Authorities(inner)
@@ -308,13 +313,27 @@ impl Printer<'_> {
         }
     }
 
-    /// An address to listen on; the path of a Unix socket becomes absolute.
+    /// Tables by their names, on one line.
+    fn named(&mut self, vocabulary: &Table, tables: &DeTable<'_>) -> String {
+        let entries: Vec<String> = tables
+            .iter()
+            .map(|(name, value)| {
+                let shown = match value.get_ref() {
+                    DeValue::Table(inner) => self.inside(vocabulary, inner),
+                    other => toml::value(other),
+                };
+                format!("{} = {shown}", toml::key(name.get_ref()))
+            })
+            .collect();
+        toml::inline(&entries)
+    }
+
+    /// Addresses to listen on; the paths of Unix sockets become absolute.
     fn listening(&self, value: &DeValue<'_>, offset: usize) -> String {
-        let path = value.as_str().and_then(|text| text.strip_prefix("unix:"));
-        match path {
-            Some(path) => toml::toml_text(&format!("unix:{}", self.absolute(path, offset))),
-            None => toml::value(value),
-        }
+        each(value, &|text| match text.strip_prefix("unix:") {
+            Some(path) => format!("unix:{}", self.absolute(path, offset)),
+            None => text.to_owned(),
+        })
     }
 
     /// A path as an absolute path.

@@ -49,6 +49,7 @@ codes! {
     AcmeNeedsSecret "acme-needs-secret" "Certificates are kept in the store, and no secret of 64 hexadecimal digits seals them.";
     AcmeNotAgreed "acme-not-agreed" "A certificate is ordered from an authority whose terms are not agreed to.";
     AcmeUnreachableChallenge "acme-unreachable-challenge" "No listener is at the address at which an authority verifies hosts.";
+    AdminOverlapsServer "admin-overlaps-server" "The admin listener and the server are to listen on one address.";
     BadCertificate "bad-certificate" "A file for TLS has no usable certificate or key.";
     BadAddress "bad-address" "An address to listen on is not written as `host:port` or `:port`.";
     BadChoice "bad-choice" "A word is not one of the words that the key takes.";
@@ -62,7 +63,7 @@ codes! {
     BadKey "bad-key" "`by` names a part by which requests cannot be counted.";
     BadMember "bad-member" "A text in a group's members cannot be a member.";
     BadMethod "bad-method" "A method is not one that a request can have.";
-    BadName "bad-name" "The name of a table has characters that headers, metrics and Redis keys do not take.";
+    BadName "bad-name" "The name of a table or of the gateway has characters that headers, metrics and Redis keys do not take.";
     BadNetwork "bad-network" "A network is not written as an address or as address/bits.";
     BadNumber "bad-number" "A number is outside the range that the key takes.";
     BadOwn "bad-own" "A line of a file of `own` has no numbers of a customer, or the limit does not count customers.";
@@ -133,6 +134,8 @@ codes! {
     SecretInFile "secret-in-file" "A secret is written into the file itself.";
     Syntax "syntax" "The file is not TOML.";
     TierByOther "tier-by-other" "A limit by customer has a tier for a group whose members are not customers.";
+    TokenInClear "token-in-clear" "A token for the admin listener would cross a network without TLS.";
+    TokenTwice "token-twice" "Two tokens for the admin listener are the same.";
     TrustsEveryone "trusts-everyone" "Any client may state the address that it comes from.";
     UnaskedCertificate "unasked-certificate" "A limit, a group or an upstream uses clients' certificates, and no client is asked for one.";
     UnknownAuthority "unknown-authority" "A named authority is not defined.";
@@ -154,6 +157,7 @@ codes! {
     UnusedUpstream "unused-upstream" "No route leads to the upstream.";
     WaitsLonger "waits-longer" "A limit may delay a request for longer than the `timeout` of the route.";
     WeakSecret "weak-secret" "The secret that tokens are signed with can be guessed.";
+    WeakToken "weak-token" "A token for the admin listener can be guessed.";
     WrongType "wrong-type" "A value has another type than the key takes.";
 }
 

@@ -126,6 +126,9 @@ mod tests {
         fs::write(folder.path().join("routes.d/orders.key"), "key\n").unwrap();
         let pem = include_str!("../../../tests/config/jwt/rsa.pem");
         fs::write(folder.path().join("issuer.pem"), pem).unwrap();
+        for (name, letter) in [("admin.token", "a"), ("ben.token", "b")] {
+            fs::write(folder.path().join(name), letter.repeat(32)).unwrap();
+        }
         let pair = rcgen::generate_simple_self_signed(vec!["ca".to_owned()]).unwrap();
         fs::write(folder.path().join("redis-ca.pem"), pair.cert.pem()).unwrap();
         fs::write(folder.path().join("short.secret"), "short\n").unwrap();

@@ -1,13 +1,14 @@
 //! Boot: the settings that are read once, at start. A reload can only report that such a setting has changed.
 
+use super::admin::ReadAdmin;
 use super::authorities::Authorities;
-use crate::config::document::{Admin, Document, ListenEntry, ListenerTls};
+use crate::config::document::{Document, ListenEntry, ListenerTls};
 use crate::config::input::{SideFiles, Source, Span};
 use crate::config::presentation::Boot;
 use crate::config::secrets::{Secrets, query_of};
 use crate::listen::keep_alive::KeepAlive;
 use crate::listen::listener::{ListenAddress, Listener};
-use crate::{admin, listen, store, telemetry};
+use crate::{listen, store, telemetry};
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use std::sync::Arc;
 pub(in crate::config) fn read_boot(
     document: &Document,
     authorities: &Authorities,
+    admin: ReadAdmin,
     side_files: &mut SideFiles<'_>,
 ) -> Boot {
     let source = side_files.source;
@@ -35,7 +37,7 @@ pub(in crate::config) fn read_boot(
     };
     let store = super::store::read_store(document, side_files);
     Boot {
-        secrets: Arc::new(secrets(document, authorities, &store)),
+        secrets: Arc::new(secrets(document, authorities, &store, admin.secrets)),
         listen: listen::ListenSettings {
             listeners: listeners.collect(),
             handshake: server.handshake(),
@@ -53,10 +55,7 @@ pub(in crate::config) fn read_boot(
         workers: server.workers() as usize,
         drain: server.drain(),
         drain_delay: server.drain_delay(),
-        admin: document.admin.as_ref().map(|admin| admin::AdminSettings {
-            listen: admin_address_in(admin, source),
-            mode: admin.mode(),
-        }),
+        admin: admin.settings,
         store,
         log: telemetry::LogSettings {
             access: log.access.get().copied().unwrap_or_else(terminal),
@@ -95,8 +94,10 @@ fn secrets(
     document: &Document,
     authorities: &Authorities,
     store: &store::StoreSettings,
+    tokens: Vec<String>,
 ) -> Secrets {
     let mut all = document.variables.secrets();
+    all.extend(tokens);
     all.extend(document.fetched.iter().cloned());
     all.extend(authorities.secrets.iter().cloned());
     let urls = document.jwt.iter().flat_map(|jwt| jwt.jwks.entries());
@@ -127,16 +128,4 @@ pub(in crate::config) fn placed(
             address.clone()
         }
     }
-}
-
-fn admin_address_in(admin: &Admin, source: &Source) -> ListenAddress {
-    match admin.listen.at() {
-        Some(at) => placed(&at.value, &at.span, source),
-        None => admin.listen(),
-    }
-}
-
-/// The admin listener's address as written, or the default.
-pub(in crate::config) fn admin_address(document: &Document) -> Option<ListenAddress> {
-    document.admin.as_ref().map(|admin| admin.listen())
 }

@@ -20,6 +20,7 @@
 //! limits/tiers                 other numbers for groups
 //! limits/customer_numbers      numbers of single customers → limits with them
 //! limits/contradictions        keys of a limit that contradict each other
+//! admin                        `[admin]`: addresses, tokens as digests, roles
 //! authorities                  authorities that certificates are ordered from
 //! boot                         settings that are read once
 //! client_tls                   certificates and keys of connections to the store, to upstreams and to authorities
@@ -33,6 +34,7 @@
 //!                              files
 //! ```
 
+pub(in crate::config) mod admin;
 pub(in crate::config) mod authorities;
 pub(in crate::config) mod boot;
 mod client_tls;

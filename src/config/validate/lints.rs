@@ -5,7 +5,6 @@ use crate::config::document::{Document, Limit, Route, Tier, TrustEntry};
 use crate::config::input::{At, Span};
 use crate::config::presentation::time_text;
 use crate::config::report::{Code, Details as _, Findings};
-use crate::config::settings::boot::admin_address;
 use crate::config::value::quoted;
 use crate::key::KeyPart;
 use crate::key::client_ip::NamingField;
@@ -45,33 +44,46 @@ pub(super) fn note_lints(document: &Document, found: &mut Findings) {
     both_schemes(document, found);
 }
 
-/// Notes an open admin listener: it authenticates no client.
+/// Notes an admin listener that other machines may reach: without a token it tells everybody of metrics and health, and
+/// a token crosses the network as it is.
 fn open_admin(document: &Document, found: &mut Findings) {
-    // The file's mode decides who can connect to a Unix socket, and the socket's unit decides who can connect to a
-    // systemd socket.
-    let address = admin_address(document).and_then(|address| address.socket_address());
-    let address = address.filter(|at| !at.ip().is_loopback());
-    let span = document
-        .admin
-        .as_ref()
-        .and_then(|admin| admin.listen.span());
-    let (Some(address), Some(span)) = (address, span) else {
+    let Some(admin) = &document.admin else {
         return;
     };
-    let reach = if address.ip().is_unspecified() {
-        "on every address of this machine"
-    } else {
-        "beyond this machine"
-    };
-    let port = address.port();
-    let label = "any client that reaches it can read everything it shows";
-    let message = format!("the admin listener can be reached {reach}");
-    found
-        .warning(Code::OpenAdmin, message)
-        .at(span, label)
-        .help(format!(
-            "write `\"127.0.0.1:{port}\"`, or let only your own machines reach it"
-        ));
+    let has_token = !admin.token.is_absent() || !admin.tokens.is_absent();
+    for at in admin.listen.entries() {
+        // The file's mode decides who can connect to a Unix socket, and the socket's unit decides who can connect to a
+        // systemd socket.
+        let address = at.value.socket_address();
+        let Some(address) = address.filter(|at| !at.ip().is_loopback()) else {
+            continue;
+        };
+        let reach = if address.ip().is_unspecified() {
+            "on every address of this machine"
+        } else {
+            "beyond this machine"
+        };
+        let port = address.port();
+        if has_token {
+            let message = format!("tokens are sent to the admin listener in clear, {reach}");
+            found
+                .warning(Code::TokenInClear, message)
+                .at(&at.span, "whoever sees the traffic learns the token")
+                .help(format!(
+                    "write `\"127.0.0.1:{port}\"` or a Unix socket, with a proxy of your own in front that has TLS"
+                ));
+            continue;
+        }
+        let label =
+            "any client that reaches it can read metrics and health; the rest is refused there";
+        let message = format!("the admin listener can be reached {reach}");
+        found
+            .warning(Code::OpenAdmin, message)
+            .at(&at.span, label)
+            .help(format!(
+                "write `\"127.0.0.1:{port}\"`, or let only your own machines reach it and give operators a token: `token = {{ file = \"/run/secrets/tollgate-admin\" }}`"
+            ));
+    }
 }
 
 /// Notes a bound for one client that is larger than the bound for all clients.

@@ -12,7 +12,11 @@ use crate::listen::listener::ListenAddress;
 pub(super) fn check_listeners(document: &Document, found: &mut Findings) {
     let server = &document.server;
     if let Some(admin) = &document.admin {
-        rights(admin.mode.span(), &admin.listen(), found);
+        let all = admin.listen();
+        let is_unix = |at: &At<ListenAddress>| matches!(at.value, ListenAddress::Unix(_));
+        if let Some(other) = all.first().filter(|_| !all.iter().any(is_unix)) {
+            rights(admin.mode.span(), &other.value, found);
+        }
     }
     for entry in server.listen.entries() {
         let address = entry.value.listens_on();

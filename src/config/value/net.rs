@@ -89,6 +89,40 @@ pub(in crate::config) fn admin_address(text: &str) -> Result<ListenAddress, Valu
     listen_address(text).map(ListenAddress::in_ipv4)
 }
 
+/// Reads a name by which the admin listener may be asked: a host without a port.
+pub(in crate::config) fn admin_host(text: &str) -> Result<String, ValueError> {
+    let wrong = |label: &str| {
+        ValueError::of(Code::BadHost, text, "is no name of a host", label)
+            .help("write the name alone, as `\"tollgate.internal\"`")
+    };
+    if text.contains('*') {
+        return Err(wrong("each name is written out"));
+    }
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_address = text.parse::<IpAddr>().is_ok();
+    if text.is_empty() || text.len() > 253 || !(is_address || text.bytes().all(is_name)) {
+        return Err(wrong(
+            "letters, digits, dots and hyphens, without a scheme and a port",
+        ));
+    }
+    Ok(text.trim_end_matches('.').to_ascii_lowercase())
+}
+
+/// Reads the name of a gateway: it stands in answers, in lines of terminals and in keys of lists.
+pub(in crate::config) fn gateway_name(text: &str) -> Result<String, ValueError> {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if text.is_empty() || text.len() > 64 || !text.bytes().all(is_part) {
+        let label = "1 to 64 letters, digits, dots, hyphens and underscores";
+        return Err(ValueError::of(
+            Code::BadName,
+            text,
+            "is no name of a gateway",
+            label,
+        ));
+    }
+    Ok(text.to_owned())
+}
+
 fn socket_path<'a>(text: &str, path: &'a str) -> Result<&'a str, ValueError> {
     let wrong = |label: &str| {
         let what = "names no file of a Unix socket";

@@ -53,6 +53,18 @@ pub(super) const SURROUNDINGS: &[Row] = &[
     (".server.trust[]", GOOD, |n| {
         format!("[server]\ntrust = {}\n{ROUTE}", array(n, address))
     }),
+    (".admin.listen[]", GOOD, |n| {
+        let listen = array(n, |n| format!("127{}:9090", &address(n)[2..]));
+        format!("[admin]\nlisten = {listen}\n{ROUTE}")
+    }),
+    (".admin.hosts[]", GOOD, |n| {
+        let hosts = array(n, |n| format!("h{n}.example"));
+        format!("[admin]\nhosts = {hosts}\n{ROUTE}")
+    }),
+    (".admin.tokens.*", GOOD, |n| {
+        let tokens = each(n, |n| format!("[admin.tokens.t{n}]\ntoken = \"{n:032}\"\n"));
+        format!("{tokens}{ROUTE}")
+    }),
     (".jwt.algorithms[]", GOOD, |n| {
         let algorithms = array(n, |_| "HS256".to_owned());
         jwt(&algorithms, "\"i\"", "\"a\"", "keys = \"hs.secret\"")

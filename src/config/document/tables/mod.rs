@@ -3,7 +3,8 @@
 //! In: the values of a table's keys. Out: the table as it is written, and its declaration.
 //!
 //! ```text
-//! server                  `[server]`, `[log]`, `[admin]`, `[response]`, `[defaults]`
+//! server                  `[server]`, `[log]`, `[response]`, `[defaults]`
+//! admin                   `[admin]`, and its tokens
 //! listen                  an entry of `listen`
 //! store                   `[store]`
 //! jwt                     `[jwt]`
@@ -28,6 +29,7 @@
 //! ```
 
 pub(in crate::config::document) mod acme;
+pub(in crate::config::document) mod admin;
 pub(in crate::config::document) mod group;
 pub(in crate::config::document) mod jwt;
 pub(in crate::config::document) mod limit;

@@ -1,4 +1,4 @@
-//! `[server]`, `[log]`, `[admin]`, `[response]` and `[defaults]`.
+//! `[server]`, `[log]`, `[response]` and `[defaults]`.
 
 use super::listen::{ListenEntry, listeners};
 use crate::client::Nat64;
@@ -8,12 +8,10 @@ use crate::config::document::{
 };
 use crate::config::presentation::{ShownValue, show, show_list, show_time, time_text};
 use crate::config::value::{
-    ErrorText, admin_address, error_text, error_word, file_mode, naming_field, network, percent,
-    translator,
+    ErrorText, error_text, error_word, naming_field, network, percent, translator,
 };
 use crate::key::client_ip::NamingField;
 use crate::listen::keep_alive::KeepAlive;
-use crate::listen::listener::{ListenAddress, SOCKET_MODE};
 use crate::snapshot::errors::ErrorBody;
 use crate::snapshot::{FieldStyle, ResetForm};
 use crate::telemetry::{AccessFormat, Level};
@@ -185,21 +183,6 @@ table! {
 
     /// The least severe messages about the gateway that are written.
     level: Level = word(), Value("\"info\""), "\"warn\"", Restart(|boot| show(boot.log.level.word()));
-}
-
-table! {
-    /// Metrics and health on an address of their own. Without this table there is no such address.
-    Admin = ADMIN, "admin", "the admin listener", later &["token"];
-
-    /// The admin listener's address, apart from those of `[server]`: an address and a port, `unix:/path` or
-    /// `systemd:NAME`, as there. `:port` is every address of IPv4. Every client that reaches the address can read
-    /// everything that the listener shows.
-    listen: ListenAddress = text_as(ValueShape::ListenAddress, admin_address), Value("\"127.0.0.1:9090\""), "\"127.0.0.1:9090\"",
-        Restart(|boot| show(boot.admin.as_ref().map_or("off".to_owned(), |admin| admin.listen.to_string())));
-
-    /// The rights on the file of the admin listener's Unix socket, as `chmod` takes them.
-    mode: u32 = text_form(file_mode), Value("\"0660\""), "\"0600\"",
-        Restart(|boot| show(format!("{:04o}", boot.admin.as_ref().map_or(SOCKET_MODE, |admin| admin.mode))));
 }
 
 table! {

@@ -3,7 +3,7 @@
 
 mod place;
 
-use crate::config::document::{Document, Upstream};
+use crate::config::document::{Admin, Document, Upstream};
 use crate::config::input::{At, Source};
 use crate::config::report::{Code, Details as _, Findings};
 use crate::config::validate::quoted;
@@ -26,14 +26,18 @@ pub(in crate::config::validate) fn check_listen_addresses(
     if let Some(table) = &document.admin
         && !table.listen.is_bad()
     {
-        let admin = match table.listen.at() {
-            Some(at) => ListeningPlace::at(at, source),
-            None => ListeningPlace::by_default(table.listen()),
-        };
-        // Only within `[server]` can the two sockets of one port coexist.
-        let is_taken = |one: &&ListeningPlace| overlap(&one.address, &admin.address);
-        if let Some(taken) = listeners.iter().find(is_taken) {
-            taken_from_admin(taken, &admin, found);
+        let places = admin_places(table, source);
+        let mut before = EarlierListeners::default();
+        for admin in &places {
+            if let Some(first) = before.takes(admin) {
+                twice(first, admin, found);
+            }
+            before.add(admin);
+            // Only within `[server]` can the two sockets of one port coexist.
+            let is_taken = |one: &&ListeningPlace| overlap(&one.address, &admin.address);
+            if let Some(taken) = listeners.iter().find(is_taken) {
+                taken_from_admin(taken, admin, found);
+            }
         }
     }
     let reached = Reached::of(&listeners);
@@ -52,6 +56,18 @@ fn listeners(document: &Document, source: &Source) -> Vec<ListeningPlace> {
     }
     let written = listen.entries().iter();
     let written = written.filter_map(|entry| entry.value.listens_on());
+    written.map(|at| ListeningPlace::at(at, source)).collect()
+}
+
+/// The addresses of the admin listener.
+fn admin_places(table: &Admin, source: &Source) -> Vec<ListeningPlace> {
+    if table.listen.is_absent() {
+        let default = table.listen().into_iter();
+        return default
+            .map(|at| ListeningPlace::by_default(at.value))
+            .collect();
+    }
+    let written = table.listen.entries().iter();
     written.map(|at| ListeningPlace::at(at, source)).collect()
 }
 
@@ -99,7 +115,7 @@ fn taken_from_admin(taken: &ListeningPlace, admin: &ListeningPlace, found: &mut 
         ""
     };
     found
-        .conflict(message)
+        .error(Code::AdminOverlapsServer, message)
         .at(place, label)
         .help("give `[admin]` an address of its own")
         .and_if(other, "taken here");
@@ -199,28 +215,28 @@ mod tests {
             (
                 "\":81\"",
                 "127.0.0.1:81",
-                "conflict: the admin listener is to listen on 127.0.0.1:81, which the server has with :81",
+                "admin-overlaps-server: the admin listener is to listen on 127.0.0.1:81, which the server has with :81",
             ),
             ("\":81\"", "[::1]:81", ""),
             (
                 "\":9090\"",
                 "",
-                "conflict: the admin listener is to listen on 127.0.0.1:9090, which the server has with :9090",
+                "admin-overlaps-server: the admin listener is to listen on 127.0.0.1:9090, which the server has with :9090",
             ),
             (
                 "\"[::]:81\"",
                 "0.0.0.0:81",
-                "conflict: the admin listener is to listen on 0.0.0.0:81, which the server has with [::]:81",
+                "admin-overlaps-server: the admin listener is to listen on 0.0.0.0:81, which the server has with [::]:81",
             ),
             (
                 "\":81\"",
                 "[::]:81",
-                "conflict: the admin listener is to listen on [::]:81, which the server has with :81",
+                "admin-overlaps-server: the admin listener is to listen on [::]:81, which the server has with :81",
             ),
             (
                 "\"unix:a\"",
                 "unix:a",
-                "conflict: the admin listener and the server are both to listen on unix:a",
+                "admin-overlaps-server: the admin listener and the server are both to listen on unix:a",
             ),
         ] {
             let listen = if admin.is_empty() {

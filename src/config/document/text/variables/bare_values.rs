@@ -98,7 +98,9 @@ impl<'v> BareValues<'v> {
                     self.places.push(start);
                 }
             }
-            DeValue::Table(entries) if matches!(shape, ValueShape::Tiers(_)) => {
+            DeValue::Table(entries)
+                if matches!(shape, ValueShape::Tiers(_) | ValueShape::Named(_)) =>
+            {
                 self.named(&shape.tables(), entries);
             }
             DeValue::Table(entries) => self.keys(&shape.tables(), entries),

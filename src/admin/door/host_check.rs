@@ -1,25 +1,29 @@
 //! The host names to which the admin listener answers. A page of another site can point its own name at this address
 //! (DNS rebinding), and would then read the gateway's answers as its own. The name stays visible in `Host`, and the
-//! site in `Origin`.
+//! site in `Origin` and in `Sec-Fetch-Site`.
 
-use super::endpoints::{AdminResponse, problem};
-use http::header::{HOST, ORIGIN};
+use crate::admin::answers::problem::Problem;
+use http::header::{HOST, HeaderName, ORIGIN};
+use http::request::Parts;
 use http::uri::Authority;
-use http::{HeaderMap, Request, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use std::net::IpAddr;
+
+/// What a browser says of the page that asks (<https://www.w3.org/TR/fetch-metadata/>).
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The names of this listener.
 #[derive(Debug, Clone)]
-pub(super) struct ListenerNames {
+pub(in crate::admin) struct ListenerNames {
     /// The local address of the connection.
-    pub(super) address: IpAddr,
+    pub(in crate::admin) address: IpAddr,
     /// The machine's name.
-    pub(super) machine: Box<str>,
+    machine: Box<str>,
 }
 
 impl ListenerNames {
     /// The listener's names on this machine, for a connection to `address`.
-    pub(super) fn at(address: IpAddr) -> Self {
+    pub(in crate::admin) fn at(address: IpAddr) -> Self {
         let system = rustix::system::uname();
         Self {
             address: address.to_canonical(),
@@ -27,25 +31,39 @@ impl ListenerNames {
         }
     }
 
-    /// A refusal, unless the request is for this listener and comes from no page of another site.
-    pub(super) fn refuse<B>(&self, request: &Request<B>) -> Option<AdminResponse> {
-        if !self.is_asked(request.uri(), request.headers()) {
-            return Some(problem(
-                StatusCode::MISDIRECTED_REQUEST,
-                "the Host of the request is no name of this listener: ask for its address, for localhost or for the machine's name",
-            ));
+    /// Refuses a request unless it is for this listener, by these further names among others, and comes from no page of
+    /// another site.
+    pub(super) fn check(&self, head: &Parts, further: &[String]) -> Result<(), Problem> {
+        let all = AllNames {
+            listener: self,
+            further,
+        };
+        if !all.is_asked(&head.uri, &head.headers) {
+            let detail = "the Host of the request is no name of this listener: ask for its address, for localhost or for the machine's name";
+            let problem = Problem::new(StatusCode::MISDIRECTED_REQUEST, "foreign_host", detail);
+            return Err(problem.help("`hosts` of [admin] has further names"));
         }
-        let mut origins = request.headers().get_all(ORIGIN).iter();
+        let mut origins = head.headers.get_all(ORIGIN).iter();
         let is_foreign =
-            origins.any(|origin| !origin.to_str().is_ok_and(|site| self.is_same_site(site)));
-        is_foreign.then(|| {
-            problem(
-                StatusCode::FORBIDDEN,
-                "a page of another site has sent the request: such a page gets no answer",
-            )
-        })
+            origins.any(|origin| !origin.to_str().is_ok_and(|site| all.is_same_site(site)));
+        let mut sites = head.headers.get_all(SEC_FETCH_SITE).iter();
+        let is_ours =
+            |site: &HeaderValue| [&b"same-origin"[..], b"none"].contains(&site.as_bytes());
+        if is_foreign || !sites.all(is_ours) {
+            let detail = "a page of another site has sent the request: such a page gets no answer";
+            return Err(Problem::new(StatusCode::FORBIDDEN, "foreign_site", detail));
+        }
+        Ok(())
     }
+}
 
+/// All names by which a listener may be asked.
+struct AllNames<'a> {
+    listener: &'a ListenerNames,
+    further: &'a [String],
+}
+
+impl AllNames<'_> {
     /// Is `origin` a page of this listener: a web scheme, and one of the listener's names?
     fn is_same_site(&self, origin: &str) -> bool {
         let Ok(origin) = origin.parse::<Uri>() else {
@@ -72,22 +90,26 @@ impl ListenerNames {
             .and_then(|host| host.strip_suffix(']'));
         if let Ok(address) = inside.unwrap_or(host).parse::<IpAddr>() {
             let address = address.to_canonical();
-            return address.is_loopback() || address == self.address;
+            return address.is_loopback()
+                || address == self.listener.address
+                || self.further.iter().any(|one| one.parse() == Ok(address));
         }
         let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-        let machine = self.machine.to_ascii_lowercase();
+        let machine = self.listener.machine.to_ascii_lowercase();
         let first = machine.split('.').next().unwrap_or_default();
         // RFC 6761, section 6.3: names below `localhost` always resolve to loopback.
         let below = host.strip_suffix(".localhost");
         host == "localhost"
             || below.is_some_and(|below| !below.is_empty())
             || !first.is_empty() && (host == machine || host == first)
+            || self.further.contains(&host)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::Request;
 
     fn answer(target: &str, fields: &[(&str, &str)]) -> Option<StatusCode> {
         let names = ListenerNames {
@@ -98,8 +120,12 @@ mod tests {
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        let refused = names.refuse(&request.body(()).unwrap());
-        refused.map(|refused| refused.status())
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        let further = ["tollgate.internal".to_owned(), "192.0.2.9".to_owned()];
+        names
+            .check(&head, &further)
+            .err()
+            .map(|refused| refused.status)
     }
 
     #[test]
@@ -116,6 +142,8 @@ mod tests {
             "gate.example.com:9090",
             "gate",
             "gate.example.com.",
+            "Tollgate.Internal:9090",
+            "192.0.2.9",
         ] {
             assert_eq!(answer("/v1/store", &[("host", host)]), None, "{host}");
         }
@@ -161,6 +189,20 @@ mod tests {
                 let fields = [&[("host", "localhost:9090")], origins].concat();
                 assert_eq!(answer("/v1/peek", &fields), refused, "{origins:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_browser_says_whose_page_asks() {
+        for (site, refused) in [
+            ("same-origin", None),
+            ("none", None),
+            ("same-site", Some(StatusCode::FORBIDDEN)),
+            ("cross-site", Some(StatusCode::FORBIDDEN)),
+            ("", Some(StatusCode::FORBIDDEN)),
+        ] {
+            let fields = [("host", "localhost"), ("sec-fetch-site", site)];
+            assert_eq!(answer("/v1/status", &fields), refused, "{site}");
         }
     }
 }
