@@ -10,8 +10,8 @@
 //! workers             a thread for each worker, with its share of connections and open files
 //! worker              one worker: its connections, its pools, its way to the store
 //! lifecycle           serves until a signal, hands over, leaves, drains
-//! running_file        the file in force as the admin listener shows it
 //! snapshot_installer  a new file takes effect: its snapshot, with what outlives one
+//! snapshot_installer/running_file  the file in force, as the admin listener shows it
 //! tls_listeners       listeners with TLS: new offers at a reload, ordered certificates as they come
 //! certificates        starts and ends the task that orders certificates
 //! key_sets            keys that issuers publish, read beside requests
@@ -30,7 +30,6 @@ mod handover;
 pub mod key_sets;
 mod lifecycle;
 mod predecessor;
-mod running_file;
 mod service_manager;
 mod snapshot_installer;
 mod sockets;

@@ -62,7 +62,7 @@ pub(super) fn json(answer: &impl Serialize) -> Result<AdminResponse, Problem> {
     Ok(response(StatusCode::OK, JSON, text))
 }
 
-/// An answer that nobody keeps.
+/// An answer that no cache keeps.
 pub(super) fn response(
     status: StatusCode,
     kind: &'static str,

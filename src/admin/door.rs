@@ -1,4 +1,4 @@
-//! The door: who may read and who may change, and how often. Metrics, health and readiness do not stand behind it.
+//! The door: which clients may read and change, and how often. Metrics, health and readiness do not stand behind it.
 //!
 //! ```text
 //! rules        names, tokens and roles, as the file says them
@@ -39,7 +39,7 @@ use std::sync::Arc;
 const READS: u64 = 50;
 const CHANGES: u64 = 20;
 
-/// The ways in which a client may say who it is, to read; and to change.
+/// The ways in which a client may show a token to read; a change takes the first alone.
 const BOTH: [&str; 2] = [
     "Bearer realm=\"tollgate\"",
     "Basic realm=\"tollgate\", charset=\"UTF-8\"",
@@ -75,7 +75,7 @@ pub(super) enum Need {
     Change,
 }
 
-/// How somebody is known.
+/// The proof by which a caller is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Via {
     /// By a token.
@@ -94,7 +94,7 @@ impl Via {
     }
 }
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Debug, Clone)]
 pub(super) struct AdminCaller {
     /// The name of the token.
@@ -239,7 +239,7 @@ impl Door {
     }
 }
 
-/// Somebody without a token.
+/// A caller without a token.
 fn anonymous(need: Need, client: &AdminPeer, rules: &AccessRules) -> Result<AdminCaller, Problem> {
     let may_read = client.is_local() && rules.read == ReadAccess::Local;
     if need == Need::Read && may_read {
@@ -270,7 +270,7 @@ fn anonymous(need: Need, client: &AdminPeer, rules: &AccessRules) -> Result<Admi
     Err(Problem::new(StatusCode::UNAUTHORIZED, "no_token", detail).challenging(challenges))
 }
 
-/// Somebody with a token.
+/// A caller with a token.
 fn known(need: Need, client: &AdminPeer, token: &AccessToken) -> Result<AdminCaller, Problem> {
     if need == Need::Change && token.role < Role::Operate {
         let detail = format!("the token `{}` may read, and not change", token.name);

@@ -1,4 +1,4 @@
-//! The calls of the admin listener: a table of methods and paths, each with what it needs and who answers it.
+//! The calls of the admin listener: a table of methods and paths, each with its need and its handler.
 
 use super::answers::problem::Problem;
 use super::call::{AdminResponse, Answering, Call, ChangeDone, bad_parameter, response};

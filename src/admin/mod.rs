@@ -7,7 +7,7 @@
 //! server      accepts and serves: few connections, none for long
 //! endpoints   the table of calls
 //! call        a request that has been let in, and its answer
-//! door        who may read, who may change, and how often
+//! door        which clients may read and change, and how often
 //! answers     the answers as types
 //! open_pages  metrics, health and readiness, for everybody
 //! health      is this gateway ready for traffic?
@@ -62,7 +62,7 @@ pub struct AdminSettings {
     pub mode: u32,
     /// The gateway's name, if the file gives one.
     pub name: Option<Box<str>>,
-    /// Who may read and change.
+    /// The rules for readers and operators.
     pub access: Arc<AccessRules>,
 }
 
@@ -81,7 +81,7 @@ pub struct AdminState {
     pub readiness: Readiness,
     /// The channel that carries peeks at counters to a worker.
     pub peeks: Option<PeekSender>,
-    /// Who may read and change.
+    /// The rules for readers and operators.
     pub door: Arc<Door>,
     /// The file in force.
     pub file: Arc<dyn RunningFile>,

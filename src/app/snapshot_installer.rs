@@ -1,9 +1,10 @@
 //! Installs a new file: its snapshot, with the state that outlives a snapshot.
 
+pub(super) mod running_file;
+
 use super::GatewayState;
 use super::certificates::CertificateOrders;
 use super::key_sets::KeyFollower;
-use super::running_file::{FileInForce, RunningConfiguration};
 use super::tls_listeners::TlsListeners;
 use crate::admin::Door;
 use crate::admin::answers::settings::ChangedSetting;
@@ -16,6 +17,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::upstream::keeper::{self, Kept};
 use crate::upstream::resolution::{self, Resolutions};
 use crate::upstream::{Registry, ServerUrl, Upstream, demo};
+use running_file::{FileInForce, RunningConfiguration};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -31,6 +33,7 @@ pub(super) fn start_reload(
     installer: SnapshotInstaller,
 ) {
     installer.count_customers();
+    tokio::spawn(Arc::clone(&installer.tls).watch_ends());
     if let Some(file) = file {
         let (drain, tls) = (installer.shared.drain.clone(), Arc::clone(&installer.tls));
         let leaving = drain.clone();

@@ -7,8 +7,8 @@ use super::handover::program::Program;
 use super::key_sets::KeyFollower;
 use super::lifecycle::{Gateway, SignalDesk};
 use super::predecessor::Predecessor;
-use super::running_file::{FileInForce, RunningConfiguration};
 use super::service_manager::{self, ServiceState};
+use super::snapshot_installer::running_file::{FileInForce, RunningConfiguration};
 use super::snapshot_installer::{ServerFollower, SnapshotInstaller, start_demo, start_reload};
 use super::sockets::{BoundSockets, KeptSockets, OpenedSocket};
 use super::tls_listeners::{TlsListeners, numbered};
@@ -169,10 +169,7 @@ impl UnopenedGateway {
         let shared = GatewayState::new(&boot, snapshot, metrics, drain, gateways);
         let log = AccessLog::stdout(boot.log.access, &shared.metrics)?;
         let frontend = Frontend::start(&boot, &shared, &log, &shown, inheritance)?;
-        tokio::spawn(sweep(shared.clone()));
         let tls = TlsListeners::new(numbers, &shared.snapshots, &identities, &shared.metrics);
-        tokio::spawn(Arc::clone(&tls).watch_ends());
-        look_at_store(&boot);
         let challenges = &shared.challenges;
         let orders = CertificateOrders::new(orders, &tls, challenges, &boot.store, &shared.metrics);
         let installer = SnapshotInstaller {
@@ -284,6 +281,8 @@ impl Frontend {
             store_ready: store_ready_sender,
         };
         let (dispatcher, workers) = start_workers(boot, shared, log, channels)?;
+        tokio::spawn(sweep(shared.clone()));
+        look_at_store(boot);
         let readiness = Readiness::default();
         // A successor leaves the admin listener to its predecessor until it serves.
         let (serves, may_serve) = watch::channel(inheritance.predecessor.is_none());

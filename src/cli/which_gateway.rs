@@ -128,7 +128,7 @@ impl AskedGateway {
     /// The good answer to a request.
     ///
     /// # Errors
-    /// If there is none: nobody there, not allowed, or another refusal, each with its exit code.
+    /// If there is none: no gateway there, not allowed, or another refusal, each with its exit code.
     pub(super) async fn ask(
         &self,
         method: &Method,

@@ -348,7 +348,7 @@ fn compile(
     let found_so = &mut *side_files.found;
     let checked = validate::check_document(&document, &groups, &numbers, &source, found_so);
     let authorities = settings::authorities::read_authorities(&document, side_files);
-    let admin = settings::admin::read_admin(&document, side_files);
+    let admin = settings::boot::admin::read_admin(&document, side_files);
     let boot = settings::boot::read_boot(&document, &authorities, admin, side_files);
     let errors = settings::error_bodies::read_error_bodies(&document, side_files);
     let upstreams = settings::upstreams::read_upstreams(&document, side_files);

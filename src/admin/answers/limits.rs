@@ -42,7 +42,7 @@ pub struct LimitDetails {
     pub sentence: String,
 }
 
-/// Who names a limit.
+/// The routes and upstreams that name a limit.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct UsedBy {
     /// Names of routes, those by `defaults` and by their upstream included.

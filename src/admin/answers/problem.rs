@@ -124,7 +124,7 @@ impl Problem {
         self
     }
 
-    /// With the ways in which a client may say who it is.
+    /// With the ways in which a client may show a token.
     #[must_use]
     pub fn challenging(mut self, challenges: &[&'static str]) -> Self {
         let challenges = challenges.iter();

@@ -35,7 +35,7 @@ pub struct StatusAnswer {
     pub gateways: GatewayCount,
     /// The servers of all upstreams.
     pub servers: ServerCount,
-    /// What needs somebody's attention.
+    /// A state that needs attention.
     pub alerts: Vec<Alert>,
     /// The state in one sentence.
     pub headline: String,
@@ -83,7 +83,7 @@ pub struct DownServer {
     pub state: &'static str,
 }
 
-/// What needs somebody's attention.
+/// A state that needs attention.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Alert {
     /// The kind, for programs. More kinds may come.

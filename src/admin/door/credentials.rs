@@ -10,7 +10,7 @@ use http::header::AUTHORIZATION;
 /// The longest field that is read.
 const LONGEST: usize = 4 * 1024;
 
-/// What a request shows of who asks.
+/// The token of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ShownToken {
     /// Nothing.

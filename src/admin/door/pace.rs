@@ -1,4 +1,4 @@
-//! How many requests are answered in a second, whoever asks.
+//! A bound on the requests that are answered in a second, from all clients together.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Who may read and who may change, as the file says it: names of the listener, tokens as digests, roles.
+//! The rules for readers and operators, as the file has them: names of the listener, tokens as digests, roles.
 
 use sha2::{Digest as _, Sha256};
 use std::fmt;
@@ -17,13 +17,13 @@ pub enum Role {
     Operate,
 }
 
-/// Who may read without a token.
+/// The clients that may read without a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReadAccess {
-    /// Whoever connects to a loopback address or to a Unix socket.
+    /// Those that connect to a loopback address or to a Unix socket.
     #[default]
     Local,
-    /// Nobody.
+    /// None.
     Token,
 }
 
@@ -75,7 +75,7 @@ pub struct AccessRules {
     pub hosts: Vec<String>,
     /// The tokens, in the order of the file.
     pub tokens: Vec<AccessToken>,
-    /// Who may read without a token.
+    /// The clients that may read without a token.
     pub read: ReadAccess,
     /// The file of the records of changes; `None` for the gateway's own log.
     pub audit: Option<PathBuf>,

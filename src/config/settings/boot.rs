@@ -1,6 +1,7 @@
 //! Boot: the settings that are read once, at start. A reload can only report that such a setting has changed.
 
-use super::admin::ReadAdmin;
+pub(in crate::config) mod admin;
+
 use super::authorities::Authorities;
 use crate::config::document::{Document, ListenEntry, ListenerTls};
 use crate::config::input::{SideFiles, Source, Span};
@@ -9,6 +10,7 @@ use crate::config::secrets::{Secrets, query_of};
 use crate::listen::keep_alive::KeepAlive;
 use crate::listen::listener::{ListenAddress, Listener};
 use crate::{listen, store, telemetry};
+use admin::ReadAdmin;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 

@@ -20,9 +20,9 @@
 //! limits/tiers                 other numbers for groups
 //! limits/customer_numbers      numbers of single customers → limits with them
 //! limits/contradictions        keys of a limit that contradict each other
-//! admin                        `[admin]`: addresses, tokens as digests, roles
 //! authorities                  authorities that certificates are ordered from
 //! boot                         settings that are read once
+//! boot/admin                   `[admin]`: addresses, tokens as digests, roles
 //! client_tls                   certificates and keys of connections to the store, to upstreams and to authorities
 //! store                        `[store]` as written → settings of connections
 //! error_bodies                 bodies of the gateway's own answers
@@ -34,7 +34,6 @@
 //!                              files
 //! ```
 
-pub(in crate::config) mod admin;
 pub(in crate::config) mod authorities;
 pub(in crate::config) mod boot;
 mod client_tls;

@@ -23,13 +23,13 @@ table! {
 
     /// The admin listener's addresses, apart from those of `[server]`: one or a list, each an address and a port,
     /// `unix:/path` or `systemd:NAME`, as there. `:port` is every address of IPv4. Every client that reaches an address
-    /// can read `/metrics`, `/healthz` and `/readyz`; `docs/admin-api.md` says who may read and change the rest.
+    /// can read `/metrics`, `/healthz` and `/readyz`; `docs/admin-api.md` has the rules for the rest.
     listen: Items<ListenAddress> = filled_list(ValueShape::ListenAddresses, admin_address, empty_list("write `\"127.0.0.1:9090\"`, or leave it out")),
         Value("\"127.0.0.1:9090\""), "[\"127.0.0.1:9090\", \"unix:/run/tollgate/admin.sock\"]",
         Restart(|boot| boot.admin.as_ref().map_or_else(|| show("off"), |admin| show_list(&admin.listen)));
 
-    /// The rights on the file of the admin listener's Unix socket, as `chmod` takes them. Who can connect to the socket
-    /// can read everything that the listener shows.
+    /// The rights on the file of the admin listener's Unix socket, as `chmod` takes them. A process that can connect to
+    /// the socket can read everything that the listener shows.
     mode: u32 = text_form(file_mode), Value("\"0600\""), "\"0660\"",
         Restart(|boot| show(format!("{:04o}", boot.admin.as_ref().map_or(ADMIN_MODE, |admin| admin.mode))));
 
@@ -50,8 +50,8 @@ table! {
     /// Tokens of several operators, by name. Changes are recorded with the name.
     tokens: Items<AdminToken> = custom(ValueShape::Named(&ADMIN_TOKEN), tokens), Words("none"), "{ anna = { token = { env = \"TOLLGATE_TOKEN_ANNA\" }, role = \"operate\" } }";
 
-    /// Who may read without a token: with `local` whoever connects to a loopback address or to a Unix socket, with
-    /// `token` nobody. `token` is for machines where other services can be made to fetch addresses.
+    /// The clients that may read without a token: with `local` those that connect to a loopback address or to a Unix
+    /// socket, with `token` none. `token` is for machines where other services can be made to fetch addresses.
     read: ReadAccess = word(), Value("\"local\""), "\"token\"",
         Gateway(|file| file.boot.admin.as_ref().and_then(|admin| show(admin.access.read.word())));
 

@@ -1,12 +1,12 @@
-//! Compiles `[admin]`: its addresses, and who may read and change by them. Tokens are read from their places and kept as
-//! digests.
+//! Compiles `[admin]`: its addresses, and the rules for readers and operators. Tokens are read from their places and
+//! kept as digests.
 
-use super::boot::placed;
-use super::store::secret;
+use super::placed;
 use crate::admin::{AccessRules, AccessToken, AdminSettings, LEAST_TOKEN, Role, TokenDigest};
 use crate::config::document::{Admin, Document, SecretSource};
 use crate::config::input::{At, SideFiles, Source};
 use crate::config::report::{Code, Details as _};
+use crate::config::settings::store::secret;
 use crate::config::value::quoted;
 use crate::listen::listener::ListenAddress;
 use std::collections::HashMap;

@@ -32,7 +32,7 @@ const RECENT: Duration = Duration::from_secs(5);
 
 /// The file in force, and what became of its reloads.
 #[derive(Debug)]
-pub(super) struct RunningConfiguration {
+pub(in crate::app) struct RunningConfiguration {
     in_force: ArcSwap<FileInForce>,
     /// Pulled for a reload; `None` for a gateway without a file.
     trigger: Option<Trigger>,
@@ -42,14 +42,14 @@ pub(super) struct RunningConfiguration {
 
 /// A file in force.
 #[derive(Debug)]
-pub(super) struct FileInForce {
+pub(in crate::app) struct FileInForce {
     generation: u64,
     loaded_at: String,
     outline: Arc<Outline>,
     places: Arc<Places>,
     asks_redis: bool,
     files: Vec<String>,
-    /// Made when somebody asks.
+    /// Made at the first question.
     text: OnceLock<PrintedFile>,
 }
 
@@ -107,7 +107,7 @@ struct WaitingReloads {
 
 impl FileInForce {
     /// The file of `compiled` under this number.
-    pub(super) fn of(compiled: &Compiled, generation: u64) -> Self {
+    pub(in crate::app) fn of(compiled: &Compiled, generation: u64) -> Self {
         let files = compiled.files.paths();
         Self {
             generation,
@@ -134,7 +134,7 @@ impl FileInForce {
 
 impl RunningConfiguration {
     /// The file with which the gateway starts.
-    pub(super) fn new(file: FileInForce, trigger: Option<Trigger>) -> Arc<Self> {
+    pub(in crate::app) fn new(file: FileInForce, trigger: Option<Trigger>) -> Arc<Self> {
         Arc::new(Self {
             in_force: ArcSwap::from_pointee(file),
             trigger,
@@ -144,14 +144,14 @@ impl RunningConfiguration {
     }
 
     /// Notes that a reading of the file begins.
-    pub(super) fn reading(&self) {
+    pub(in crate::app) fn reading(&self) {
         let mut waiting = self.waiting.lock();
         let fresh = std::mem::take(&mut waiting.fresh);
         waiting.read.extend(fresh);
     }
 
-    /// Notes that a reading that somebody asked for has come to its end.
-    pub(super) fn answered(&self) {
+    /// Notes that a requested reading has come to its end.
+    pub(in crate::app) fn answered(&self) {
         for one in std::mem::take(&mut self.waiting.lock().read) {
             // The client may have left.
             let _ = one.send(());
@@ -159,7 +159,7 @@ impl RunningConfiguration {
     }
 
     /// Notes a file that was taken over.
-    pub(super) fn installed(&self, file: FileInForce, changes: Vec<ChangedSetting>) {
+    pub(in crate::app) fn installed(&self, file: FileInForce, changes: Vec<ChangedSetting>) {
         let mut log = self.log.lock();
         log.last = Some(LastReload {
             at: file.loaded_at.clone(),
@@ -180,7 +180,7 @@ impl RunningConfiguration {
     }
 
     /// Notes a file that was refused.
-    pub(super) fn refused(&self, report: &Report) {
+    pub(in crate::app) fn refused(&self, report: &Report) {
         let lines = report.json_lines();
         let read = lines
             .lines()
