@@ -9,7 +9,18 @@ use super::{bucket, fixed_window};
 use crate::clock::Timestamp;
 use std::sync::Arc;
 
+/// The least time for which a store remembers that a counter was emptied, in microseconds: updates wait as long for an
+/// unavailable Redis.
+const MARKED: u64 = 3_600_000_000;
+
 impl Limit {
+    /// The time for which a store remembers that a counter of the limit was emptied, in microseconds: as long as any of
+    /// its charges may come back.
+    #[must_use]
+    pub fn mark_life(&self) -> u64 {
+        self.refill.saturating_mul(2).clamp(MARKED, MAX_SPAN)
+    }
+
     /// The variant of the limit for a request that others may refuse after this charge: its state holds the history
     /// that a full refund needs. `None` if no history is needed: windows count units, and a place in a queue is given
     /// back in its order.

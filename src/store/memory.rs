@@ -17,6 +17,7 @@
 //! known_numbers the numbers that states name
 //! capacity      which limit may add a counter: a part for each, the rest in common
 //! refunds       charges that come back
+//! reset_marks   charges that do not, since their counter was emptied
 //! ```
 
 mod capacity;
@@ -26,6 +27,7 @@ mod known_numbers;
 mod packed_key;
 mod packed_state;
 mod refunds;
+mod reset_marks;
 mod shard;
 mod shard_limits;
 mod shard_locks;
@@ -37,15 +39,16 @@ use super::decider::Decider;
 use super::decision::StoreDecision;
 use super::shadow::Charges;
 use crate::clock::{Clock, Timestamp};
-use crate::limit::{Limit, State};
+use crate::limit::{Limit, LimitId, State};
 use arc_swap::ArcSwap;
 use capacity::Capacity;
 pub(super) use capacity::OVERFLOW;
 use entry::Present;
+use reset_marks::ResetMarks;
 use shard::CounterTable;
-use shard_locks::{Shard, lock, table_at};
+use shard_locks::{Shard, lock};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -61,6 +64,7 @@ pub struct MemoryStore {
     /// The capacity that every shard shares.
     room: ArcSwap<Capacity>,
     overflowed: AtomicU64,
+    resets: ResetMarks,
 }
 
 /// The instant of a measurement, and the checks that it charged.
@@ -94,6 +98,7 @@ impl MemoryStore {
             max_keys,
             room: ArcSwap::new(room),
             overflowed: AtomicU64::new(0),
+            resets: ResetMarks::default(),
         }
     }
 
@@ -204,21 +209,18 @@ impl MemoryStore {
         })
     }
 
-    /// Deletes one counter, and ends the block of its key. Returns whether there was either. Charged ids stay
-    /// remembered.
-    pub fn reset(&self, limit: &Limit, key: &[u8]) -> bool {
-        let block = side_states::block_key(key);
-        let places = [self.place(limit, key), self.place(limit, &block)];
-        let mut guards = self.lock(&places);
-        let removed = places.map(|place| table_at(&mut guards, place.shard).remove(&place));
-        removed.contains(&true)
-    }
-
     /// Drops the states of one shard that equal no state. The sweep calls this for all shards in turn, off the request
     /// path.
     pub fn sweep(&self, turn: usize) {
         let present = Present::of(&self.clock);
         lock(&self.shards[turn % self.shards.len()]).sweep(present);
+    }
+
+    /// Deletes the counters of all limits but these.
+    pub fn forget_others(&self, stays: &HashSet<LimitId>) {
+        for shard in &self.shards {
+            lock(shard).forget_others(stays);
+        }
     }
 
     /// The number of counters.

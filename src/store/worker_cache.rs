@@ -4,6 +4,7 @@ use super::invalidation::Invalidation;
 use super::lease::Leases;
 use super::redis::RedisStore;
 use super::refusal_cache::RefusalCache;
+use super::reservation::Reservation;
 use crate::clock::{self, Clock};
 use crate::limit::Limit;
 use crate::telemetry::metrics::{StoreMetrics, StoreReach};
@@ -67,6 +68,13 @@ impl WorkerCache {
     /// Notes that the counter has been reset.
     pub(super) fn reset(&self, limit: &Limit, key: &[u8]) {
         self.invalidation.reset(limit, key, self.clock.now());
+    }
+
+    /// Was a charge, made at this instant of the store's clock, made before a reset of its counter that this gateway
+    /// knows?
+    pub(super) fn is_charged_before_reset(&self, charge: &Reservation) -> bool {
+        let Reservation { limit, key, at, .. } = charge;
+        self.invalidation.is_charged_before_reset(limit, key, *at)
     }
 
     /// Notes that a refund of the counter is pending.

@@ -1,6 +1,6 @@
 //! A store under test: the test chooses the instant of each question, and reads the stored bytes directly.
 
-use super::numbers::{CLIENT, NOON};
+use super::numbers::{CLIENT, NOON, SECOND};
 use crate::support::Redis;
 use crate::support::stored_state::StoredState as _;
 use http::HeaderName;
@@ -74,7 +74,7 @@ impl UnderTest {
     }
 
     /// Amends a charge, and returns when the amendment is done.
-    async fn amend(&self, at: Timestamp, charge: &Reservation, amendment: Amendment) {
+    pub(super) async fn amend(&self, at: Timestamp, charge: &Reservation, amendment: Amendment) {
         match self {
             Self::Memory(store) => {
                 store.at(at).amend(charge, amendment);
@@ -122,11 +122,17 @@ impl UnderTest {
         limit.ticket(at, *peek.measured(0).unwrap(), Cost::new(units))
     }
 
-    /// Deletes a counter.
+    /// Deletes a counter before noon, so that charges from noon on are later.
     pub(super) async fn reset(&self, limit: &Limit, key: &[u8]) -> bool {
+        let before = Timestamp::from_micros(NOON.micros() - SECOND);
+        self.reset_at(before, limit, key).await
+    }
+
+    /// Deletes a counter.
+    pub(super) async fn reset_at(&self, at: Timestamp, limit: &Limit, key: &[u8]) -> bool {
         match self {
-            Self::Memory(store) => store.reset(limit, key),
-            Self::Redis { store, .. } => store.reset(limit, key).await.unwrap(),
+            Self::Memory(store) => store.at(at).reset(limit, key),
+            Self::Redis { store, .. } => store.at(at).reset(limit, key).await.unwrap(),
         }
     }
 

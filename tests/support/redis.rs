@@ -224,11 +224,19 @@ impl Redis {
             .sum()
     }
 
-    /// The keys of counters, without the keys of the gateways' own trial decisions, reports and markers of refunds.
+    /// The keys of counters, without the keys of the gateways' own trial decisions, reports, changes, and markers of
+    /// refunds and resets.
     pub(crate) async fn keys(&self) -> Vec<String> {
-        const NONE: [&str; 3] = [":probe:", ":gateways:", ":done:"];
+        const NONE: [&str; 6] = [
+            ":probe:",
+            ":gateways:",
+            ":done:",
+            ":version:{*}",
+            ":changes:{*}",
+            ":heard:{*}",
+        ];
         let mut keys: Vec<String> = self.command(&["KEYS", "*"]).await;
-        keys.retain(|key| !NONE.iter().any(|none| key.contains(none)));
+        keys.retain(|key| !NONE.iter().any(|none| key.contains(none)) && !key.ends_with("}:z"));
         keys
     }
 }

@@ -351,6 +351,11 @@ impl KeyLease {
 }
 
 impl LeaseCall {
+    /// The instant of the charge, by the store's clock.
+    pub(in crate::store) fn charged_at(self) -> Timestamp {
+        self.at
+    }
+
     /// Takes over the answers to `order`, asked by `check`. They arrived at `answered_at`.
     pub(in crate::store) fn of(
         check: &Check<'_>,

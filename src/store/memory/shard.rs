@@ -8,7 +8,7 @@ use crate::limit::{Change, LimitId, State};
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
@@ -182,6 +182,18 @@ impl CounterTable {
             let (hasher, limits) = (&self.hasher, &self.limits);
             entries.shrink_to(entries.len() * 2, |entry| rehash(hasher, limits, entry));
         }
+    }
+
+    /// Drops the counters of all limits but these.
+    pub(super) fn forget_others(&mut self, stays: &HashSet<LimitId>) {
+        let (room, limits) = (&self.room, &mut self.limits);
+        self.entries.retain(|entry| {
+            let is_kept = stays.contains(&limits.id(entry.limit()));
+            if !is_kept {
+                room.left(limits.leave(entry.limit()), entry.key.is(OVERFLOW));
+            }
+            is_kept
+        });
     }
 
     fn forget_ended(&mut self, present: Present) {

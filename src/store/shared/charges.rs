@@ -21,6 +21,11 @@ impl SharedStore {
                 if reservation.comes_back(amendment) {
                     let Reservation { limit, key, .. } = reservation;
                     self.cache.refund_pending(limit, key);
+                } else if matches!(amendment, Amendment::Settlement(_))
+                    && self.cache.is_charged_before_reset(reservation)
+                {
+                    // The counter has begun anew, and what an older request costs is none of it.
+                    return RefundOutcome::Lost;
                 }
                 self.redis.amend(reservation, amendment)
             }

@@ -2,7 +2,7 @@
 //! wait for it may leave.
 
 use super::SharedStore;
-use crate::clock::{self, Timestamp};
+use crate::clock;
 use crate::limit::rate::Cost;
 use crate::limit::{LeaseTerms, Limit};
 use crate::store::answers::Answers;
@@ -124,7 +124,7 @@ impl SharedStore {
             key: Box::from(check.key),
             ticket: call.ticket(check.limit, units),
             by: Decider::Redis,
-            at: Timestamp::default(),
+            at: call.charged_at(),
             turn: Duration::ZERO,
         };
         self.amend(&unused, Amendment::Refund);

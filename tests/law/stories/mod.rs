@@ -13,6 +13,7 @@ mod lists;
 mod lives;
 mod partial;
 mod refunds;
+mod resets;
 mod settling;
 mod together;
 mod waits;

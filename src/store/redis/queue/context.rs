@@ -103,7 +103,8 @@ impl StoreContext {
             Correction::Less(ticket) => {
                 let block = question::refund_block(limit, ticket)?;
                 let mut question = Question::default();
-                question.refund(&self.prefix_of(limit), key, &block, ticket);
+                let charged = Some(reservation.at).filter(|_| limit.rule.concurrency().is_none());
+                question.refund(&self.prefix_of(limit), key, &block, ticket, charged);
                 (UpdateKind::of_refund(limit, amendment), question)
             }
             Correction::Longer(ticket) => {
@@ -144,11 +145,20 @@ impl StoreContext {
         question
     }
 
-    /// The update that deletes one counter, and the block of its key.
+    /// The update that deletes one counter, and the block of its key, and marks the instant.
     pub(crate) fn forget(&self, limit: &Limit, key: &[u8]) -> Question {
         let mut question = Question::default();
-        question.forget(&self.prefix_of(limit), key);
+        question.forget(&self.prefix_of(limit), key, limit.mark_life());
         question
+    }
+
+    /// The names of a counter, of the block of its key, and of the mark of its reset.
+    pub(crate) fn reset_names(&self, limit: &Limit, key: &[u8]) -> [Vec<u8>; 3] {
+        let prefix = self.prefix_of(limit);
+        let mut counter = layout::CounterNames::new();
+        layout::counter(&mut counter, &prefix, key);
+        let block = layout::block(&prefix, key);
+        [counter.into_vec(), block, layout::mark(&prefix, key)]
     }
 
     /// The first part of the names of a limit's counters, up to the key, built at the first use. A part keeps its

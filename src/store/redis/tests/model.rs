@@ -94,6 +94,13 @@ impl Model {
         (by_count, block)
     }
 
+    /// Was the counter emptied since a charge at this instant?
+    pub(super) fn is_emptied_since(&self, counter: &[u8], charged: Timestamp) -> bool {
+        let mark = self.stored.get(&[counter, b":z"].concat());
+        let at = mark.and_then(|(bytes, _)| bytes.first_chunk());
+        at.is_some_and(|at| charged.micros() as f64 <= f64::from_be_bytes(*at))
+    }
+
     fn record(&self, name: &[u8]) -> Option<RecordState> {
         stored_state::record(&self.stored.get(name)?.0)
     }

@@ -136,7 +136,7 @@ fn a_release_that_a_former_master_has_applied_is_made_again() {
         let recheck = Some(Duration::from_secs(1));
         let kind = UpdateKind::Release { recheck };
         let mut question = Question::default();
-        question.forget(b"tollgate:1:inflight:cc:{", KEY);
+        question.forget(b"tollgate:1:inflight:cc:{", KEY, 1_000_000);
         let lasts = Some(Duration::from_secs(600));
         let release = CounterUpdate::new(kind, question, lasts);
         let result = CallResult {

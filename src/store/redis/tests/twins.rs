@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::rate::{Cost, MOST_OF_FOUR_BYTES, MOST_UNITS};
 use crate::limit::verdict::{Measurement, Repeat, Wait};
-use crate::limit::{Limit, Mark, Mode, Rule, Ticket};
+use crate::limit::{Limit, Mark, Mode, Rule, Ticket, wire};
 use crate::store::Reservation;
 use crate::store::answers::{Answers, Measurements};
 use crate::store::check::Check;
@@ -24,6 +24,9 @@ use bb8_redis::redis::{Cmd, cmd};
 use std::sync::Arc;
 use unheard::{MADE_BEFORE, Unheard};
 
+/// The script's byte for a charge whose counter was emptied since.
+const EMPTIED: u8 = 5;
+
 /// A charge that may be refunded.
 #[derive(Clone)]
 struct Granted {
@@ -33,6 +36,7 @@ struct Granted {
     name: usize,
     limit: Arc<Limit>,
     ticket: Ticket,
+    at: Timestamp,
 }
 
 struct History {
@@ -88,7 +92,8 @@ impl History {
             0..=7 => self.meddle(),
             8..=17 => self.repeat_call(),
             18..=22 => self.release_unheard(),
-            23..=70 if !self.tickets.is_empty() => self.refund(),
+            23..=25 => self.reset(),
+            26..=70 if !self.tickets.is_empty() => self.refund(),
             _ => self.decide(),
         }
     }
@@ -223,6 +228,7 @@ impl History {
                     name: names[index],
                     limit: check.limit.clone(),
                     ticket,
+                    at: now,
                 });
             }
         }
@@ -252,6 +258,7 @@ impl History {
                 name,
                 limit,
                 ticket,
+                at,
             } = granted;
             let present = self.editions[name][self.current[name]].clone();
             let limit = if present.id == limit.id {
@@ -291,12 +298,21 @@ impl History {
                 continue;
             };
             let mut question = Question::default();
-            question.refund(&layout::key_prefix("t", &limit), &who, &block, ticket);
+            let charged = Some(at).filter(|_| limit.rule.concurrency().is_none());
+            let prefix = layout::key_prefix("t", &limit);
+            question.refund(&prefix, &who, &block, ticket, charged);
             let place = (&*key, record.as_deref());
-            expected.push(self.model.refund(now, place, &limit, ticket, how));
+            let is_stale = charged.is_some_and(|at| self.model.is_emptied_since(&key, at));
+            expected.push(if is_stale && ticket.mark != Mark::Repeat {
+                EMPTIED
+            } else {
+                self.model.refund(now, place, &limit, ticket, how)
+            });
             questions.push(question);
             touched.push(key);
             touched.extend(record);
+            let has_mark = charged.is_some() && ticket.mark != Mark::Repeat;
+            touched.extend(has_mark.then(|| layout::mark(&prefix, &who)));
         }
         self.tickets.truncate(64);
         if !questions.is_empty() {
@@ -308,11 +324,34 @@ impl History {
         }
     }
 
+    /// Empties a counter, with the block of its key.
+    fn reset(&mut self) {
+        let now = Timestamp::from_micros(self.now);
+        let name = self.random.usize(..self.editions.len());
+        let (limit, who, prefix, key) = self.place(name);
+        if limit.rule.concurrency().is_some() {
+            return;
+        }
+        let mut question = Question::default();
+        question.forget(&prefix, &who, limit.mark_life());
+        let (block, mark) = (layout::block(&prefix, &who), layout::mark(&prefix, &who));
+        let removed = [&key, &block].map(|name| self.model.stored.remove(name).is_some());
+        let life = limit.mark_life().div_ceil(1000);
+        let bytes = wire::double(self.now).to_vec();
+        self.model.stored.insert(mark.clone(), (bytes, life));
+        let byte = if removed.contains(&true) { 2 } else { 0 };
+        let command = question::refund(Some(now), std::iter::once(&question), None);
+        self.ask(command, Expected::Refunded(vec![byte]));
+        self.look(vec![key, block, mark]);
+    }
+
     fn look(&mut self, touched: Vec<Vec<u8>>) {
         for key in touched {
             let stored = self.model.stored.get(&key).cloned();
             let life = stored.as_ref().map(|(_, life)| *life);
-            let is_record = key.windows(4).any(|four| four == b"}:d:") || key.ends_with(b"}:b");
+            let is_record = key.windows(4).any(|four| four == b"}:d:")
+                || key.ends_with(b"}:b")
+                || key.ends_with(b"}:z");
             let of = |names: &[&[u8]]| !is_record && names.iter().any(|name| key.starts_with(name));
             let is_log = of(&[
                 b"t:1:log:",
@@ -356,6 +395,7 @@ fn scripts_answer_and_store_what_the_pure_functions_say() {
     }
     let mut history = History::new(seed);
     let (mut done, mut refusals, mut returned, mut free, mut repeats) = (0, 0, 0, 0, 0);
+    let mut emptied = 0;
     while done < steps {
         for _ in 0..100 {
             history.step();
@@ -373,6 +413,7 @@ fn scripts_answer_and_store_what_the_pure_functions_say() {
                 Expected::Refunded(all) => {
                     returned += all.iter().filter(|g| (1..=2).contains(*g)).count();
                     repeats += usize::from(all.contains(&MADE_BEFORE));
+                    emptied += usize::from(all.contains(&EMPTIED));
                 }
                 _ => {}
             }
@@ -387,6 +428,10 @@ fn scripts_answer_and_store_what_the_pure_functions_say() {
     assert!(returned > steps / 200, "{returned} refunds");
     assert!(free > steps / 100, "{free} repeats");
     assert!(repeats > steps / 200, "{repeats} calls made before");
+    assert!(
+        emptied > steps / 2_000,
+        "{emptied} refunds to emptied counters"
+    );
     let unheard = history.unheard.freed;
     assert!(
         unheard > steps / 2_000,

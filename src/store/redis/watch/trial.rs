@@ -270,7 +270,7 @@ impl Trial<'_> {
         for (block, ticket) in blocks.into_iter().filter(|_| returns) {
             if let Some(block) = block {
                 let mut question = Question::default();
-                question.refund(prefix, self.tag, &block, ticket);
+                question.refund(prefix, self.tag, &block, ticket, None);
                 updates.push(question);
             }
         }

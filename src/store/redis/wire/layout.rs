@@ -3,7 +3,8 @@
 //!
 //! The name is the identity, so that changed numbers keep the counters. Because of the braces, the key alone determines
 //! the cluster slot: the counters of one client are together. The record of an id has its name after the braces:
-//! `PREFIX:VERSION:limit:KIND:{key}:d:DIGEST`, and the block of a key `PREFIX:VERSION:limit:KIND:{key}:b`. The kind is `candidate-KIND` for a limit's candidate, and `GROUP.KIND`
+//! `PREFIX:VERSION:limit:KIND:{key}:d:DIGEST`, the block of a key
+//! `PREFIX:VERSION:limit:KIND:{key}:b`, the mark of a reset `PREFIX:VERSION:limit:KIND:{key}:z`. The kind is `candidate-KIND` for a limit's candidate, and `GROUP.KIND`
 //! for the tier of a group.
 
 use crate::key::RepeatId;
@@ -51,6 +52,14 @@ pub(crate) fn block(prefix: &[u8], key: &[u8]) -> Vec<u8> {
     let mut name = CounterNames::new();
     counter(&mut name, prefix, key);
     name.extend_from_slice(b":b");
+    name.into_vec()
+}
+
+/// The name of the mark of a counter that was emptied, in the slot of the counter.
+pub(crate) fn mark(prefix: &[u8], key: &[u8]) -> Vec<u8> {
+    let mut name = CounterNames::new();
+    counter(&mut name, prefix, key);
+    name.extend_from_slice(b":z");
     name.into_vec()
 }
 
@@ -128,7 +137,16 @@ pub(crate) fn marker(prefix: &str, colocated: Option<&[u8]>, name: u64) -> Vec<u
 /// The key at which the gateways report that they are alive. No limit has it: it has no kind.
 #[must_use]
 pub(crate) fn gateways_key(prefix: &str) -> String {
-    format!("{prefix}:{VERSION}:gateways:{{*}}")
+    everyones_key(prefix, "gateways")
+}
+
+/// The names of the values of what operators have changed, in the order of the script.
+pub(crate) const CHANGES: [&str; 3] = ["version", "changes", "heard"];
+
+/// A key that all gateways share, in the slot of the gateways' own. No limit has it: it has no kind.
+#[must_use]
+pub(crate) fn everyones_key(prefix: &str, name: &str) -> String {
+    format!("{prefix}:{VERSION}:{name}:{{*}}")
 }
 
 #[cfg(test)]

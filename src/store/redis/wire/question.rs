@@ -14,7 +14,7 @@ use crate::store::check::{Check, Intent};
 use smallvec::SmallVec;
 use std::hash::BuildHasher as _;
 use std::time::Duration;
-use update_block::{FREE, WITH_RECORD};
+use update_block::{FREE, WITH_RECORD, since_mark};
 
 pub(crate) use call::{MarkerKey, decide, refund};
 use update_block::forget_block;
@@ -183,10 +183,11 @@ impl Question {
         self.push(prefix, key, &wire::blocking(rule, &inner));
     }
 
-    /// Adds the deletion of one counter, and of the block of its key.
-    pub(crate) fn forget(&mut self, prefix: &[u8], key: &[u8]) {
+    /// Adds the deletion of one counter, and of the block of its key, with a mark for `life` microseconds.
+    pub(crate) fn forget(&mut self, prefix: &[u8], key: &[u8], life: u64) {
         self.records.push(layout::block(prefix, key));
-        self.push(prefix, key, &forget_block());
+        self.records.push(layout::mark(prefix, key));
+        self.push(prefix, key, &forget_block(life));
     }
 
     /// Numbers the slots that `own`, the block of `check`, requests, so that they can be given back even without an
@@ -259,10 +260,22 @@ impl Question {
         self.counters.len() == other.counters.len() && self.blocks == other.blocks
     }
 
-    /// Adds the refund of one charge, with the record of its id; or of a repeat, which only its record shows.
-    pub(crate) fn refund(&mut self, prefix: &[u8], key: &[u8], block: &[u8], ticket: Ticket) {
+    /// Adds the refund of one charge, with the record of its id; or of a repeat, which only its record shows. Of a charge
+    /// made at `charged`, nothing comes back to a counter that was emptied since.
+    pub(crate) fn refund(
+        &mut self,
+        prefix: &[u8],
+        key: &[u8],
+        block: &[u8],
+        ticket: Ticket,
+        charged: Option<Timestamp>,
+    ) {
+        let since = charged.filter(|_| ticket.mark != Mark::Repeat);
+        if since.is_some() {
+            self.records.push(layout::mark(prefix, key));
+        }
         let Some(record) = ticket.record else {
-            return self.push(prefix, key, block);
+            return self.push(prefix, key, &since_mark(since, block));
         };
         if ticket.mark == Mark::Repeat {
             self.records.push(layout::record(prefix, key, record.id));
@@ -274,7 +287,7 @@ impl Question {
         whole.push(u8::try_from(block.len()).unwrap_or(u8::MAX));
         whole.extend_from_slice(block);
         self.records.push(layout::record(prefix, key, record.id));
-        self.push(prefix, key, &whole);
+        self.push(prefix, key, &since_mark(since, &whole));
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {

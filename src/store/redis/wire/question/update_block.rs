@@ -14,6 +14,7 @@ const RENEW: u8 = 7;
 const FORGET: u8 = 8;
 pub(super) const WITH_RECORD: u8 = 9;
 const REPEAT: u8 = 10;
+const SINCE: u8 = 11;
 
 /// The block of a refund; `None` if the ticket has nothing to give back under the limit's present numbers.
 pub(crate) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block> {
@@ -77,9 +78,22 @@ pub(crate) fn renew_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block> 
     Some(block)
 }
 
-/// The block that deletes a counter of any kind, with the block of its key.
-pub(super) fn forget_block() -> wire::Block {
+/// The block that deletes a counter of any kind, with the block of its key, and leaves a mark for `life` microseconds.
+pub(super) fn forget_block(life: u64) -> wire::Block {
     let mut block = wire::Block::new();
     block.push(FORGET);
+    block.extend_from_slice(&wire::double(life));
     block
+}
+
+/// `block` of a charge made at this instant: nothing comes back to a counter that was emptied since.
+pub(super) fn since_mark(charged: Option<Timestamp>, block: &[u8]) -> wire::Block {
+    let mut whole = wire::Block::new();
+    if let Some(charged) = charged {
+        whole.push(SINCE);
+        whole.extend_from_slice(&wire::double(charged.micros()));
+        whole.push(u8::try_from(block.len()).unwrap_or(u8::MAX));
+    }
+    whole.extend_from_slice(block);
+    whole
 }
