@@ -80,6 +80,12 @@ impl Fleet {
         }
     }
 
+    /// This gateway's name among them.
+    #[must_use]
+    pub fn me(&self) -> u64 {
+        self.me
+    }
+
     /// The number of gateways by the last answers of Redis, this one included, if Redis has returned any.
     #[must_use]
     pub fn known(&self) -> Option<NonZeroU32> {

@@ -6,6 +6,7 @@
 //! settings                     the file's settings of the store
 //! endpoint                     an address of Redis, shown without credentials
 //! secret                       a text that is presented and never shown
+//! changes                      what operators have changed, as entries under a version
 //! check                        the question: the limits of one request
 //! decider                      the part that answered
 //! answers                      an answer for each limit
@@ -30,6 +31,7 @@
 //! ```
 
 mod answers;
+pub mod changes;
 pub mod check;
 mod decider;
 pub mod decision;

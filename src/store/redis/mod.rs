@@ -13,6 +13,7 @@
 //! node         one Redis: its queue, its connections, its health
 //! cluster      counters over the masters of a cluster: slots, the map, redirections
 //! batcher      decisions that gather and go together
+//! changes      what operators have changed
 //! watch        brings a node up, guards it, brings it up again; probes and the heartbeat
 //! start        one worker's router, and the tasks that outlive every request
 //! shared_keys  keys beside the counters, for certificates
@@ -20,6 +21,7 @@
 //! ```
 
 mod batcher;
+mod changes;
 mod cleanup;
 mod cluster;
 mod link;

@@ -5,6 +5,7 @@ mod batches;
 mod behaviour;
 mod calendar;
 mod certificates;
+mod change_book;
 mod clusters;
 mod editions;
 mod encrypted;

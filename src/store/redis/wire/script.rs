@@ -100,6 +100,12 @@ pub(super) static REFUND: LazyLock<Script> = LazyLock::new(|| {
     Script::new(&(decisions(&files!("prelude")) + &refunds))
 });
 
+/// Reads and adds what operators have changed. It is called about once a second, so that no connection loads it.
+pub(crate) static CHANGES: LazyLock<Script> = LazyLock::new(|| {
+    let [changes] = files!("changes");
+    Script::new(changes)
+});
+
 /// One script in the server's form.
 #[derive(Debug)]
 pub(crate) struct Script {
