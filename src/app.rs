@@ -38,6 +38,7 @@ mod tls_listeners;
 mod worker;
 mod workers;
 
+use crate::changes::{ChangeParts, OperatorChanges};
 use crate::clock::Clock;
 use crate::config::{Boot, Compiled};
 use crate::listen::handed_sockets::HandedSockets;
@@ -111,6 +112,7 @@ struct GatewayState {
     refused_chains: Arc<RefusedChains>,
     metrics: Arc<Metrics>,
     drain: Drain,
+    changes: Arc<OperatorChanges>,
 }
 
 impl GatewayState {
@@ -129,12 +131,25 @@ impl GatewayState {
         if let Backend::Redis(target) = &boot.store.source {
             target.try_for(snapshot.limits());
         }
+        let snapshots = Arc::new(ArcSwap::from_pointee(snapshot));
+        let fleet = Arc::new(Fleet::knowing(clock.clone(), gateways));
+        let invalidation = Invalidation::default();
+        let parts = ChangeParts {
+            snapshots: Arc::clone(&snapshots),
+            memory: Arc::clone(&memory),
+            invalidation: invalidation.clone(),
+            fleet: Arc::clone(&fleet),
+            clock: clock.clone(),
+            metrics: Arc::clone(&metrics),
+        };
+        let is_shared = matches!(boot.store.source, Backend::Redis(_));
         Self {
-            snapshots: Arc::new(ArcSwap::from_pointee(snapshot)),
+            changes: OperatorChanges::new(parts, is_shared),
+            snapshots,
             memory,
-            fleet: Arc::new(Fleet::knowing(clock.clone(), gateways)),
+            fleet,
             clock,
-            invalidation: Invalidation::default(),
+            invalidation,
             holds: Arc::default(),
             challenges: AuthorityChallenges::default(),
             refused_chains: Arc::default(),

@@ -12,6 +12,7 @@ pub mod acme;
 pub mod admin;
 pub mod admission;
 pub mod app;
+pub mod changes;
 pub mod cli;
 pub mod client;
 pub mod clock;

@@ -2,7 +2,7 @@
 
 use super::AdminState;
 use super::answers::problem::Problem;
-use super::door::RecordMembers;
+use super::door::{AdminCaller, RecordMembers};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -29,6 +29,8 @@ pub(super) struct Call {
     /// The parameters, each once.
     pub(super) parameters: Vec<(String, String)>,
     pub(super) body: Bytes,
+    /// The caller, if the call is a change.
+    pub(super) author: Option<AdminCaller>,
 }
 
 /// A change that was done.

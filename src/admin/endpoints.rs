@@ -3,8 +3,8 @@
 use super::answers::problem::Problem;
 use super::call::{AdminResponse, Answering, Call, ChangeDone, bad_parameter, response};
 use super::door::body::{self, unknown_member};
-use super::door::{AdminPeer, Need};
-use super::{AdminState, limits, open_pages, peek, routing, settings, status};
+use super::door::{AdminCaller, AdminPeer, Need};
+use super::{AdminState, changes, limits, open_pages, peek, routing, settings, status};
 use bytes::Bytes;
 use form_urlencoded::parse;
 use http::request::Parts;
@@ -38,7 +38,7 @@ pub(super) enum CallHandler {
 
 /// Every call. Another one is a line here, a type in `answers`, and a path in `openapi.rs`.
 #[rustfmt::skip]
-pub(super) static ENDPOINTS: [AdminEndpoint; 13] = [
+pub(super) static ENDPOINTS: [AdminEndpoint; 15] = [
     open_endpoint("/metrics", |call| Box::pin(open_pages::metrics(call))),
     open_endpoint("/healthz", |call| at_once(open_pages::health(&call))),
     open_endpoint("/readyz", |call| at_once(open_pages::readiness(&call))),
@@ -51,6 +51,8 @@ pub(super) static ENDPOINTS: [AdminEndpoint; 13] = [
     read_endpoint("/v1/store", &[], |call| at_once(open_pages::store(&call))),
     read_endpoint("/v1/openapi.json", &[], |call| at_once(settings::openapi(&call))),
     post_endpoint(peek::PATH, CallHandler::Read(|call| Box::pin(peek::answer(call)))),
+    read_endpoint("/v1/changes", &[], |call| at_once(changes::list(&call))),
+    post_endpoint("/v1/reset", CallHandler::Change("reset", |call| Box::pin(changes::reset(call)))),
     post_endpoint("/v1/reload", CallHandler::Change("reload", |call| Box::pin(settings::reload(call)))),
 ];
 
@@ -217,7 +219,7 @@ impl RecordedCall {
                 return Err(problem);
             }
         };
-        match self.done(state, head, body).await {
+        match self.done(state, &by, head, body).await {
             Ok(done) => {
                 door.record_done(action, &by, done.record).await?;
                 Ok(done.answer)
@@ -230,7 +232,13 @@ impl RecordedCall {
         }
     }
 
-    async fn done<B>(self, state: AdminState, head: Parts, body: B) -> Result<ChangeDone, Problem>
+    async fn done<B>(
+        self,
+        state: AdminState,
+        by: &AdminCaller,
+        head: Parts,
+        body: B,
+    ) -> Result<ChangeDone, Problem>
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -238,7 +246,8 @@ impl RecordedCall {
         let body = body_of(self.endpoint, &head, body).await?;
         let path = head.uri.path().to_owned();
         let door = state.door.clone();
-        let call = call(self.endpoint, state, &path, head, body)?;
+        let mut call = call(self.endpoint, state, &path, head, body)?;
+        call.author = Some(by.clone());
         door.is_recordable().await?;
         (self.change)(call).await
     }
@@ -290,6 +299,7 @@ fn call(
         fields: head.headers,
         state,
         body,
+        author: None,
     })
 }
 

@@ -17,6 +17,7 @@
 //! settings    `/v1/config`, `/v1/reload`, `/v1/openapi.json`
 //! paging      a page of a list
 //! peek        `/v1/peek`: the units left on counters, charged nothing
+//! changes     `/v1/reset`, `/v1/changes`: what operators change
 //! running     what is asked of the file in force
 //! openapi     a test: the document of all calls
 //! openapi/samples  a test: samples of every answer
@@ -24,6 +25,7 @@
 
 pub mod answers;
 mod call;
+mod changes;
 mod door;
 mod endpoints;
 mod health;
@@ -47,6 +49,7 @@ pub use peek::{PATH as PEEK, PeekRequest, PeekSender, answer_peeks, peek_channel
 pub use running::{Reloading, RunningFacts, RunningFile};
 pub use server::serve;
 
+use crate::changes::OperatorChanges;
 use crate::listen::listener::ListenAddress;
 use crate::snapshot::Snapshot;
 use crate::telemetry::metrics::Metrics;
@@ -85,4 +88,6 @@ pub struct AdminState {
     pub door: Arc<Door>,
     /// The file in force.
     pub file: Arc<dyn RunningFile>,
+    /// What operators change.
+    pub changes: Option<Arc<OperatorChanges>>,
 }

@@ -53,6 +53,12 @@ const CALLS: [(&str, &str, Option<&str>); 13] = [
         "The units left on counters. Nothing is charged.",
         None,
     ),
+    ("/v1/changes", "What operators have changed.", None),
+    (
+        "/v1/reset",
+        "Empties the counters of a limit and a key, at every gateway.",
+        None,
+    ),
     (
         "/v1/reload",
         "Reads the file again, as SIGHUP does.",
@@ -71,7 +77,7 @@ const REFUSALS: [(&str, &str); 13] = [
     ("404", "There is no such thing."),
     ("405", "The path has another method."),
     ("408", "The body is late."),
-    ("409", "The gateway has no file."),
+    ("409", "The gateway has no file, or the change does not fit."),
     ("413", "The body is too large."),
     ("415", "The body is not announced as JSON."),
     ("421", "The Host is no name of the listener."),

@@ -76,6 +76,7 @@ impl Admin {
         let state = AdminState {
             snapshots: None,
             peeks: None,
+            changes: None,
             metrics: Metrics::new(),
             readiness: Readiness::default(),
             name: "edge-1".into(),

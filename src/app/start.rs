@@ -296,6 +296,7 @@ impl Frontend {
             snapshots: Some(Arc::clone(&shared.snapshots)),
             readiness: readiness.clone(),
             peeks: Some(peek_sender),
+            changes: Some(Arc::clone(&shared.changes)),
         };
         let sockets = std::mem::take(&mut inheritance.admin);
         Ok(Self {

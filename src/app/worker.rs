@@ -172,6 +172,11 @@ fn start_store_tasks(store: &Store, shared: &GatewayState, store_ready: mpsc::Se
     {
         cache.follow(redis, metrics);
         tokio::task::spawn_local(Arc::clone(&shared.fleet).keep(redis.clone()));
+        tokio::task::spawn_local(Arc::clone(&shared.changes).keep(redis.clone()));
+        if let Some(jobs) = shared.changes.jobs() {
+            let changes = Arc::clone(&shared.changes);
+            tokio::task::spawn_local(changes.serve(store.clone(), jobs));
+        }
         let redis = redis.clone();
         tokio::task::spawn_local(async move {
             redis.met().await;

@@ -38,6 +38,18 @@ impl Caller<'_> {
 }
 
 impl KeyTemplate {
+    /// The key of the preflights of the client whose key is `key`, if that key shows it: an address, a route and a
+    /// method do, and values that browsers never send with a preflight do not.
+    #[must_use]
+    pub fn preflight_of(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let is_shown = self.parts.iter().all(|part| !part.can_be_absent());
+        let is_preflight = key.starts_with(PREFLIGHT);
+        (is_shown && !is_preflight).then(|| {
+            let bar: &[u8] = if self.parts.is_empty() { b"" } else { b"|" };
+            [PREFLIGHT, bar, key].concat()
+        })
+    }
+
     /// Appends the key of a preflight, which is counted separately from all other requests. The client's address
     /// replaces values that browsers never send with a preflight, or that any client may invent. So a flood of
     /// preflights counts on one counter, for any values.

@@ -34,8 +34,8 @@ mod worker;
 mod worker_cells;
 
 pub use label::{
-    AnswerSource, CallOutcome, ClientUnnamed, CostReport, DecidedBy, DecisionLabel, EndedBy,
-    Eviction, Failure, Flow, Handshake, KeyFetch, Lookup, ModeLabel, NO_ROUTE, Operation,
+    AnswerSource, CallOutcome, ChangeResult, ClientUnnamed, CostReport, DecidedBy, DecisionLabel,
+    EndedBy, Eviction, Failure, Flow, Handshake, KeyFetch, Lookup, ModeLabel, NO_ROUTE, Operation,
     OrderResult, Permits, ProbeResult, Redirect, RefusedHead, Rejection, Resolution, RetryResult,
 };
 pub use servers::ServerReading;
@@ -46,13 +46,14 @@ pub use worker::{
     UpstreamMetrics, WorkerMetrics,
 };
 
-use crate::clock;
+use crate::clock::{self, Timestamp};
 use instrument::{Counter, SharedCounter};
 use label::{Label, Labels};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use store::StoreCells;
 use worker_cells::{CostSilence, Family, WorkerCells};
 
@@ -93,6 +94,11 @@ pub struct Metrics {
     /// Certificates that another gateway ordered, by identity.
     taken: Mutex<BTreeMap<Box<str>, u64>>,
     lookups: [SharedCounter; Lookup::ALL.len()],
+    /// What operators have changed: the changes that hold, by kind, and all, by kind and result.
+    changes_active: Mutex<BTreeMap<&'static str, i64>>,
+    changes: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
+    /// The instant at which they were last read from Redis, in microseconds of Unix time. Zero without Redis.
+    changes_read: SharedCounter,
     /// Is the store of certificates available? `None` if no store is used.
     acme_store: Mutex<Option<bool>>,
 }
@@ -236,6 +242,30 @@ impl Metrics {
     #[must_use]
     pub fn acme_store_is_away(&self) -> bool {
         *self.acme_store.lock() == Some(false)
+    }
+
+    /// Sets the number of an operator's changes of one kind that hold.
+    pub fn changes_active(&self, kind: &'static str, count: i64) {
+        self.changes_active.lock().insert(kind, count);
+    }
+
+    /// Notes what became of a change.
+    pub fn changed(&self, kind: &'static str, result: ChangeResult) {
+        let mut changes = self.changes.lock();
+        *changes.entry((kind, result.as_str())).or_default() += 1;
+    }
+
+    /// Notes that the changes were read from Redis at this instant.
+    pub fn changes_read(&self, now: Timestamp) {
+        self.changes_read.set(now.micros());
+    }
+
+    /// The time since the changes were last read from Redis, if they are read there.
+    #[must_use]
+    pub fn changes_read_age(&self) -> Option<Duration> {
+        let read = self.changes_read.get();
+        let age = clock::wall().micros().saturating_sub(read);
+        (read > 0).then(|| Duration::from_micros(age))
     }
 
     /// Sets the number of keys in the memory store.

@@ -37,6 +37,7 @@ mod listen_addresses;
 mod minimum_rate;
 mod network_faults;
 mod one_address;
+mod operator_changes;
 mod ordered_certificates;
 mod outage;
 mod owed_time;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// names.
 ///
 /// The order gives the levels, and each list gives the permitted imports. A `*` means every room above.
-const ROOMS: [(&str, &[&str]); 26] = [
+const ROOMS: [(&str, &[&str]); 27] = [
     ("client", &[]),
     ("clock", &[]),
     ("descriptors", &[]),
@@ -101,8 +101,13 @@ const ROOMS: [(&str, &[&str]); 26] = [
         ],
     ),
     (
+        "changes",
+        &["clock", "telemetry", "limit", "store", "snapshot"],
+    ),
+    (
         "admin",
         &[
+            "changes",
             "clock",
             "shutdown",
             "telemetry",

@@ -133,6 +133,12 @@ static METRICS: &[FamilyDescriptor] = descriptors! {
         => |all| single(all.metrics.memory_keys.get());
     Counter NONE "tollgate_memory_overflows" "Requests with a new key that found the memory store full and shared one key."
         => |all| single(all.metrics.memory_overflows.get());
+    Gauge NONE "tollgate_changes_active" "Changes by operators that hold, by their kind."
+        => |all| kept(&all.metrics.changes_active, |kind| Labels::of("kind", kind));
+    Counter NONE "tollgate_changes" "Changes by operators that this gateway made or took over, by what became of them."
+        => |all| kept(&all.metrics.changes, |(kind, result)| Labels::of("kind", kind).and("result", *result));
+    Gauge SECONDS "tollgate_changes_read_age" "Time since changes by operators were last read from Redis."
+        => |all| single(all.metrics.changes_read_age()?.as_secs_f64());
     Counter NONE "tollgate_upstream_connections_opened" "Connections opened to an upstream's servers."
         => |all| all.sums(|worker| &worker.upstreams, |upstream, cells| [(upstream, cells.opened.get())]);
     Counter NONE "tollgate_upstream_connect_failures" "Connections that a server did not accept, whether or not the requests succeeded."

@@ -123,6 +123,18 @@ labels! {
         SilentMax = "silent_max",
     }
 
+    /// What became of an operator's change.
+    pub enum ChangeResult {
+        /// It holds, by this gateway's word or another's.
+        Done = "done",
+        /// It was refused.
+        Refused = "refused",
+        /// The store has lost it.
+        Lost = "lost",
+        /// It has a kind or a form of another version of the program.
+        Unknown = "unknown",
+    }
+
     /// The end of an order for a certificate.
     pub enum OrderResult {
         /// A certificate was issued.
