@@ -33,7 +33,7 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// A reading that removes a restriction must be the same after this further time: a file that is written in two steps
 /// may be valid without its limits in between.
 const SETTLE_LESS: Duration = Duration::from_millis(500);
-/// The number of readings in that time.
+/// The number of readings in that time, if each takes no time: large files are read less often.
 const LOOKS: u32 = 5;
 /// The time after which such a file is installed as it is, though it kept changing: otherwise one writer of one of many
 /// files could delay changes of all the others.
@@ -357,7 +357,8 @@ async fn taken_from(in_force: Option<&Arc<Outline>>, later: &Arc<Outline>) -> Op
 /// Do these files stay unchanged long enough to be installed although they remove a restriction? The files are read in
 /// between too, since a file that changes and changes back has not stayed.
 async fn stays(files: &Files) -> bool {
-    for _ in 0..LOOKS {
+    let until = clock::now() + SETTLE_LESS;
+    while clock::now() < until {
         sleep(SETTLE_LESS / LOOKS).await;
         if reread_files(files).await != *files {
             return false;

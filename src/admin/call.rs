@@ -1,5 +1,7 @@
 //! A request that has been let in, and the answers to it.
 
+pub(super) mod paging;
+
 use super::AdminState;
 use super::answers::problem::Problem;
 use super::door::{AdminCaller, RecordMembers};

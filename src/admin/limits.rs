@@ -2,8 +2,8 @@
 
 use super::answers::limits::LimitsAnswer;
 use super::answers::problem::Problem;
+use super::call::paging::page;
 use super::call::{AdminResponse, Call, json};
-use super::paging::page;
 
 /// All limits, in pages.
 pub(super) fn list(call: &Call) -> Result<AdminResponse, Problem> {

@@ -6,7 +6,7 @@
 //! ```text
 //! server      accepts and serves: few connections, none for long
 //! endpoints   the table of calls
-//! call        a request that has been let in, and its answer
+//! call        a request that has been let in, and its answer, maybe a page of a list
 //! door        which clients may read and change, and how often
 //! answers     the answers as types
 //! open_pages  metrics, health and readiness, for everybody
@@ -15,7 +15,6 @@
 //! limits      `/v1/limits`
 //! routing     `/v1/routes`, `/v1/upstreams`
 //! settings    `/v1/config`, `/v1/reload`, `/v1/openapi.json`
-//! paging      a page of a list
 //! peek        `/v1/peek`: the units left on counters, charged nothing
 //! changes     `/v1/reset`, `/v1/changes`: what operators change
 //! running     what is asked of the file in force
@@ -33,7 +32,6 @@ mod limits;
 mod open_pages;
 #[cfg(test)]
 mod openapi;
-mod paging;
 mod peek;
 mod routing;
 mod running;

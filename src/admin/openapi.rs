@@ -12,7 +12,7 @@ use std::fs;
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/admin/openapi.json");
 
 /// What each call is for, and the schema of its answer; none for a text.
-const CALLS: [(&str, &str, Option<&str>); 13] = [
+const CALLS: [(&str, &str, Option<&str>); 15] = [
     ("/metrics", "Metrics, for everybody.", None),
     (
         "/healthz",
@@ -77,7 +77,10 @@ const REFUSALS: [(&str, &str); 13] = [
     ("404", "There is no such thing."),
     ("405", "The path has another method."),
     ("408", "The body is late."),
-    ("409", "The gateway has no file, or the change does not fit."),
+    (
+        "409",
+        "The gateway has no file, or the change does not fit.",
+    ),
     ("413", "The body is too large."),
     ("415", "The body is not announced as JSON."),
     ("421", "The Host is no name of the listener."),

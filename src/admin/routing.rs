@@ -2,8 +2,8 @@
 
 use super::answers::problem::Problem;
 use super::answers::routing::{ListedUpstream, RoutesAnswer, ServerAnswer, UpstreamsAnswer};
+use super::call::paging::page;
 use super::call::{AdminResponse, Call, json};
-use super::paging::page;
 use crate::clock;
 use crate::snapshot::Snapshot;
 use arc_swap::ArcSwap;

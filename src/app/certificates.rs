@@ -2,6 +2,7 @@
 //! in the listeners. Certificates of the predecessor and of the store are installed before clients are accepted; orders
 //! begin with [`CertificateOrders::start`] and end with [`CertificateOrders::stop`].
 
+use super::GatewayState;
 use super::tls_listeners::TlsListeners;
 use crate::acme::{
     self, HandedCertificate, OrderDesk, OrderedIdentity, Renewals, SharedStorage, Storage,
@@ -10,8 +11,6 @@ use crate::clock;
 use crate::config::describe::show_instant;
 use crate::store::redis::SharedKeys;
 use crate::store::{Backend, StoreSettings};
-use crate::telemetry::metrics::Metrics;
-use crate::tls::AuthorityChallenges;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -43,25 +42,24 @@ struct OrderTask {
 
 impl CertificateOrders {
     /// The orders of a gateway whose listeners install the certificates. No order is made before the start. Workers
-    /// answer from `challenges`; `store` keeps certificates that gateways share.
+    /// answer from the shared challenges; `store` keeps certificates that gateways share.
     pub(super) fn new(
         orders: Arc<[OrderedIdentity]>,
         tls: &Arc<TlsListeners>,
-        challenges: &AuthorityChallenges,
         store: &StoreSettings,
-        metrics: &Arc<Metrics>,
+        shared: &GatewayState,
     ) -> Arc<Self> {
         let wanted = watch::Sender::new(orders);
         let mut renewals = Renewals::new(
             wanted.subscribe(),
             tls.issued().clone(),
-            challenges.clone(),
-            Arc::clone(metrics),
+            shared.challenges.clone(),
+            Arc::clone(&shared.metrics),
             clock::wall,
         );
         if let Backend::Redis(target) = &store.source {
-            let shared = SharedStorage::new(SharedKeys::new(target), &store.prefix);
-            renewals = renewals.sharing(shared);
+            let storage = SharedStorage::new(SharedKeys::new(target), &store.prefix);
+            renewals = renewals.sharing(storage);
         }
         Arc::new(Self {
             wanted: Mutex::new(Some(wanted)),

@@ -170,8 +170,7 @@ impl UnopenedGateway {
         let log = AccessLog::stdout(boot.log.access, &shared.metrics)?;
         let frontend = Frontend::start(&boot, &shared, &log, &shown, inheritance)?;
         let tls = TlsListeners::new(numbers, &shared.snapshots, &identities, &shared.metrics);
-        let challenges = &shared.challenges;
-        let orders = CertificateOrders::new(orders, &tls, challenges, &boot.store, &shared.metrics);
+        let orders = CertificateOrders::new(orders, &tls, &boot.store, &shared);
         let installer = SnapshotInstaller {
             boot: boot.clone(),
             outline,

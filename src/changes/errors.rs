@@ -35,7 +35,7 @@ pub enum ChangeError {
     /// Redis does not answer, or refuses.
     #[error("the store cannot be asked: {0}")]
     StoreAway(String),
-    /// The counters are empty, and the other gateways were not told.
+    /// The counters are empty, and the other gateways have not heard of it.
     #[error(
         "the counters are empty; other gateways may refuse for up to 60 s more (in a cluster 250 ms); the same id completes it: {0}"
     )]

@@ -1,4 +1,4 @@
-//! A change as the store keeps it. Anybody who may write to Redis may write a payload, so that what is read is checked
+//! A change as the store keeps it. Every program with access to Redis may write a payload, so that what is read is checked
 //! like an operator's request.
 
 use super::counters::CounterChoice;

@@ -34,7 +34,7 @@ static UNREAD: Throttle = Throttle::every(Duration::from_secs(300));
 
 impl OperatorChanges {
     /// Looks about once a second whether there is anything new, until the worker ends. One worker looks at a time,
-    /// whoever's turn it is.
+    /// the one whose turn it is.
     pub async fn keep(self: Arc<Self>, redis: RedisStore) {
         loop {
             match self.turn() {
@@ -68,14 +68,14 @@ impl OperatorChanges {
 
     /// Reads what is new, takes it over, and tells the store so. Returns false if there was no answer.
     pub(super) async fn read_changes(&self, redis: &RedisStore) -> bool {
-        // What is taken over is told with the next look, which may bring more.
+        // The next look reports what is taken over, and may bring more.
         for _ in 0..3 {
             let (mine, is_new) = {
                 let ledger = self.ledger.lock();
                 (ledger.version(), !ledger.is_confirmed)
             };
             let me = self.parts.fleet.me();
-            match redis.poll_changes(me, (mine, is_new), WITHIN).await {
+            match redis.poll_changes(me, mine, is_new, WITHIN).await {
                 Ok(PollReply::Same) => {
                     let mut ledger = self.ledger.lock();
                     ledger.is_confirmed |= ledger.version() == mine;

@@ -207,7 +207,7 @@ impl OperatorChanges {
         id: ChangeId,
     ) -> Result<Option<KeptEntry>, StoreError> {
         let me = self.parts.fleet.me();
-        let asked = shared.redis.poll_changes(me, (NO_VERSION, false), CALL);
+        let asked = shared.redis.poll_changes(me, NO_VERSION, false, CALL);
         let PollReply::New(reading) = asked.await? else {
             return Ok(None);
         };
@@ -227,8 +227,8 @@ impl OperatorChanges {
         loop {
             // This gateway says that it has the change, too.
             self.read_changes(&shared.redis).await;
-            let asked = (taken.version, taken.entry.born);
-            if let Ok(seen) = shared.redis.look_at_changes(asked, CALL).await {
+            let (version, born) = (taken.version, taken.entry.born);
+            if let Ok(seen) = shared.redis.look_at_changes(version, born, CALL).await {
                 // A gateway that is not counted yet has made the change nevertheless.
                 coverage = Coverage {
                     taken_by: seen.taken_by.max(1),

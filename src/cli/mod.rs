@@ -174,7 +174,7 @@ const BAD: u8 = 1;
 const USAGE: u8 = 2;
 /// The gateway, the store or a server cannot be reached.
 const UNREACHABLE: u8 = 3;
-/// The gateway lets nobody do this without another token.
+/// The gateway refuses this without another token.
 const NOT_ALLOWED: u8 = 4;
 
 /// Runs one command line.

@@ -1,16 +1,25 @@
 //! An operator empties a counter while gateways run: every gateway admits again, whatever it remembered.
 
-use super::redis_failures::counted;
+use super::redis_failures;
 use crate::support::{Answer, Cluster, File, Gateway, PATIENCE, Redis, Upstream, Wire, eventually};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// A POST on the admin listener.
+/// The token of an operator.
+const TOKEN: &str = "7f6c1d0b6f6d4c1e8d0a5b3c2e1f4a69";
+/// The lines of `[admin]` with it.
+const ADMIN: &str = "listen = \"127.0.0.1:0\"\ntoken = \"7f6c1d0b6f6d4c1e8d0a5b3c2e1f4a69\"";
+
+fn counted(upstream: &Upstream, redis: &Redis, on_down: &str, limit: &str) -> File {
+    redis_failures::counted(upstream, redis, on_down, limit).admin(ADMIN)
+}
+
+/// A POST of an operator on the admin listener.
 async fn post(gateway: &Gateway, target: &str, body: &Value) -> Answer {
     let (admin, body) = (gateway.admin().await, body.to_string());
     let length = body.len();
     let text = format!(
-        "POST {target} HTTP/1.1\r\nHost: {admin}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        "POST {target} HTTP/1.1\r\nHost: {admin}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
     );
     Wire::to(admin).await.ask(text).await
 }
@@ -121,6 +130,7 @@ async fn a_gateway_that_cannot_answer_is_not_counted_as_one_that_has_it() {
 async fn in_memory_a_reset_is_this_gateways() {
     let upstream = Upstream::echo().await;
     let file = File::to(&upstream, &["calls", "flight"])
+        .admin(ADMIN)
         .limit("calls", "by = \"ip\"\nrate = [\"2/h\", \"50/d\"]")
         .limit(
             "flight",
@@ -286,6 +296,7 @@ async fn in_a_cluster_counters_of_several_slots_are_emptied() {
     let upstream = Upstream::echo().await;
     let cluster = Cluster::start().await;
     let file = File::to(&upstream, &["calls"])
+        .admin(ADMIN)
         .limit("calls", "by = \"ip\"\nrate = [\"2/h\", \"50/d\"]")
         .store(&format!(
             "{}\ntimeout = \"2s\"\non_down = \"closed\"",

@@ -16,9 +16,9 @@ pub struct Problem {
     detail: Cow<'static, str>,
     help: Option<Cow<'static, str>>,
     /// Mistakes in the body.
-    pub(in crate::admin) faults: Vec<FaultyMember>,
+    pub(in crate::admin) faults: Box<[FaultyMember]>,
     /// Diagnostics of a file, as `check --json` writes them.
-    diagnostics: Option<serde_json::Value>,
+    diagnostics: Option<Box<serde_json::Value>>,
     /// Further fields of the answer.
     pub(in crate::admin) fields: Vec<(HeaderName, HeaderValue)>,
 }
@@ -69,7 +69,7 @@ impl Problem {
             code,
             detail: detail.into(),
             help: None,
-            faults: Vec::new(),
+            faults: Box::default(),
             diagnostics: None,
             fields: Vec::new(),
         }
@@ -98,14 +98,14 @@ impl Problem {
     /// With mistakes in the body.
     #[must_use]
     pub fn with_faults(mut self, faults: Vec<FaultyMember>) -> Self {
-        self.faults = faults;
+        self.faults = faults.into();
         self
     }
 
     /// With the diagnostics of a file.
     #[must_use]
     pub fn with_diagnostics(mut self, diagnostics: serde_json::Value) -> Self {
-        self.diagnostics = Some(diagnostics);
+        self.diagnostics = Some(Box::new(diagnostics));
         self
     }
 
@@ -144,7 +144,7 @@ impl Problem {
             detail: &self.detail,
             help: self.help.as_deref(),
             errors: &self.faults,
-            diagnostics: self.diagnostics.as_ref(),
+            diagnostics: self.diagnostics.as_deref(),
         };
         serde_json::to_string(&text).unwrap_or_default()
     }

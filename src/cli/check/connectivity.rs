@@ -146,10 +146,10 @@ async fn probe_all(compiled: &Compiled) -> Vec<Probe> {
     });
     let found: Vec<Vec<Probe>> = stream::iter(servers).buffered(AT_ONCE).collect().await;
     let mut servers: Vec<Probe> = found.into_iter().flatten().collect();
-    if let Some(admin) = &compiled.boot.admin {
-        if let Some(listen) = admin.listen.first() {
-            add_states(&mut servers, listen).await;
-        }
+    if let Some(admin) = &compiled.boot.admin
+        && let Some(listen) = admin.listen.first()
+    {
+        add_states(&mut servers, listen).await;
     }
     probes.extend(servers);
     for published in &compiled.key_sets {

@@ -82,11 +82,8 @@ fn verdict(limit: &Limit, cost: u64, state: &CounterState) -> Option<LiveVerdict
         }
         CounterState::Unknown | CounterState::Failed(_) => return None,
     };
-    let takes = if limit.partial {
-        cost.min(remaining.max(1))
-    } else {
-        cost
-    };
+    let least = remaining.max(1);
+    let takes = cost.min(if limit.partial { least } else { cost });
     let fits = takes <= remaining;
     let refused_for = |wait| VerdictOutcome::Refuse(Wait::Micros(wait));
     let (outcome, is_exact) = match &limit.rule {

@@ -151,7 +151,8 @@ impl ChangeBook {
         &self,
         now: Timestamp,
         gateways: &[u8],
-        (least, since): (u64, Timestamp),
+        least: u64,
+        since: Timestamp,
         life: Duration,
     ) -> Vec<u8> {
         let (now, life) = (now.micros() as f64, micros(life) as f64);

@@ -149,8 +149,8 @@ impl ChangeEntry {
 /// The instant that a double stands for, if it stands for one.
 pub(super) fn instant(bytes: [u8; 8]) -> Option<Timestamp> {
     let number = f64::from_be_bytes(bytes);
-    // The comparison fails for what is no number.
-    let is_exact = number >= 0.0 && number < EXACT && number.fract() == 0.0;
+    // The range does not hold what is no number.
+    let is_exact = (0.0..EXACT).contains(&number) && number.fract() == 0.0;
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

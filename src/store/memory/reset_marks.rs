@@ -12,12 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Most marks at once. Beyond this number the ones that end first are dropped.
 const MOST: usize = 16_384;
 
+/// The limit and the key of a counter.
+type CounterKey = (LimitId, Box<[u8]>);
+
 /// The marks of one process.
 #[derive(Debug, Default)]
 pub(super) struct ResetMarks {
     /// Is there any? Nearly always there is none, and a refund looks no further.
     has_any: AtomicBool,
-    marks: Mutex<HashMap<(LimitId, Box<[u8]>), ResetMark>>,
+    marks: Mutex<HashMap<CounterKey, ResetMark>>,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -61,7 +61,8 @@ impl RedisStore {
     pub async fn poll_changes(
         &self,
         me: u64,
-        (mine, is_new): (u64, bool),
+        mine: u64,
+        is_new: bool,
         within: Duration,
     ) -> Result<PollReply, StoreError> {
         let mut call = ScriptCall::of(&self.context.prefix, "p");
@@ -103,7 +104,8 @@ impl RedisStore {
     /// See [`RedisStore::poll_changes`].
     pub async fn look_at_changes(
         &self,
-        (least, since): (u64, Timestamp),
+        least: u64,
+        since: Timestamp,
         within: Duration,
     ) -> Result<Coverage, StoreError> {
         let mut call = ScriptCall::of(&self.context.prefix, "l");

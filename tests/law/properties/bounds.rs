@@ -212,7 +212,7 @@ proptest! {
                 VerdictOutcome::Admit { delay: 0 }
             };
             prop_assert_eq!(verdict.outcome, expected);
-            prop_assert_eq!(verdict.remaining, (count - taken));
+            prop_assert_eq!(verdict.remaining, count - taken);
             prop_assert_eq!(verdict.reset, if taken > 0 { left } else { 0 });
         }
     }

@@ -43,7 +43,7 @@ fn at(seconds: u64) -> Timestamp {
     NOON.plus(seconds * SECOND)
 }
 
-fn of<'a>(limit: &'a Arc<Limit>, key: &'a [u8], cost: u32) -> Check<'a> {
+fn of<'a>(limit: &'a Arc<Limit>, key: &'a [u8], cost: u64) -> Check<'a> {
     Check {
         key,
         ..ask(limit, cost)

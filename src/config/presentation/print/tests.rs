@@ -59,13 +59,18 @@ fn it_means_the_same() {
     for path in all.filter(is_one) {
         many += 1;
         let (text, compiled) = printed(&path);
+        // What stands for a token is too short for one.
+        let text = text.replace(
+            "token = \"***",
+            "token = \"in-place-of-a-token-in-the-file-",
+        );
         let reparsed = parse("resolved", &text).unwrap_or_else(|report| {
             panic!("{text}{}", report.human(crate::config::render::Colour::Off))
         });
         let mut changes = diff(&compiled.outline, &reparsed.outline, &compiled.boot);
         changes.retain(|change| {
             // The printed file does not contain the secrets.
-            !["store.password", "store.sentinel"].contains(&&*change.subject)
+            !["store.password", "store.sentinel", "admin.token"].contains(&&*change.subject)
                 && !change.what.contains("_headers changed")
         });
         assert!(

@@ -1,7 +1,7 @@
 //! Pages of lists: `count` entries behind the one that `after` names.
 
-use super::answers::problem::Problem;
-use super::call::{Call, bad_parameter};
+use super::{Call, bad_parameter};
+use crate::admin::answers::problem::Problem;
 
 /// Entries of a page, if `count` is not written.
 const USUAL: usize = 50;
@@ -12,7 +12,7 @@ const MOST: usize = 500;
 ///
 /// # Errors
 /// If a parameter has a value that it does not take.
-pub(super) fn page<T>(
+pub(in crate::admin) fn page<T>(
     call: &Call,
     all: Vec<T>,
     name: impl Fn(&T) -> &str,
