@@ -6,7 +6,8 @@
 //! ```text
 //! server      accepts and serves: few connections, none for long
 //! endpoints   the table of calls
-//! call        a request that has been let in, and its answer, maybe a page of a list
+//! call        a request that has been let in, and its answer
+//! call/paging  a page of a list
 //! door        which clients may read and change, and how often
 //! answers     the answers as types
 //! open_pages  metrics, health and readiness, for everybody

@@ -65,11 +65,16 @@ impl Fleet {
             .map(|one| one.said.lines().len())
             .collect();
         replace(&self.folder.path().join(name), text);
+        // A change has a line for each group with the file; the last one ends it.
+        let last = if name == "keys.txt" {
+            "groups.links:"
+        } else {
+            "groups.gold:"
+        };
         for (gateway, before) in self.gateways.iter().zip(before) {
             gateway.signal("HUP");
-            let is_taken = |line: &str| {
-                line.contains("groups.") || line.contains("nothing in force has changed")
-            };
+            let is_taken =
+                |line: &str| line.contains(last) || line.contains("nothing in force has changed");
             gateway.said.line(before, "the list", is_taken).await;
         }
     }
