@@ -96,6 +96,36 @@ impl fmt::Display for AdminAddress {
     }
 }
 
+/// A request to a gateway.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AdminQuestion<'q> {
+    method: &'q Method,
+    path: &'q str,
+    body: Option<&'q Value>,
+    /// The longest time for the answer.
+    within: Duration,
+}
+
+impl<'q> AdminQuestion<'q> {
+    pub(super) fn get(path: &'q str, within: Duration) -> Self {
+        Self {
+            method: &Method::GET,
+            path,
+            body: None,
+            within,
+        }
+    }
+
+    pub(super) fn post(path: &'q str, body: &'q Value, within: Duration) -> Self {
+        Self {
+            method: &Method::POST,
+            path,
+            body: Some(body),
+            within,
+        }
+    }
+}
+
 impl AdminClient {
     /// A client of the gateway there, with this token.
     ///
@@ -114,59 +144,47 @@ impl AdminClient {
         })
     }
 
-    /// The answer to one request within this time. A gateway that asks to wait is asked once more.
+    /// The answer to one request. A gateway that asks to wait is asked once more.
     ///
     /// # Errors
     /// If there is no answer, with the reason.
-    pub(super) async fn ask(
-        &self,
-        method: &Method,
-        path: &str,
-        body: Option<&Value>,
-        within: Duration,
-    ) -> io::Result<AdminAnswer> {
-        let answer = self.ask_once(method, path, body, within).await?;
+    pub(super) async fn ask(&self, question: AdminQuestion<'_>) -> io::Result<AdminAnswer> {
+        let answer = self.ask_once(question).await?;
         let pause = answer.retry_after.filter(|pause| *pause <= LONGEST_PAUSE);
         match pause.filter(|_| answer.status == StatusCode::TOO_MANY_REQUESTS) {
             Some(pause) => {
                 sleep(Duration::from_secs(pause)).await;
-                self.ask_once(method, path, body, within).await
+                self.ask_once(question).await
             }
             None => Ok(answer),
         }
     }
 
-    async fn ask_once(
-        &self,
-        method: &Method,
-        path: &str,
-        body: Option<&Value>,
-        within: Duration,
-    ) -> io::Result<AdminAnswer> {
+    async fn ask_once(&self, question: AdminQuestion<'_>) -> io::Result<AdminAnswer> {
         let host = match &self.place {
             AdminAddress::Tcp(host) => host.as_str(),
             AdminAddress::Unix(_) | AdminAddress::Systemd => "localhost",
         };
         let mut request = Request::builder()
-            .method(method)
-            .uri(path)
+            .method(question.method)
+            .uri(question.path)
             .header(HOST, host);
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token.clone());
         }
-        if body.is_some() {
+        if question.body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");
         }
-        let body = body.map_or_else(String::new, Value::to_string);
+        let body = question.body.map_or_else(String::new, Value::to_string);
         let request = request.body(body).map_err(io::Error::other)?;
         match &self.place {
             AdminAddress::Tcp(host) => {
                 let stream = timeout(WITHIN, TcpStream::connect(host)).await??;
-                timeout(within, exchange(stream, request)).await?
+                timeout(question.within, exchange(stream, request)).await?
             }
             AdminAddress::Unix(path) => {
                 let stream = timeout(WITHIN, UnixStream::connect(path)).await??;
-                timeout(within, exchange(stream, request)).await?
+                timeout(question.within, exchange(stream, request)).await?
             }
             AdminAddress::Systemd => Err(io::Error::other(
                 "systemd opens the admin listener: name the address in its unit, as `127.0.0.1:9090` or `unix:/run/tollgate/admin.sock`",
@@ -180,7 +198,7 @@ impl AdminClient {
 /// # Errors
 /// If there is no good answer, with the reason.
 pub(super) fn post(listen: &ListenAddress, path: &str, body: &Value) -> io::Result<Value> {
-    runtime()?.block_on(good(listen, &Method::POST, path, Some(body)))
+    runtime()?.block_on(good(listen, AdminQuestion::post(path, body, WITHIN)))
 }
 
 /// The answer to `GET path` at the admin listener on `listen`.
@@ -188,22 +206,17 @@ pub(super) fn post(listen: &ListenAddress, path: &str, body: &Value) -> io::Resu
 /// # Errors
 /// If there is no good answer, with the reason.
 pub(super) async fn get(listen: &ListenAddress, path: &str) -> io::Result<Value> {
-    good(listen, &Method::GET, path, None).await
+    good(listen, AdminQuestion::get(path, WITHIN)).await
 }
 
-async fn good(
-    listen: &ListenAddress,
-    method: &Method,
-    path: &str,
-    body: Option<&Value>,
-) -> io::Result<Value> {
+async fn good(listen: &ListenAddress, question: AdminQuestion<'_>) -> io::Result<Value> {
     let token = std::env::var(TOKEN_VARIABLE).ok();
     let token = token
         .as_deref()
         .map(str::trim)
         .filter(|token| !token.is_empty());
     let client = AdminClient::new(listen.into(), token).map_err(io::Error::other)?;
-    let AdminAnswer { status, body, .. } = client.ask(method, path, body, WITHIN).await?;
+    let AdminAnswer { status, body, .. } = client.ask(question).await?;
     if status == StatusCode::OK {
         return Ok(body);
     }

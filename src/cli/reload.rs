@@ -1,11 +1,11 @@
 //! `tollgate reload`: the gateway reads its file again, and says what has changed.
 
+use super::admin_client::AdminQuestion;
 use super::which_gateway::GatewayArgs;
 use super::{BAD, CommandFailure, GOOD, UNREACHABLE, runtime, show, warn};
 use crate::admin::Role;
 use crate::telemetry::{printable, printable_json};
 use clap::Args;
-use http::Method;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<(), CommandFailure> {
         if gateways.len() > 1 && !args.gateway.json {
             show(&printable(&format!("{}\n", gateway.shown)));
         }
-        let asked = gateway.ask(&Method::POST, "/v1/reload", Some(&body), WITHIN);
+        let asked = gateway.ask(AdminQuestion::post("/v1/reload", &body, WITHIN));
         let code = match runtime.block_on(asked) {
             Ok(answer) if args.gateway.json => {
                 show(&printable_json(&format!("{answer}\n")));

@@ -1,12 +1,11 @@
 //! `tollgate status`: the gateway in short.
 
-use super::admin_client::WITHIN;
+use super::admin_client::{AdminQuestion, WITHIN};
 use super::which_gateway::GatewayArgs;
 use super::{BAD, CommandFailure, GOOD, UNREACHABLE, runtime, show, warn};
 use crate::admin::Role;
 use crate::telemetry::{printable, printable_json};
 use clap::Args;
-use http::Method;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use serde_json::Value;
@@ -34,7 +33,7 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), CommandFailure> {
     let runtime = runtime().map_err(|error| CommandFailure::new(UNREACHABLE, error))?;
     let mut worst = GOOD;
     for gateway in &gateways {
-        let asked = gateway.ask(&Method::GET, "/v1/status", None, WITHIN);
+        let asked = gateway.ask(AdminQuestion::get("/v1/status", WITHIN));
         let code = match runtime.block_on(asked) {
             Ok(answer) if args.gateway.json => {
                 show(&printable_json(&format!("{answer}\n")));

@@ -1,14 +1,13 @@
 //! Which gateway a command asks, and with which token: flags, variables, or the `[admin]` of a file.
 
-use super::admin_client::{AdminAddress, AdminAnswer, AdminClient, TOKEN_VARIABLE};
+use super::admin_client::{AdminAddress, AdminAnswer, AdminClient, AdminQuestion, TOKEN_VARIABLE};
 use super::{BAD, CommandFailure, NOT_ALLOWED, UNREACHABLE, USAGE};
 use crate::admin::Role;
 use crate::config::{AdminPlace, admin_place};
 use clap::Args;
-use http::{Method, StatusCode};
+use http::StatusCode;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// The variable with the address of an admin listener.
 const ADMIN_VARIABLE: &str = "TOLLGATE_ADMIN";
@@ -129,14 +128,8 @@ impl AskedGateway {
     ///
     /// # Errors
     /// If there is none: no gateway there, not allowed, or another refusal, each with its exit code.
-    pub(super) async fn ask(
-        &self,
-        method: &Method,
-        path: &str,
-        body: Option<&Value>,
-        within: Duration,
-    ) -> Result<Value, Box<AskFailure>> {
-        let answer = self.client.ask(method, path, body, within).await;
+    pub(super) async fn ask(&self, question: AdminQuestion<'_>) -> Result<Value, Box<AskFailure>> {
+        let answer = self.client.ask(question).await;
         let AdminAnswer { status, body, .. } = answer.map_err(|error| {
             let text = format!("the gateway at {} cannot be asked: {error}", self.shown);
             AskFailure::of(UNREACHABLE, text, Value::Null)

@@ -10,6 +10,7 @@
 //! ```text
 //! instrument    counts, levels, histograms
 //! label         label values
+//! label/combination  method, status and source of a request
 //! family        a metric with its samples
 //! worker        the handles that a worker counts with
 //! worker_cells  the counts of one worker

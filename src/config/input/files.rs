@@ -23,6 +23,25 @@ pub struct Files {
     matched: BTreeMap<PathBuf, Result<Matches, String>>,
 }
 
+/// What a file holds, and so what a change of it changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileContent {
+    /// A part of the configuration, a secret, a certificate.
+    Settings,
+    /// Members of a group, or numbers of customers, and nothing else: no setting changes with it.
+    List,
+}
+
+impl FileContent {
+    /// What the file holds if it was read as `earlier`, too.
+    fn with(self, earlier: Option<Self>) -> Self {
+        match (self, earlier) {
+            (Self::List, None | Some(Self::List)) => Self::List,
+            _ => Self::Settings,
+        }
+    }
+}
+
 /// The state of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileState {
@@ -30,8 +49,7 @@ struct FileState {
     most: u64,
     /// The fence of the file that names the path, if that file must not read every file.
     fence: Option<Fence>,
-    /// Is the file a list of members, or of numbers of customers, and nothing else?
-    is_list: bool,
+    content: FileContent,
     found: Result<Fingerprint, String>,
 }
 
@@ -71,7 +89,7 @@ impl Files {
         let state = FileState {
             most: crate::config::MOST_BYTES,
             fence: None,
-            is_list: false,
+            content: FileContent::Settings,
             found: Ok(Fingerprint::of(bytes)),
         };
         Self {
@@ -86,7 +104,7 @@ impl Files {
     /// # Errors
     /// If the file cannot be read: the reason.
     pub fn read(&mut self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
-        self.read_within(None, path, most)
+        self.read_within(None, path, most, FileContent::Settings)
     }
 
     /// Reads the file at `path`, if the path is within `fence`.
@@ -98,29 +116,7 @@ impl Files {
         fence: Option<&Fence>,
         path: &Path,
         most: u64,
-    ) -> io::Result<Vec<u8>> {
-        self.read_as(false, fence, path, most)
-    }
-
-    /// Reads a list in the same way: a file with members or with numbers of customers, whose changes change no setting.
-    ///
-    /// # Errors
-    /// If the file cannot be read: the reason.
-    pub fn read_list(
-        &mut self,
-        fence: Option<&Fence>,
-        path: &Path,
-        most: u64,
-    ) -> io::Result<Vec<u8>> {
-        self.read_as(true, fence, path, most)
-    }
-
-    fn read_as(
-        &mut self,
-        is_list: bool,
-        fence: Option<&Fence>,
-        path: &Path,
-        most: u64,
+        content: FileContent,
     ) -> io::Result<Vec<u8>> {
         let read = read_bounded(fence, path, most);
         let found = match &read {
@@ -128,16 +124,17 @@ impl Files {
             Err(error) => Err(error.to_string()),
         };
         let seen = self.seen.get_mut(path);
-        let is_list = is_list && seen.as_ref().is_none_or(|seen| seen.is_list);
+        let earlier = seen.as_ref().map(|seen| seen.content);
+        let content = content.with(earlier);
         match seen {
             // A state without a fence contains more than a state within a fence.
-            Some(seen) if seen.fence.is_none() && fence.is_some() => seen.is_list = is_list,
+            Some(seen) if seen.fence.is_none() && fence.is_some() => seen.content = content,
             _ => {
                 let fence = fence.cloned();
                 let state = FileState {
                     most,
                     fence,
-                    is_list,
+                    content,
                     found,
                 };
                 self.seen.insert(path.to_owned(), state);
@@ -149,8 +146,10 @@ impl Files {
     /// Do the files differ from `before`, and only in the content of lists?
     #[must_use]
     pub fn differ_in_lists(&self, before: &Self) -> bool {
-        let is_list =
-            |files: &Self, path: &Path| files.seen.get(path).is_some_and(|one| one.is_list);
+        let is_list = |files: &Self, path: &Path| {
+            let seen = files.seen.get(path);
+            seen.is_some_and(|one| one.content == FileContent::List)
+        };
         let mut changed = self.changed_since(before).peekable();
         changed.peek().is_some()
             && self.matched == before.matched
@@ -174,7 +173,7 @@ impl Files {
         let mut files = Self::default();
         for (path, seen) in &self.seen {
             // An error is part of the fingerprint.
-            let _ = files.read_as(seen.is_list, seen.fence.as_ref(), path, seen.most);
+            let _ = files.read_within(seen.fence.as_ref(), path, seen.most, seen.content);
         }
         for pattern in self.matched.keys() {
             let _ = files.matching(pattern);
@@ -236,7 +235,7 @@ mod tests {
             write(path, "1");
         }
         for path in [&list, &list, &both] {
-            files.read_list(None, path, 9).unwrap();
+            files.read_within(None, path, 9, FileContent::List).unwrap();
         }
         files.read(&both, 9).unwrap();
         files.read(&setting, 9).unwrap();

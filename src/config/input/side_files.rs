@@ -1,7 +1,7 @@
 //! The files that the configuration file names: lists of members, keys of tokens, certificates, templates, secrets. A
 //! file that cannot be read is reported at the place that names the file.
 
-use super::files::Files;
+use super::files::{FileContent, Files};
 use super::grant::refusal::unread;
 use super::source::{Source, Span};
 use crate::config::report::{Code, Details as _, Diagnostic, Findings};
@@ -34,8 +34,18 @@ impl SideFiles<'_> {
         most: u64,
         at: Reference<'_>,
     ) -> Option<Vec<u8>> {
-        let read = self.source.read(at.span.start, path, most, self.files);
+        let read = self.read(path, most, at, FileContent::Settings);
         self.kept(read, at, unread(self.source, at.span, path))
+    }
+
+    fn read(
+        &mut self,
+        path: &str,
+        most: u64,
+        at: Reference<'_>,
+        content: FileContent,
+    ) -> io::Result<Vec<u8>> {
+        (self.source).read(at.span.start, path, most, content, self.files)
     }
 
     /// Reads the list at `path`: members, or numbers of customers.
@@ -45,7 +55,7 @@ impl SideFiles<'_> {
         most: u64,
         at: Reference<'_>,
     ) -> Option<Vec<u8>> {
-        let read = self.source.read_list(at.span.start, path, most, self.files);
+        let read = self.read(path, most, at, FileContent::List);
         self.kept(read, at, unread(self.source, at.span, path))
     }
 
@@ -56,7 +66,7 @@ impl SideFiles<'_> {
         most: u64,
         at: Reference<'_>,
     ) -> Option<String> {
-        let read = self.source.read(at.span.start, path, most, self.files);
+        let read = self.read(path, most, at, FileContent::Settings);
         let text = read.and_then(|bytes| {
             String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))
         });

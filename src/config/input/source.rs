@@ -1,8 +1,8 @@
 //! The text of a file with its name: places in the text, and the parts of the text that can be shown.
 
 use super::environment::EnvironmentFiles;
-use super::files::Files;
 use super::files::fence::{AllowedPaths, Fence, real};
+use super::files::{FileContent, Files};
 use super::grant::Grant;
 use super::set::Set;
 use crate::config::secrets::redaction;
@@ -227,25 +227,12 @@ impl Source {
         offset: usize,
         path: &str,
         most: u64,
+        content: FileContent,
         files: &mut Files,
     ) -> io::Result<Vec<u8>> {
         let fence = self.fence(offset);
-        files.read_within(fence.as_ref(), &self.resolve_path(offset, path), most)
-    }
-
-    /// Reads a list that is named at a byte, in the same way.
-    ///
-    /// # Errors
-    /// If the file cannot be read: the reason.
-    pub fn read_list(
-        &self,
-        offset: usize,
-        path: &str,
-        most: u64,
-        files: &mut Files,
-    ) -> io::Result<Vec<u8>> {
-        let fence = self.fence(offset);
-        files.read_list(fence.as_ref(), &self.resolve_path(offset, path), most)
+        let path = self.resolve_path(offset, path);
+        files.read_within(fence.as_ref(), &path, most, content)
     }
 
     /// The grant of the file that contains a byte; `None` if the file is not restricted.

@@ -1,5 +1,6 @@
 //! Places of secrets: `{ file = "..." }` and `{ env = "..." }` instead of a text.
 
+use crate::config::input::files::FileContent;
 use crate::config::input::grant::refusal::{unasked, unread};
 use crate::config::input::{Files, Source, Span};
 use crate::config::report::{Code, Details as _, Diagnostic};
@@ -81,7 +82,7 @@ impl SecretLocation {
         };
         let text = match self {
             Self::File(path) => {
-                let bytes = source.read(offset, path, MOST, files)?;
+                let bytes = source.read(offset, path, MOST, FileContent::Settings, files)?;
                 let text = String::from_utf8(bytes);
                 let text = text.map_err(|_| io::Error::other("it is not UTF-8"))?;
                 text.trim_end_matches(['\n', '\r']).to_owned()

@@ -3,6 +3,7 @@
 
 use super::{Identities, LoadedIdentity};
 use crate::config::input::Files;
+use crate::config::input::files::FileContent;
 use crate::config::input::files::fence::Fence;
 use crate::tls::{ClientParts, IdentityParts, ServerIdentity};
 use std::io;
@@ -32,7 +33,8 @@ pub(super) struct ClientFiles {
 
 impl NamedFile {
     pub(super) fn read(&self, files: &mut Files) -> io::Result<Vec<u8>> {
-        files.read_within(self.fence.as_ref(), &self.path, self.most)
+        let fence = self.fence.as_ref();
+        files.read_within(fence, &self.path, self.most, FileContent::Settings)
     }
 
     fn reread(&self) -> Result<Vec<u8>, String> {
